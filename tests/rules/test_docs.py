@@ -12,12 +12,11 @@ from vse_pipe.project.registry import (
     PROTOCOLS,
     RUN_FAMILIES,
     TEXT_FEATURES,
-    TRACKERS,
 )
 
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 FAMILIES = {**RUN_FAMILIES, "format": FORMATS, "backbone": BACKBONES, "method": TEXT_FEATURES}
-FAMILIES |= {"protocol": PROTOCOLS, "proposals": PROPOSALS, "inference": INFERENCES, "trackers": TRACKERS}
+FAMILIES |= {"protocol": PROTOCOLS, "proposals": PROPOSALS, "inference": INFERENCES}
 # The others are on training.md.
 PAGES = {
     "loss": "losses.md",
@@ -27,7 +26,6 @@ PAGES = {
     "method": "texts.md",
     "protocol": "noise.md",
     "inference": "criteria.md",
-    "trackers": "sharing.md",
 }
 
 

@@ -24,7 +24,6 @@ FUNCTIONS = {
     "loss": {"loss"},
     "scheme": {"scheme", "untrained"},
     "sampler": {"batches"},
-    "tracker": {"start"},
     "similarity": {"score"},
     "text encoder": {"build"},
     "image encoder": {"build"},

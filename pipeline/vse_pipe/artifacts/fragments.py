@@ -87,7 +87,9 @@ class FragmentSide:
         """The rows of one split, with their vectors. Raises IntegrityError when the file is damaged."""
         kept = self.splits == name
         with parquet.opened(self.path) as file:
-            groups = [i for i in range(file.metadata.num_row_groups) if _is_of(file, i, name)]
+            counts = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+            parts = np.split(kept, np.cumsum(counts)[:-1])
+            groups = [i for i, rows in enumerate(parts) if rows.any()]
             column = file.read([_COLUMN], groups)[_COLUMN]
         lists = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         lengths = np.diff(lists.offsets.to_numpy())
@@ -129,9 +131,3 @@ def read(path: Path) -> FragmentSide:
     with parquet.OURS.named(path, "a footer that is not UTF-8"):
         about = {name.decode(): value.decode() for name, value in (found.metadata or {}).items()}
     return FragmentSide(path, table[key].to_numpy(), table["image_id"].to_numpy(), splits, about)
-
-
-def _is_of(file: parquet.Parquet, group: int, split: str) -> bool:
-    at = file.schema.names.index("split")
-    statistics = file.metadata.row_group(group).column(at).statistics
-    return statistics is not None and statistics.min == split == statistics.max

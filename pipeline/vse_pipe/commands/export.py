@@ -34,7 +34,7 @@ Inference = Annotated[
 Target = Annotated[
     str,
     typer.Option(
-        help="the form: parquet, npy, faiss, usearch, hnswlib, lancedb, trec or clip-retrieval",
+        help="the form: parquet, npy, faiss, trec or clip-retrieval",
         autocompletion=_completion.targets,
     ),
 ]

@@ -45,7 +45,7 @@ def index(
     to: Annotated[
         str | None,
         typer.Option(
-            help="also write an index for another program: faiss, usearch, hnswlib, lancedb, npy or parquet",
+            help="also write an index for another program: faiss, npy or parquet",
             autocompletion=_completion.targets,
         ),
     ] = None,

@@ -1,59 +1,68 @@
-"""The one place that opens Parquet files, our own and those that users give: checksums are verified, and nothing is decoded
-that takes more memory than there may be, by the sizes that the footer and the headers of pages declare.
+"""The one place that opens Parquet files, our own and those of users.
 
-A small file may be large: a dictionary whose one long text a million rows name, pages that pack to nothing, lists of fixed
-size that are null. Whatever pyarrow says of a damaged file ends as one line with its name.
+pyarrow compares the checksums of pages and limits what a footer may hold. Rows that take much memory are read a few at a
+time: a small file may be large, as when a million rows name one long text of a dictionary. An error of pyarrow on a
+damaged file becomes one line with the file's name. Never call ``metadata.row_group(i).column(j)``: on a damaged footer
+pyarrow ends the process there.
 """
 
 import contextlib
-import os
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from vse_pipe.core import memory, needs, pages, remote, urls
+from vse_pipe.core import memory, remote, urls
 from vse_pipe.core.damage import Damage
 from vse_pipe.core.errors import InputError, IntegrityError
 
 _WHAT = "damaged Parquet file"
-_TAIL = 8
-# Bytes of some rows at a time, as far as headers tell.
+# Bytes of a text in a footer, and entries of a list: columns, row groups.
+_LONGEST_TEXT, _LONGEST_LIST = 2**26, 2**17
+# Bytes that are read at a time where a caller takes few rows at a time.
 _STREAMED = 2**26
-# What a byte of the footer takes at most once it is read: measured, 227, on columns of which nothing is said.
-_OF_FOOTER = 240
+# Bytes of a column that are read at a time where only its first row is wanted, in place of all.
+_PIECE = 2**16
 
 
 OURS = Damage(IntegrityError, "make it again")
 
 
 class Parquet:
-    """An open file. metadata, schema: as pyarrow has them. Reading raises InputError where the content takes more memory than
-    there may be, and ``damage`` where the file is not whole. most: bytes that one row group may take, where they are read one
-    at a time."""
+    """An open file. metadata, schema: pyarrow's. Reading raises InputError where the content takes more memory than it may,
+    and ``damage`` where the file is not whole. most: the largest size in bytes of a row group, for readers that hold one
+    group at a time."""
 
     def __init__(self, path: Path, damage: Damage = OURS, most: int | None = None) -> None:
         self.path, self._damage, self._most = path, damage, most
-        with remote.opened(path) as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL))
-            length = min(int.from_bytes(file.read(_TAIL // 2), "little"), size)
-            memory.require(f"{path}: its footer", length * _OF_FOOTER)
-            file.seek(max(0, size - _TAIL - length))
-            footer = file.read(length)
         with self.named():
             self._file = self._opened()
             self.metadata, self.schema = self._file.metadata, self._file.schema_arrow
-            pages.require_sound(footer, self.metadata.schema)
 
     def close(self) -> None:
         self._file.close()
 
-    def _opened(self, as_dictionaries: list[str] | None = None) -> pq.ParquetFile:
+    def _opened(self, **options: object) -> pq.ParquetFile:
         source = remote.opened(self.path) if urls.is_remote(self.path) else self.path
-        return pq.ParquetFile(source, read_dictionary=as_dictionaries, page_checksum_verification=True)
+        return pq.ParquetFile(
+            source,
+            page_checksum_verification=True,
+            thrift_string_size_limit=_LONGEST_TEXT,
+            thrift_container_size_limit=_LONGEST_LIST,
+            **options,
+        )
+
+    @cached_property
+    def _undecoded(self) -> pq.ParquetFile:
+        """The same file; texts come as dictionaries, as they are stored."""
+        columns = map(self.metadata.schema.column, range(len(self.metadata.schema.names)))
+        texts = [
+            one.path for one in columns if one.physical_type == "BYTE_ARRAY" and one.logical_type.type != "DECIMAL"
+        ]
+        return self._opened(metadata=self.metadata, read_dictionary=texts, pre_buffer=False, buffer_size=_PIECE)
 
     def named(self) -> contextlib.AbstractContextManager[None]:
         """Around what only a damaged file fails in."""
@@ -70,46 +79,46 @@ class Parquet:
 
     def read(self, columns: list[str] | None = None, groups: list[int] | None = None) -> pa.Table:
         """columns: names, or paths of leaves such as ``image.bytes``; groups: of rows. All without."""
-        found, size = [], 0
-        for batch in self.batches(columns, groups, rows=None):
-            size += batch.nbytes
-            self.require(_said(columns), size)
-            found.append(batch)
+        tables, size = [], 0
+        for table in self.batches(columns, groups, rows=None):
+            size += table.nbytes
+            self.require(_name(columns), size)
+            tables.append(table)
         with self.named():
-            return pa.concat_tables(found) if found else self._file.read_row_groups([], columns=columns)
+            return pa.concat_tables(tables) if tables else self._file.read_row_groups([], columns=columns)
 
     def batches(
         self, columns: list[str] | None = None, groups: list[int] | None = None, rows: int | None = 1024
     ) -> Iterator[pa.Table]:
-        """As ``read``, at most ``rows`` at a time, None for whole row groups where they are not too large.
+        """As ``read``, at most ``rows`` at a time, None for whole row groups where they are not too large."""
+        for group in range(self.metadata.num_row_groups) if groups is None else groups:
+            yield from self._group(group, columns, rows)
 
-        Texts in lists come as dictionaries where they would take more than there may be; see ``written_out``.
-        """
-        chosen = list(range(self.metadata.num_row_groups)) if groups is None else groups
+    def _group(self, group: int, columns: list[str] | None, rows: int | None) -> Iterator[pa.Table]:
         with self.named():
-            wanted = [needs.of_group(self.path, self._file, group, columns) for group in chosen]
-        self.require(_said(columns), sum(need.certain for need in wanted))
-        for group, need in zip(chosen, wanted, strict=True):
-            yield from self._group(group, need, columns, rows)
-
-    def _group(self, group: int, need: needs.Need, columns: list[str] | None, rows: int | None) -> Iterator[pa.Table]:
-        spare = min(memory.left(), memory.left() if self._most is None else self._most) - need.certain
-        count, file = max(1, self.metadata.row_group(group).num_rows), self._file
-        per_row = need.per_row
-        if rows is not None:
-            spare, per_row = min(spare, _STREAMED), per_row + need.certain // count
-        at_once = min(rows or count, max(1, spare // per_row) if per_row else count)
-        if need.in_lists > spare:
-            if need.alike:
-                self.require(_said(columns), need.certain + need.in_lists)
-            with self.named():
-                file = self._opened(need.nested)
+            count, row = self.metadata.row_group(group).num_rows, self._row(group, columns)
+        self.require(_name(columns), row)
+        most = min(memory.left(), self._most or memory.left())
+        at_once = min(rows or count, max(1, min(most, _STREAMED if rows else most) // max(1, row)))
         with self.named():
             if at_once >= count:
-                yield file.read_row_group(group, columns=columns)
-                return
-            for batch in file.iter_batches(at_once, row_groups=[group], columns=columns):
-                yield pa.Table.from_batches([batch])
+                tables = iter([self._file.read_row_group(group, columns=columns)])
+            else:
+                batches = self._file.iter_batches(at_once, row_groups=[group], columns=columns)
+                tables = (pa.Table.from_batches([batch]) for batch in batches)
+            for table in tables:
+                self.require(_name(columns), table.nbytes)
+                yield table
+
+    def _row(self, group: int, columns: list[str] | None) -> int:
+        """Bytes that a row may take: those of the first row, its texts as long as the longest of their dictionary."""
+        try:
+            first = next(self._undecoded.iter_batches(1, row_groups=[group], columns=columns), None)
+        except OSError:  # pyarrow has no dictionaries of texts in the encodings DELTA_*
+            first = next(self._file.iter_batches(1, row_groups=[group], columns=columns), None)
+        if first is None:
+            return 0
+        return first.nbytes + sum(_undecoded(leaf) for column in first.columns for leaf in _leaves(column))
 
 
 @contextlib.contextmanager
@@ -122,16 +131,23 @@ def opened(path: Path, damage: Damage = OURS) -> Iterator[Parquet]:
         file.close()
 
 
-def written_out(column: pa.ChunkedArray) -> int:
-    """Bytes of the texts in a column that came as a dictionary, or lists of one, taken apart; 0 of any other column."""
-    total = 0
-    for chunk in column.chunks:
-        flat = chunk.flatten() if pa.types.is_nested(chunk.type) else chunk
-        if pa.types.is_dictionary(flat.type):
-            lengths = pc.binary_length(flat.dictionary).cast(pa.int64())
-            total += pc.sum(lengths.take(flat.indices)).as_py() or 0
-    return total
+def _leaves(array: pa.Array) -> Iterator[pa.Array]:
+    """The arrays within lists and structs."""
+    if not pa.types.is_nested(array.type):
+        yield array
+        return
+    for child in array.flatten() if pa.types.is_struct(array.type) else [array.flatten()]:
+        yield from _leaves(child)
 
 
-def _said(columns: list[str] | None) -> str:
+def _undecoded(leaf: pa.Array) -> int:
+    """Bytes that the texts of a row may take beyond those of their dictionary, less than 0 where they take less."""
+    if not pa.types.is_dictionary(leaf.type):
+        return 0
+    lengths = pc.binary_length(leaf.dictionary).cast(pa.int64())
+    row, longest = pc.sum(lengths.take(leaf.indices)).as_py(), pc.max(lengths).as_py()
+    return max(row or 0, longest or 0) - leaf.dictionary.nbytes
+
+
+def _name(columns: list[str] | None) -> str:
     return ", ".join(columns) if columns else "its content"

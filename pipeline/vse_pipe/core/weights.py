@@ -1,17 +1,21 @@
 """Weight files: where they lie, whether they are what they should be, and what to do when they are not there."""
 
+import http.client
 import os
 import re
+import socket
+import urllib.error
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from vse_pipe.core import download
-from vse_pipe.core.console import warn
+from vse_pipe.core.console import QUIET, level, say, warn, watched
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import sha256
 
 CACHE = "VSE_PIPE_WEIGHTS"
+# torch waits for ever for a server that no longer sends.
+_TIMEOUT_S = 30.0
 
 
 @runtime_checkable
@@ -60,8 +64,9 @@ def cache() -> Path:
 def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
     """The weights that ``params`` name, downloaded if need be, their digest compared on every call.
 
-    Raises MissingResource (no such file, or no way to download it), IntegrityError (another digest), UsageError (no
-    digest to compare a download with). Random weights are never a substitute.
+    Raises MissingResource (no such file, or no way to download it: the message has all that a download by hand needs),
+    IntegrityError (another digest), UsageError (no digest to compare a download with). Random weights never take their
+    place.
     """
     if params.weights == "random":
         return Weights(None, {"origin": "random", "seed": seed})
@@ -70,9 +75,31 @@ def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
     source = _pinned(published, params.sha256)
     path = cache() / source.file
     if not path.exists():
-        download.fetch(source.url, path, source.digest)
+        _download(source, path)
     found = check(path, source.digest)
     return Weights(path, {"origin": "published", "url": source.url, "file": path.name, "sha256": found, "pinned": True})
+
+
+def _download(source: WeightsFile, path: Path) -> None:
+    """torch keeps what it receives under another name until the digest is right, and removes it otherwise."""
+    from torch.hub import download_url_to_file
+
+    say(f"downloading {source.url} to {path}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    progress, before = watched() and level() != QUIET, socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_TIMEOUT_S)
+    try:
+        download_url_to_file(source.url, str(path), source.digest, progress=progress)
+    except RuntimeError as error:
+        raise IntegrityError(f"{source.url}: {error}; what came was not kept") from error
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise MissingResource(
+            f"cannot download {source.url} ({reason}); fetch it by hand (sha256 {source.digest}) and put it at "
+            f"{path.absolute()}"
+        ) from error
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 def _pinned(published: WeightsFile, wanted: str | None) -> WeightsFile:

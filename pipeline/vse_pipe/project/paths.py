@@ -71,11 +71,6 @@ def seen(source: Path) -> Path:
     return DATA / "seen" / hashlib.sha256(str(source).encode()).hexdigest()[:16]
 
 
-def tracked() -> Path:
-    """What trackers of trainings keep on this machine."""
-    return DATA / "track"
-
-
 def find_root(start: Path) -> Path:
     """The nearest folder at or above ``start`` with a params.yaml. Raises UsageError when there is none."""
     for folder in [start.resolve(), *start.resolve().parents]:

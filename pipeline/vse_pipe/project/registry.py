@@ -106,7 +106,6 @@ PROTOCOLS = Family("noise protocol", "vse_pipe.inject.protocols", ProtocolTraits
 LOSSES = Family("loss", "vse_pipe.train.losses", LossTraits())
 SCHEMES = Family("scheme", "vse_pipe.train.schemes", SchemeTraits())
 SAMPLERS = Family("sampler", "vse_pipe.train.samplers", Traits())
-TRACKERS = Family("tracker", "vse_pipe.train.trackers", Traits())
 SIMILARITIES = Family("similarity", "vse_pipe.ranking.similarities", SimilarityTraits())
 TEXT_ENCODERS = Family("text encoder", "vse_pipe.train.encoders.text", TextEncoderTraits())
 IMAGE_ENCODERS = Family("image encoder", "vse_pipe.train.encoders.image", ImageEncoderTraits())

@@ -41,7 +41,6 @@ from vse_pipe.train.engine import (
     loop,
     processes,
     standstill,
-    tracking,
     validate,
     word_vectors,
 )
@@ -118,13 +117,11 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     setting = _setting(node, name, table, model, fresh, stored, device)
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check, watch = validate.validator(table, node.train.val_images, device), _watch(name, node, table)
-    with _following(params, tracking.Training.of(node, name, mark, out)) as follow:
-        building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run
-        _say_left_out(name, table)
-        say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
-        with _same_kernels(device) if network else contextlib.nullcontext():
-            progress = loop.fit(scheme, sampler, check, building, mark, name, follow, watch)
-
+    building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run
+    _say_left_out(name, table)
+    say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
+    with _same_kernels(device) if network else contextlib.nullcontext():
+        progress = loop.fit(scheme, sampler, check, building, mark, name, watch)
     if not ranks.first():
         return
     stuck = watch.end(progress.history[-1], node.train.batch_size)
@@ -183,13 +180,6 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: s
         return model
 
     return fresh
-
-
-def _following(params: Params, training: tracking.Training) -> contextlib.AbstractContextManager[tracking.Follow]:
-    """Trackers are told by one process."""
-    if ranks.first():
-        return tracking.following(params.trackers, training)
-    return contextlib.nullcontext(lambda rows: None)
 
 
 def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:

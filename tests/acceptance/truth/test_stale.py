@@ -48,8 +48,7 @@ def test_every_family_is_edited():
     from vse_pipe.project import registry
 
     known = [one for one in vars(registry).values() if isinstance(one, Family)]
-    # Trackers hear of a training and decide nothing of it.
-    assert {one.package for one in FAMILIES} == {one.package for one in known} - {registry.TRACKERS.package}
+    assert {one.package for one in FAMILIES} == {one.package for one in known}
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,6 @@ from vse_pipe.project.registry import (
     PROTOCOLS,
     RUN_FAMILIES,
     TEXT_FEATURES,
-    TRACKERS,
     Family,
 )
 

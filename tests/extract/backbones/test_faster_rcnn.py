@@ -17,7 +17,6 @@ from torchvision import models
 from tests.extract import project
 from tests.naive import regions as naive
 from vse_pipe.artifacts import features
-from vse_pipe.core import download
 from vse_pipe.core.errors import InputError, MissingResource, UnknownMember, UsageError
 from vse_pipe.extract import stage
 from vse_pipe.extract.backbones import faster_rcnn as _boxes
@@ -208,7 +207,7 @@ def test_published_weights_are_fetched_or_named(folder: Path, monkeypatch: pytes
     def unreachable(url: str):
         raise urllib.error.URLError("no network")
 
-    monkeypatch.setattr(download, "open_url", unreachable)
+    monkeypatch.setattr("torch.hub.urlopen", unreachable)
     with pytest.raises(MissingResource, match=r"fasterrcnn_resnet50_fpn_v2_coco-dd69338a.pth .*no network"):
         build(Params(), seed=1)
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from tests.extract.backbones.nothing import NOTHING
-from vse_pipe.core import download
 from vse_pipe.core.errors import MissingResource
 from vse_pipe.extract.backbones import inception_resnet_v2
 from vse_pipe.extract.engine import published
@@ -31,7 +30,7 @@ def test_the_whole_digest_is_known(folder: Path, monkeypatch: pytest.MonkeyPatch
     def unreachable(url: str):
         raise urllib.error.URLError("no network")
 
-    monkeypatch.setattr(download, "open_url", unreachable)
+    monkeypatch.setattr("torch.hub.urlopen", unreachable)
     with pytest.raises(
         MissingResource,
         match=r"sha256 dbea26b13a5fc8351919fed6a94222c0577ce324b2765fd081a798f837ca9d72\) and put it at",

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests import pair_project as pairs
-from vse_pipe.core import download
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
 from vse_pipe.core.files import sha256
 from vse_pipe.extract.backbones.open_clip import Params, build
@@ -159,7 +158,7 @@ def test_a_hub_that_cannot_be_reached_and_a_missing_digest_are_one_line(monkeypa
     def refused(url: str):
         raise urllib.error.URLError("no route")
 
-    monkeypatch.setattr(download, "open_url", refused)
+    monkeypatch.setattr("torch.hub.urlopen", refused)
     params = Params(model="ViT-B-32", weights="laion2b_s34b_b79k")
     with pytest.raises(UsageError, match=r"no digest is known for https://huggingface\.co/laion/.*: set sha256"):
         build(params, 0)

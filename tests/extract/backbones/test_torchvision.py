@@ -11,7 +11,6 @@ import torch
 from torchvision import models
 from torchvision.models.regnet import BlockParams
 
-from vse_pipe.core import download
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
 from vse_pipe.extract.backbones.torchvision import Params, build
 from vse_pipe.extract.engine.networks import torchvision
@@ -156,7 +155,7 @@ def test_weights_that_cannot_be_had_are_never_random(folder: Path, monkeypatch: 
     def unreachable(url: str):
         raise urllib.error.URLError("no network")
 
-    monkeypatch.setattr(download, "open_url", unreachable)
+    monkeypatch.setattr("torch.hub.urlopen", unreachable)
     with pytest.raises(
         MissingResource, match=r"cannot download https://download.pytorch.org/models/resnet18-f37072fd.pth"
     ):

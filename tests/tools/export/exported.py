@@ -1,8 +1,5 @@
 """What an export holds, searched through plainly or by the library of its format."""
 
-import importlib.util
-import json
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -12,22 +9,9 @@ from vse_pipe.artifacts import evaluation
 # float32 sums of unit vectors differ by less.
 _APART = 2e-6
 DIRECTIONS = ("text_to_image", "image_to_text")
-PACKAGES = {"faiss": "faiss-cpu", "usearch": "usearch", "hnswlib": "hnswlib", "lancedb": "lancedb"}
-INSTALLED = {name for name in PACKAGES if importlib.util.find_spec(name) is not None}
-TO = [
-    pytest.param(
-        to,
-        marks=[
-            pytest.mark.skipif(
-                to in PACKAGES and to not in INSTALLED, reason=f"needs {PACKAGES.get(to)} (extra: {to})"
-            ),
-            # Types of their wrappers have no module, of which Python 3.12 complains at import.
-            pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning"),
-        ],
-    )
-    for to in ("parquet", "npy", "clip-retrieval", *PACKAGES)
-]
-APPROXIMATE = [one for one in TO if one.values[0] in ("usearch", "hnswlib")]
+# Types of its wrappers have no module, of which Python 3.12 complains at import.
+FAISS = pytest.param("faiss", marks=pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning"))
+TO = ["parquet", "npy", "clip-retrieval", FAISS]
 
 
 def tops(folder, direction: str) -> dict[int, list[int]]:
@@ -52,52 +36,15 @@ def same(found: dict[int, list[int]], wanted: dict[int, list[int]]) -> bool:
     return bool(found) and found == {query: wanted[query] for query in found}
 
 
-def reopened(out, to: str) -> dict[int, list[int]]:
-    """What the library of an index finds in it, of the queries that ``searched`` finds steady in the vectors it holds."""
-    if to == "lancedb":
-        import lancedb
-
-        tables = [lancedb.connect(out / "lancedb").open_table(name) for name in ("queries", "items")]
-        (queries, ids), items = (
-            (np.stack(table.to_arrow()["vector"].to_numpy()), table.to_arrow()["id"].to_numpy()) for table in tables
-        )
-        best = [
-            tables[1].search(query).distance_type("dot").limit(10).to_arrow()["id"].to_pylist() for query in queries
-        ]
-    else:
-        queries, ids = np.load(out / "queries.npy"), np.load(out / "queries_ids.npy")
-        best, items = INDEXES[to](out, queries)
-    found = dict(zip(ids.tolist(), best, strict=True))
-    return {query: found[query] for query in searched(queries, ids, *items)}
-
-
-def of_faiss(out, queries):
+def reopened(out) -> dict[int, list[int]]:
+    """What FAISS finds in its index, of the queries that ``searched`` finds steady in the vectors it holds."""
     import faiss
 
+    queries, ids = np.load(out / "queries.npy"), np.load(out / "queries_ids.npy")
     index = faiss.read_index(str(out / "items.faiss"))
-    held = index.index.reconstruct_n(0, index.ntotal), faiss.vector_to_array(index.id_map)
-    return index.search(queries, 10)[1].tolist(), held
-
-
-def of_usearch(out, queries):
-    from usearch.index import Index
-
-    index = Index.restore(str(out / "items.usearch"))
-    keys = np.fromiter(index.keys, np.uint64)
-    return index.search(queries, 10).keys.tolist(), (np.vstack(index.get(keys)), keys.astype(np.int64))
-
-
-def of_hnswlib(out, queries):
-    import hnswlib
-
-    index = hnswlib.Index(space="ip", dim=queries.shape[1])
-    index.load_index(str(out / "items.hnsw"))
-    index.set_ef(json.loads((out / "manifest.json").read_text())["ef"])
-    keys = np.array(index.get_ids_list())
-    return index.knn_query(queries, 10)[0].tolist(), (np.array(index.get_items(keys)), keys)
-
-
-INDEXES = {"faiss": of_faiss, "usearch": of_usearch, "hnswlib": of_hnswlib}
+    items = index.index.reconstruct_n(0, index.ntotal), faiss.vector_to_array(index.id_map)
+    best = dict(zip(ids.tolist(), index.search(queries, 10)[1].tolist(), strict=True))
+    return {query: best[query] for query in searched(queries, ids, *items)}
 
 
 def found(out, to: str, direction: str) -> dict[int, list[int]]:
@@ -108,8 +55,8 @@ def found(out, to: str, direction: str) -> dict[int, list[int]]:
         )
     if to == "npy":
         return searched(*(np.load(out / f"{name}.npy") for name in ("queries", "queries_ids", "items", "items_ids")))
-    if to in PACKAGES:
-        return reopened(out, to)
+    if to == "faiss":
+        return reopened(out)
     parts = {
         "img_emb": np.load(out / "img_emb" / "img_emb_0.npy"),
         "text_emb": np.load(out / "text_emb" / "text_emb_0.npy"),

@@ -1,14 +1,21 @@
 """Words and their ids: the tokenizer of vsepp and its descendants, with an order that can be reproduced."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
 
 from vse_pipe.core.tokens import END, SPECIAL, START, UNK, Tokens
-from vse_pipe.extract.text_engine.treebank import word_tokenizer
 
-_words = word_tokenizer()
+# Words of letters, digits and single hyphens, commas behind words, a full stop at the end, and none of the words that
+# the rules take apart. None of the other rules changes such a caption, and nltk tries all sixty: 540 us in place of 23.
+# The quantifiers are possessive, so a caption that does not match is left after one pass, however many spaces it has.
+_WORD = "[a-z0-9]++(?:-[a-z0-9]++)*+"
+_PLAIN = re.compile(
+    rf"(?!.*(?:cannot|gimme|gonna|gotta|lemme|wanna))(?:{_WORD},?+ ++)*+(?:{_WORD})?+ *+\.?+ *+",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 def tokenize(caption: str) -> list[str]:
@@ -22,7 +29,11 @@ def tokenize(caption: str) -> list[str]:
 
 def split(caption: str) -> list[str]:
     """Treebank rules alone, the case kept."""
-    return _words(caption)
+    if _PLAIN.fullmatch(caption):
+        return caption.replace(",", " ,").replace(".", " .").split()
+    from nltk.tokenize import word_tokenize  # imports scikit-learn, scipy and pandas
+
+    return word_tokenize(caption, preserve_line=True)
 
 
 def build(captions: Iterable[str], min_count: int) -> list[str]:

@@ -6,11 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from vse_pipe.core import memory
 from vse_pipe.core.console import track
 from vse_pipe.core.damage import Damage
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.parquet import opened, written_out
+from vse_pipe.core.parquet import opened
 from vse_pipe.pictures.address import Cell
 from vse_pipe.prepare.engine.shards import Assembly, drawn, files
 from vse_pipe.prepare.engine.source import Source, caption_text, split_of
@@ -55,11 +54,9 @@ def _rows(path: Path, params: Params) -> Iterator[tuple[Any, Any, Any]]:
             raise InputError(f"{path}: holds no rows")
         beside = [params.split, params.image_id]
         for batch in file.batches([params.caption, *filter(None, beside)]):
-            captions = batch[params.caption]
-            memory.require(f"{path}: column '{params.caption}'", written_out(captions))
             with file.named():  # bytes that are no text
                 told = [batch[name].to_pylist() if name else [None] * len(batch) for name in beside]
-                texts = captions.to_pylist()
+                texts = batch[params.caption].to_pylist()
             yield from zip(texts, *told, strict=True)
 
 

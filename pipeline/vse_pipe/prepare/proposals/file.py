@@ -1,6 +1,8 @@
 """Boxes that somebody has, of EdgeBoxes for one: ``.npz`` or ``.mat`` with arrays, ``.csv`` with columns."""
 
+import math
 import re
+import warnings
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -13,7 +15,6 @@ from vse_pipe.core import arrays, memory
 from vse_pipe.core.damage import Damage
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.core.weights import check
-from vse_pipe.prepare.engine import matlab
 from vse_pipe.prepare.engine.regions.proposing import Proposed, Proposer, Seen
 from vse_pipe.prepare.proposals.options import FileOptions as Params
 
@@ -21,8 +22,12 @@ _DAMAGE = Damage(InputError, "write it again")
 _NEEDED, _SCORES = ("image", "boxes"), "scores"
 _CORNERS = ("x1", "y1", "x2", "y2")
 _ROW = re.compile("Row #([0-9]+)")
+# Of MATLAB's classes those of numbers.
+_PLAIN = re.compile("double|single|logical|u?int[0-9]+")
 # Above it a double does not hold every whole number.
 _EXACT = 2**53
+# Bytes that a number of a MATLAB file takes while it is read.
+_OF_NUMBER = 16
 
 
 def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
@@ -145,26 +150,40 @@ def _npz(path: Path) -> dict[str, np.ndarray]:
 
 def _mat(path: Path) -> dict[str, np.ndarray]:
     """Columns come as (n, 1). ``boxes`` may be a cell of EdgeBoxes' results, one for each ``image``."""
-    held = matlab.read(path, (*_NEEDED, _SCORES), _DAMAGE)
-    if missing := [name for name in _NEEDED if name not in held]:
-        raise InputError(f"{path}: has no '{missing[0]}'; expected image and boxes")
-    if strange := [name for name, one in held.items() if name != "boxes" and isinstance(one, list)]:
-        raise InputError(f"{path}: '{strange[0]}' is cell, expected plain numbers")
-    boxes, flat = held["boxes"], {name: np.reshape(one, -1) for name, one in held.items() if name != "boxes"}
-    return flat | (_joined(path, flat["image"], boxes) if isinstance(boxes, list) else {"boxes": boxes})
+    from scipy.io import loadmat, whosmat
+
+    memory.require(str(path), path.stat().st_size)
+    with _DAMAGE.named(path, "no MATLAB file of version 7 or older; save it with '-v7'"), warnings.catch_warnings():
+        warnings.simplefilter("error")  # scipy warns of a variable that it cannot read, and goes on
+        variables = [variable for variable in whosmat(path) if variable[0] in (*_NEEDED, _SCORES)]
+        memory.require(str(path), sum(math.prod(shape) for _, shape, _ in variables) * _OF_NUMBER)
+        columns = loadmat(path, variable_names=[name for name, _, _ in variables])
+    kinds = {name: kind for name, _, kind in variables}
+    for name in _NEEDED:
+        if name not in kinds:
+            raise InputError(f"{path}: has no '{name}'; expected image and boxes")
+    for name, kind in kinds.items():
+        if not _PLAIN.fullmatch(kind) and (name, kind) != ("boxes", "cell"):
+            raise InputError(f"{path}: '{name}' is {kind}, expected plain numbers")
+    flat, boxes = {name: np.reshape(columns[name], -1) for name in kinds if name != "boxes"}, columns["boxes"]
+    return flat | (_joined(path, flat["image"], boxes.ravel("F")) if kinds["boxes"] == "cell" else {"boxes": boxes})
 
 
-def _joined(path: Path, image: np.ndarray, boxes: list[np.ndarray]) -> dict[str, np.ndarray]:
+def _joined(path: Path, image: np.ndarray, boxes: np.ndarray) -> dict[str, np.ndarray]:
     """Of one array (k, 4) a picture, or (k, 5) with the score last, a row a box."""
-    filled = [one for one in boxes if one.size]
-    shapes = {one.shape[1:] for one in filled}
+    for place, array in enumerate(boxes, 1):
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
+            raise InputError(f"{path}: 'boxes' {place} is no array of plain numbers")
+    memory.require(str(path), sum(array.nbytes for array in boxes))
+    filled = [array for array in boxes if array.size]
+    shapes = {array.shape[1:] for array in filled}
     if len(image) != len(boxes) or shapes not in ({(4,)}, {(5,)}):
         raise InputError(
             f"{path}: {len(image)} image and boxes of {len(boxes)} cells with arrays {sorted(shapes)}; expected one array "
             "(k, 4) an image, or (k, 5) with scores"
         )
     rows = np.concatenate(filled)
-    found = {"image": np.repeat(image, [len(one) if one.size else 0 for one in boxes]), "boxes": rows[:, :4]}
+    found = {"image": np.repeat(image, [len(array) if array.size else 0 for array in boxes]), "boxes": rows[:, :4]}
     return found | ({_SCORES: rows[:, 4]} if rows.shape[1] > 4 else {})
 
 

@@ -13,8 +13,8 @@ from vse_pipe.project.params.engine import EngineParams
 from vse_pipe.project.params.ensemble_node import EnsembleNode
 from vse_pipe.project.params.reader import ParamsReader
 from vse_pipe.project.params.schema import EvaluateParams, Measuring, Root
-from vse_pipe.project.params.typed import Member, Params, Run
-from vse_pipe.project.registry import INFERENCES, TRACKERS
+from vse_pipe.project.params.typed import Params, Run
+from vse_pipe.project.registry import INFERENCES
 
 # (address, what is wrong there) of the mistakes that a check finds in a file of the right form.
 Check = Callable[[Root], Iterable[tuple[str, str]]]
@@ -79,7 +79,6 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         engine=root.engine,
         inference=_ranked(reader, root),
         report=_audited(reader, root, groups),
-        trackers=_trackers(reader, root),
     )
 
 
@@ -129,11 +128,6 @@ def _audited(reader: ParamsReader, root: Root, groups: dict[str, tuple[str, ...]
     report = root.report
     update = {key: repetitions.expanded(groups, getattr(report, key)) for key in ("audits", "localized")}
     return report.model_copy(update=update)
-
-
-def _trackers(reader: ParamsReader, root: Root) -> dict[str, Member]:
-    places = {name: f"trackers.{name}" for name in root.trackers}
-    return {name: reader.member(TRACKERS, name, root.trackers[name], place, place) for name, place in places.items()}
 
 
 def _report(reader: ParamsReader, problems: Iterable[tuple[str, str]]) -> None:

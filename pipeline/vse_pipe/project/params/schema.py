@@ -257,7 +257,6 @@ class Root(Strict):
     text: dict[str, dict] = Field(default_factory=dict)
     image: dict[str, dict] = Field(default_factory=dict)
     inference: dict[str, dict] = Field(default_factory=dict)
-    trackers: dict[str, dict] = Field(default_factory=dict)
 
 
 class Measuring(Strict):

@@ -96,8 +96,7 @@ class Params:
     """Everything in params.yaml, typed. ``inference`` is keyed by criterion, composite names excluded.
 
     runs: one a model, so a run with seeds is there as its repetitions, ``max/1``, ``max/2``, ...; groups: of each run with
-    seeds, and each transfer of one, the names of these. transfers: one a model too, nothing in them left open. trackers: by name,
-    told of every training.
+    seeds, and each transfer of one, the names of these. transfers: one a model too, nothing in them left open.
     """
 
     seed: int
@@ -118,7 +117,6 @@ class Params:
     transfers: dict[str, TransferNode] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     teachers: dict[str, TeacherNode] = field(default_factory=dict)
-    trackers: dict[str, Member] = field(default_factory=dict)
 
     def pairs(self, noise: str) -> Noise:
         """The noise behind a name under ``noises`` or ``teachers``."""

@@ -49,7 +49,6 @@ _FILES = (
     "img_emb/*",
     "text_emb/*",
     "metadata/*",
-    "lancedb/*",
 )
 TARGETS = Family("export target", "vse_pipe.tools.export.targets", Traits())
 # Similarities of this pipeline that are the inner product of the stored vectors.
@@ -160,7 +159,7 @@ def _export(
     manifest = _manifest(given, criterion, bias, content, target.__name__.rpartition(".")[2])
     manifest["sources"] = sources
     with locks.claim(out), whole_folder(out, _FILES) as folder:
-        manifest |= target.write(folder, content) or {}
+        target.write(folder, content)
         if given.names is not None:
             names.write(folder, given.names)
         write_json(folder / MANIFEST, manifest)

@@ -24,7 +24,6 @@ from vse_pipe.train.engine.optimise import optimizer_for, step
 from vse_pipe.train.engine.schedule import set_rates
 from vse_pipe.train.engine.scheme import Scheme
 from vse_pipe.train.engine.standstill import StepResult, Watch
-from vse_pipe.train.engine.tracking import Follow
 
 Validate = Callable[[Sequence[DualEncoder]], dict[str, float]]
 
@@ -36,16 +35,14 @@ def fit(
     out: Path,
     fingerprint: str,
     name: str,
-    follow: Follow,
     watch: Watch | None = None,
 ) -> Progress:
     """Train to ``epochs`` of the scheme's setting, or until ``patience`` is over, going on from ``out``'s checkpoint when it belongs to ``fingerprint``.
 
     sampler: an epoch, counted from 0, to the positions of the pairs of each of its batches. validate: the models of the
     scheme, or the averages of their weights, as one, to validation recalls and ``rsum``; the first best epoch by rsum is kept
-    (strict >), of those from the scheme's ``selects_from`` on. follow: called with the rows of history.csv
-    so far, before the first epoch and after each. watch: looks at each epoch before its state is kept; DeadRun, which it raises,
-    leaves the state of the epoch before.
+    (strict >), of those from the scheme's ``selects_from`` on. watch: looks at each epoch before its state is
+    kept; DeadRun, which it raises, leaves the state of the epoch before.
     """
     model, params = scheme.setting.model, scheme.setting.train
     optimizer = optimizer_for(model, params)
@@ -58,7 +55,6 @@ def fit(
         _write(out, progress)
     if 0 < progress.epoch < params.epochs:
         say(f"train {name}: going on after epoch {progress.epoch} of {params.epochs}")
-    follow(progress.history)
     for epoch in range(progress.epoch, params.epochs):
         if _patience_over(scheme, optimizer, progress):
             break
@@ -85,7 +81,6 @@ def fit(
             checkpoint.save(out, model, optimizer, progress, fingerprint)
         _write(out, progress)
         say(f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}")
-        follow(progress.history)
     return progress
 
 

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
-from types import FrameType
 from typing import Any
 
 import torch
@@ -86,8 +85,6 @@ def _work(
     """What a process does: ``work`` with the others, and say why it failed."""
     die_with_parent(signal.SIGKILL)  # who held the lock is gone
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who waits for all ends all
-    if number == 0:  # it may have trackers to close
-        signal.signal(signal.SIGTERM, _terminated)
     console.set_level(level)
     console.tolerate_any_terminal()
     console.outlive_readers()
@@ -106,13 +103,6 @@ def _work(
             raise
         errors.send(plain)
         sys.exit(plain.exit_status)
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _terminated(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_DFL)  # a second one does not wait for anything
-    sys.exit(128 + number)
 
 
 def _join(place: str, number: int, count: int, kind: str) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from vse_pipe.core.extras import absent
+from vse_pipe.core.files import write_array
 from vse_pipe.tools.export.fold import Folded
-from vse_pipe.tools.export.indexed import write_queries
 
 try:
     import faiss
@@ -19,4 +19,5 @@ def write(folder: Path, folded: Folded) -> None:
     index = faiss.IndexIDMap2(faiss.IndexFlatIP(items.vectors.shape[1]))
     index.add_with_ids(np.ascontiguousarray(items.vectors), items.ids)
     faiss.write_index(index, str(folder / "items.faiss"))
-    write_queries(folder, folded)
+    write_array(folder / "queries.npy", folded.queries.vectors)
+    write_array(folder / "queries_ids.npy", folded.queries.array)
