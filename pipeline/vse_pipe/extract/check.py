@@ -14,7 +14,7 @@ _IDS = pa.schema([pa.field("image_id", pa.int64(), nullable=False)])
 
 
 def problems(params: Params, node: Node) -> list[Problem]:
-    """The array is opened and not read: its content is compared with its digest by ``vse-pipe verify``."""
+    """The array is opened and not read."""
     found: list[Problem] = []
     held = params.features[node.name]
     with collected(found):

@@ -121,21 +121,6 @@ def sources(params: Params) -> dict[str, list[SourceFiles]]:
     return {stage: list(dict.fromkeys(files)) for stage, files in listed.items()}
 
 
-def of_folder(out: Path) -> Node | None:
-    """The node that writes ``out``, told from where it lies, so that params.yaml need not name it; None elsewhere."""
-    parts = out.parts
-    for one in declarations().values():
-        deep = one.depth + (one.repeats and parts[-1].isdecimal() and len(parts) > 2 + one.depth)
-        if parts[:2] == (*paths.DATA.parts, one.folder) and len(parts) == 2 + deep and one.holds(out):
-            return Node(one, "/".join(parts[1 + one.depth :]), out)
-    return None
-
-
-def on_disk() -> list[Path]:
-    """The folders where artefacts lie, in the order of the pipeline."""
-    return [path for path in beside_data() if path.is_dir() and not path.name.endswith(".partial")]
-
-
 def beside_data() -> list[Path]:
     """Whatever lies at the places of artefacts, of killed calls too; of a run with seeds its repetitions."""
     known = {one.folder: one for one in declarations().values() if one.depth}

@@ -1,4 +1,4 @@
-"""`vse-pipe check` and `vse-pipe verify` as they are called: what they print and the status they end with."""
+"""`vse-pipe check` on the command line: its lines and its exit status."""
 
 import json
 from pathlib import Path
@@ -53,34 +53,3 @@ def test_values_of_set_count(call):
     status, out, _ = call("-S", "train.embed_size=5", "check")
     assert status == 5
     assert "made with embed_size 12, params.yaml runs.sum says 5" in out
-
-
-def test_verify_prints_a_line_an_artefact(call):
-    status, out, err = call("verify", "data/inject/toy/clean", "data/train/sum/config.json")
-    assert status == 0
-    assert out.splitlines() == [
-        "ok             data/inject/toy/clean  (1 page checksums)",
-        "no digest kept data/train/sum  (1 no digest kept)",
-    ]
-    assert err == "verify: 1 of 2 files are what they were, 0 are not, nobody kept a digest of 1\n"
-    path = Path("data/train/sum/vocabulary.json")
-    path.write_text("{}", encoding="utf-8")
-    status, out, _ = call("verify", "data/train/sum", "--json")
-    found = json.loads(out)
-    assert (status, found["ok"], found["status"]) == (5, False, 5)
-    (artefact,) = found["artefacts"]
-    assert artefact["state"] == "damaged"
-    (problem,) = artefact["problems"]
-    assert (problem["path"], problem["state"]) == (str(path), "damaged")
-    assert problem["advice"] == "remove it and run `vse-pipe train --run sum`"
-
-
-def test_verify_works_outside_a_project(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "x.txt").write_text("x", encoding="utf-8")
-    call = caller(monkeypatch, capsys)
-    assert call("verify", "out")[:2] == (0, "no digest kept out  (1 no digest kept)\n")
-    status, _, err = call("verify")
-    assert status == 2
-    assert err.startswith("error: no params.yaml in")

@@ -25,7 +25,7 @@ class Checked:
 def check(overrides: list[str]) -> Checked:
     """Everything that can be told without computing anything, in the working directory. Reads and never writes.
 
-    Large files are opened and not read through: whether their bytes are what they were is for ``vse-pipe verify``.
+    Large files are opened and not read through: whether their bytes have changed, `dvc status` says.
     """
     try:
         params = load(PARAMS_YAML, overrides, further=[rows.problems])
