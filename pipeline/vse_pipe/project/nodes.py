@@ -23,10 +23,8 @@ class Declaration:
     group: its key in dvc.yaml; module: where it starts; option: of its command, before the entry's name.
     names: its entries; out: the folder an entry writes; inputs: the files it cannot do without; members: those that the
     entry names and that the stage finds by name, by family; finds: families of which it may find any member.
-    plan, check: the modules of that purpose, beside ``module``; depth: of ``out`` below data/<stage>, 0 elsewhere;
-    reads: the files from outside of the pipeline that an entry reads, None where no entry reads any;
-    holds: whether a folder at that depth is one of its outputs, where two declarations share the depth; repeats: whether its
-    entries are runs, whose seeds have a node and a folder each below the entry's.
+    plan, check: the modules of that purpose, beside ``module``; reads: the files from outside of the
+    pipeline that an entry reads, None where no entry reads any.
     """
 
     group: str
@@ -40,9 +38,6 @@ class Declaration:
     reads: Callable[[Params, str], Iterable[SourceFiles]] | None = None
     plan: str = "plan"
     check: str = "check"
-    depth: int = 1
-    holds: Callable[[Path], bool] = lambda out: True
-    repeats: bool = False
 
     @property
     def folder(self) -> str:
