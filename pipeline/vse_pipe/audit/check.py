@@ -8,10 +8,10 @@ from vse_pipe.project.problems import Problem, collected, digest
 
 
 def problems(params: Params, node: Node) -> list[Problem]:
-    found: list[Problem] = []
-    with collected(found):
+    differences: list[Problem] = []
+    with collected(differences):
         metrics = audit.read_metrics(node.out)
         now = model_files.digest_of(paths.trained(node.name), node.name)
-        found += digest(node.out, "weights", metrics.get("model_sha256"), now, node.advice)
+        differences += digest(node.out, "weights", metrics.get("model_sha256"), now, node.advice)
         joins.require(paths.prepared(params.dataset(node.name)), audit.origin(node.out, metrics, node.advice))
-    return found
+    return differences

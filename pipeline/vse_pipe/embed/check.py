@@ -15,26 +15,26 @@ _OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
 
 
 def problems(params: Params, node: Node) -> list[Problem]:
-    found: list[Problem] = []
-    with collected(found):
+    differences: list[Problem] = []
+    with collected(differences):
         about, captions = (_footer(node.out / name, node) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
         for key in sorted({*about, *captions} - _OF_THE_FILE):
             if about.get(key) != captions.get(key):
                 what = f"images.parquet and captions.parquet name different values of {key}"
-                found.append(Problem(ARTEFACT, str(node.out), what, node.advice))
+                differences.append(Problem(ARTEFACT, str(node.out), what, node.advice))
         if about.get("run") != node.name:
             what = f"embeddings of run {about.get('run')!r}, expected {node.name!r}"
-            found.append(Problem(ARTEFACT, str(node.out), what, node.advice))
+            differences.append(Problem(ARTEFACT, str(node.out), what, node.advice))
         transfer, made_for = params.transfers.get(node.name), json.loads(about.get(embeddings.TRANSFER, "null"))
         if transfer and not transfer.tells(made_for):
             what = f"embeddings of {made_for}, not what params.yaml transfers.{node.name} says"
-            found.append(Problem(ARTEFACT, str(node.out), what, node.advice))
+            differences.append(Problem(ARTEFACT, str(node.out), what, node.advice))
         run = params.trained(node.name)
         weights = model_files.digest_of(paths.trained(run), run)
-        found += digest(node.out, "weights", about.get("model_sha256"), weights, node.advice)
+        differences += digest(node.out, "weights", about.get("model_sha256"), weights, node.advice)
         prepared = paths.prepared(params.dataset(node.name))
         joins.require(prepared, embeddings.origin(node.out, about, images.SPLITS, node.advice))
-    return found
+    return differences
 
 
 def _footer(path: Path, node: Node) -> dict[str, str]:

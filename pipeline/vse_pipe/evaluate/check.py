@@ -8,13 +8,13 @@ from vse_pipe.project.problems import Problem, collected, digest
 
 def problems(params: Params, node: Node) -> list[Problem]:
     """Criteria that have not been evaluated are not there yet; they are no problem."""
-    found: list[Problem] = []
-    with collected(found):
+    differences: list[Problem] = []
+    with collected(differences):
         documents = [evaluation.read_metrics(path.parent) for path in node.out.glob(f"*/{evaluation.METRICS}")]
         current.require(params, node.name)
         # All criteria were measured on the same vectors; those of an earlier version do not say on which.
         vectors = [one[evaluation.MADE_FROM]["vectors"] for one in documents if evaluation.MADE_FROM in one]
         if vectors and all(path.is_file() for path in node.declaration.inputs(params, node.name)):
             now = current.made_from(params, node.name)["vectors"]
-            found += digest(node.out, "embeddings", vectors[0], now, node.advice)
-    return found
+            differences += digest(node.out, "embeddings", vectors[0], now, node.advice)
+    return differences

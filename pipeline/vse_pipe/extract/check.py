@@ -8,9 +8,9 @@ from vse_pipe.project.problems import Problem, collected, digest
 
 
 def problems(params: Params, node: Node) -> list[Problem]:
-    found: list[Problem] = []
-    with collected(found):
+    differences: list[Problem] = []
+    with collected(differences):
         meta = features.read(node.out, verify=False).meta
         source = paths.prepared(params.features[node.name].dataset) / images.NAME
-        found += digest(node.out, "images", meta.get("images_sha256"), source, node.advice)
-    return found
+        differences += digest(node.out, "images", meta.get("images_sha256"), source, node.advice)
+    return differences

@@ -8,9 +8,9 @@ from vse_pipe.project.problems import Problem, collected, digest
 
 
 def problems(params: Params, node: Node) -> list[Problem]:
-    found: list[Problem] = []
-    with collected(found):
+    differences: list[Problem] = []
+    with collected(differences):
         meta = texts.read(node.out, verify=False).meta
         source = paths.prepared(params.texts[node.name].dataset) / captions.NAME
-        found += digest(node.out, "captions", meta.get("captions_sha256"), source, node.advice)
-    return found
+        differences += digest(node.out, "captions", meta.get("captions_sha256"), source, node.advice)
+    return differences

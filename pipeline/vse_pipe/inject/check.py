@@ -9,11 +9,11 @@ from vse_pipe.project.problems import Problem, collected, digest
 
 
 def problems(params: Params, node: Node) -> list[Problem]:
-    found: list[Problem] = []
-    with collected(found):
+    differences: list[Problem] = []
+    with collected(differences):
         made_with = tables.footer(pairs.read(node.out))
         prepared = paths.prepared(params.noises[node.name].dataset)
         for source in (prepared / images.NAME, prepared / captions.NAME):
             made_from = made_with.get(f"{source.stem}_sha256")
-            found += digest(node.out / pairs.NAME, source.stem, made_from, source, node.advice)
-    return found
+            differences += digest(node.out / pairs.NAME, source.stem, made_from, source, node.advice)
+    return differences

@@ -9,13 +9,13 @@ from vse_pipe.project.problems import Problem, collected, digest
 
 
 def problems(params: Params, node: Node) -> list[Problem]:
-    found: list[Problem] = []
-    with collected(found):
-        held = params.teachers[node.name]
-        source = paths.injected(held.dataset, held.noise) / pairs.NAME
+    differences: list[Problem] = []
+    with collected(differences):
+        entry = params.teachers[node.name]
+        source = paths.injected(entry.dataset, entry.noise) / pairs.NAME
         copied = sha256(require(node.out / pairs.NAME, node.command))
-        found += digest(node.out, "pairs", copied, source, node.advice)
+        differences += digest(node.out, "pairs", copied, source, node.advice)
         for teacher in teachers.read(node.out):
-            with collected(found):
+            with collected(differences):
                 teachers.require_same(node.out, teacher)
-    return found
+    return differences

@@ -7,9 +7,9 @@ from vse_pipe.project.problems import Problem, collected
 
 
 def problems(params: Params, node: Node) -> list[Problem]:
-    found: list[Problem] = []
-    with collected(found):
+    differences: list[Problem] = []
+    with collected(differences):
         images.read(node.out)
         captions.read(node.out)
         names.read(node.out)
-    return found
+    return differences

@@ -11,9 +11,9 @@ from vse_pipe.project.problems import NOTE, Problem, collected, digest
 def problems(params: Params, node: Node) -> list[Problem]:
     if not (node.out / model_files.MODEL).is_file():
         return [Problem(NOTE, str(node.out), "training has not ended", f"`{node.command}` goes on with it")]
-    found: list[Problem] = []
+    differences: list[Problem] = []
     run = params.runs[node.name]
-    with collected(found):
+    with collected(differences):
         config = model_files.read_config(node.out, node.name)
         of_features = paths.extracted(run.dataset, run.features) / features.META
         of_texts = paths.extracted(run.dataset, run.texts) / texts.META
@@ -23,5 +23,5 @@ def problems(params: Params, node: Node) -> list[Problem]:
             "pairs": paths.injected(run.dataset, run.noise) / pairs.NAME,
         }
         for what, current in inputs.items():
-            found += digest(node.out, what, config.get(f"{what}_sha256"), current, node.advice)
-    return found
+            differences += digest(node.out, what, config.get(f"{what}_sha256"), current, node.advice)
+    return differences
