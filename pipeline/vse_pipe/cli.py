@@ -37,7 +37,6 @@ from vse_pipe.commands import (
     serve,
     sources,
     timings,
-    verify,
 )
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, DryRun, RunName
@@ -70,7 +69,6 @@ _BESIDE_THE_STAGES = {
         apply.apply,
         check.check,
         doctor.doctor,
-        verify.verify,
         code.code,
         sources.sources,
     ),

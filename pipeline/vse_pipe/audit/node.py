@@ -29,6 +29,5 @@ NODES = (
         out=lambda params, name: paths.audited(name),
         inputs=_inputs,
         finds=(SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS),
-        repeats=True,
     ),
 )

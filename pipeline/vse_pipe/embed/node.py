@@ -45,7 +45,6 @@ RUNS = Declaration(
         IMAGE_ENCODERS: params.runs[name].image.name,
     },
     finds=_FAMILIES,
-    repeats=True,
 )
 NODES = (
     RUNS,

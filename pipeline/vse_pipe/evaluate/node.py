@@ -38,7 +38,6 @@ RUNS = Declaration(
     inputs=inputs,
     reads=_reads,
     finds=(INFERENCES, SIMILARITIES),
-    repeats=True,
 )
 NODES = (
     RUNS,

@@ -1,17 +1,9 @@
 """extract: image features by a backbone, and what the text encoders read of captions."""
 
-from pathlib import Path
-
-from vse_pipe.artifacts import captions, images, texts
+from vse_pipe.artifacts import captions, images
 from vse_pipe.project import paths
 from vse_pipe.project.nodes import Declaration
 from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
-
-
-def _of_captions(out: Path) -> bool:
-    """Text features have a vocabulary, be it empty, image features have none."""
-    return (out / texts.VOCABULARY).exists()
-
 
 NODES = (
     Declaration(
@@ -24,8 +16,6 @@ NODES = (
         reads=lambda params, name: params.features[name].backbone.params.reads(),
         members=lambda params, name: {BACKBONES: params.features[name].backbone.name},
         finds=(BACKBONES,),
-        depth=2,
-        holds=lambda out: not _of_captions(out),
     ),
     Declaration(
         group="extract_texts",
@@ -42,7 +32,5 @@ NODES = (
         finds=(TEXT_FEATURES,),
         plan="text_plan",
         check="text_check",
-        depth=2,
-        holds=_of_captions,
     ),
 )

@@ -29,10 +29,6 @@ def _of_teacher(params: Params, teacher: str) -> list[Path]:
     return [base / pairs.NAME, *earlier, *runs]
 
 
-def _teaches(out: Path) -> bool:
-    return (out / teachers.NAME).exists()
-
-
 NODES = (
     Declaration(
         group="inject",
@@ -44,8 +40,6 @@ NODES = (
         reads=_reads,
         members=lambda params, name: {PROTOCOLS: params.noises[name].protocol.name},
         finds=(PROTOCOLS,),
-        depth=2,
-        holds=lambda out: not _teaches(out),
     ),
     Declaration(
         group="inject_teachers",
@@ -56,7 +50,5 @@ NODES = (
         inputs=_of_teacher,
         plan="teacher_plan",
         check="teacher_check",
-        depth=2,
-        holds=_teaches,
     ),
 )

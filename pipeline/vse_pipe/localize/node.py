@@ -27,6 +27,5 @@ NODES = (
         out=lambda params, name: paths.localized(name),
         inputs=_inputs,
         finds=(SIMILARITIES,),
-        repeats=True,
     ),
 )

@@ -35,6 +35,5 @@ NODES = (
         inputs=_inputs,
         reads=_reads,
         finds=(SECTIONS,),
-        depth=0,
     ),
 )

@@ -47,6 +47,5 @@ NODES = (
             family: getattr(params.runs[name], key).name for key, family in RUN_FAMILIES.items()
         },
         finds=tuple(RUN_FAMILIES.values()),
-        repeats=True,
     ),
 )

@@ -68,11 +68,10 @@ _OF_NODES = {
 
 # Every family with the key that names its members, in the order of the page.
 _FAMILIES = [pair for pairs in _OF_NODES.values() for pair in pairs]
-_SECTIONS = [*RUN_FAMILIES.items(), ("inference", INFERENCES), ("trackers", TRACKERS)]
+_SECTIONS = [*RUN_FAMILIES.items(), ("inference", INFERENCES)]
 _SAID = {
     "loss": "More: [losses.md](losses.md).",
     "inference": "`grid.inferences` names the criteria that rank every run. More: [criteria.md](criteria.md).",
-    "trackers": "Every training is reported to each tracker that has an entry. More: [sharing.md](sharing.md#trackers).",
 }
 
 
