@@ -122,6 +122,15 @@ def opened(path: Path, damage: Damage = OURS) -> Iterator[Parquet]:
         file.close()
 
 
+def rows(path: Path) -> int | None:
+    """The number of rows, by the footer; None where the file is not there or cannot be read."""
+    try:
+        with opened(path) as file:
+            return file.metadata.num_rows
+    except (OSError, InputError, IntegrityError):
+        return None
+
+
 def written_out(column: pa.ChunkedArray) -> int:
     """Bytes of the texts in a column that came as a dictionary, or lists of one, taken apart; 0 of any other column."""
     total = 0

@@ -14,7 +14,6 @@ from vse_pipe.core.errors import ParamsError
 from vse_pipe.prepare.check import problems
 from vse_pipe.project.nodes import nodes
 from vse_pipe.project.params.document import read_document
-from vse_pipe.project.step import waiting
 from vse_pipe.tools.check import dvc_yaml
 
 
@@ -47,12 +46,10 @@ def test_a_file_of_boxes_is_missed_before_anything_runs(tmp_path):
     write([(1, "a man", (0, 0, 9, 9))], {1: "test"})
     node = {"format": "regions", "source": str(SOURCE), "proposals": "file", "options": {"path": "edges.csv"}}
     params = load_params(tmp_path, datasets={"toy": node})
-    assert waiting(params, "prepare", "toy").because == "edges.csv does not exist yet"
     shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
     told = "params.yaml datasets.toy: edges.csv does not exist; put it there or correct its path"
     assert told in [one.line for one in dvc_yaml.problems(params, read_document(tmp_path / "params.yaml"))]
     Path("edges.csv").write_text("image,x1,y1,x2,y2\np1,0,0,9,9\n")
-    assert waiting(params, "prepare", "toy") is None
     assert told not in [one.line for one in dvc_yaml.problems(params, read_document(tmp_path / "params.yaml"))]
 
 

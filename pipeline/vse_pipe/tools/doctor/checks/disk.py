@@ -42,7 +42,5 @@ def _line(what: str, path: Path) -> Line:
     if free < _NEEDED_GB:
         return Line(FAIL, what, said, "make room: less than 1 GB is left")
     if free < _COMFORTABLE_GB:
-        return Line(
-            WARN, what, said, "features of a large data set may not fit; `vse-pipe extract --dry-run` says how much"
-        )
+        return Line(WARN, what, said, "features of a large data set may not fit; make room before `vse-pipe extract`")
     return Line(OK, what, said)
