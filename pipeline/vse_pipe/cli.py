@@ -35,7 +35,6 @@ from vse_pipe.commands import (
     search,
     serve,
     sources,
-    verify,
 )
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, RunName
@@ -67,7 +66,6 @@ _BESIDE_THE_STAGES = {
         apply.apply,
         check.check,
         doctor.doctor,
-        verify.verify,
         code.code,
         sources.sources,
     ),

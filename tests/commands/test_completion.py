@@ -33,7 +33,7 @@ def complete(tmp_path, monkeypatch, capsys):
 
 
 OFFERED = [
-    (("ver",), ["verify"]),
+    (("doc",), ["doctor"]),
     (("train", "--run", ""), ["hal", "sum"]),
     (("train", "--run", "h"), ["hal"]),
     (("evaluate", "--run", ""), ["both", "hal", "sum"]),

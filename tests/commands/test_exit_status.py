@@ -15,7 +15,6 @@ from tests.made import record
 from tests.small_project import set_params
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.core import locks
-from vse_pipe.core.files import sha256, write_json
 from vse_pipe.project import lock
 from vse_pipe.tools import source_lists
 
@@ -73,18 +72,6 @@ def test_4_a_file_is_missing(project):
     found = run("evaluate", "--images", "gone.npy", "--captions", "gone.npy", cwd=project)
     assert found[0] == 4
     assert _said(found) == "error: gone.npy does not exist"
-
-
-def test_5_a_digest_does_not_match(project):
-    folder = project / "out"
-    folder.mkdir()
-    (folder / "a.txt").write_text("one", encoding="utf-8")
-    write_json(folder / "manifest.json", {"sha256": {"a.txt": sha256(folder / "a.txt")}})
-    assert run("verify", "out", cwd=project)[0] == 0
-    (folder / "a.txt").write_text("two", encoding="utf-8")
-    status, out, _ = run("verify", "out", cwd=project)
-    assert status == 5
-    assert b"out/a.txt" in out
 
 
 def test_5_a_copy_of_another_run_s_model(made):

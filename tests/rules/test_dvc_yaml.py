@@ -12,8 +12,7 @@ from vse_pipe.project import code, paths
 from vse_pipe.project.nodes import declarations, nodes
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
-from vse_pipe.tools.check import dvc_stages as resolved
-from vse_pipe.tools.check.dvc_yaml import uncovered
+from vse_pipe.tools.check.dvc_yaml import read, uncovered
 
 LINES, CODE_DEPENDENCIES = 210, 96
 
@@ -73,7 +72,7 @@ def _resolved(dep: str, package: str, member: str) -> Path:
 
 def test_dvc_yaml_is_resolved_as_dvc_does(stages):
     """`vse-pipe check` reads dvc.yaml without DVC; commands, dependencies, parameters and outputs must be the same."""
-    found, problems = resolved.read(ROOT / "dvc.yaml", read_document(ROOT / "params.yaml"))
+    found, problems = read(ROOT / "dvc.yaml", read_document(ROOT / "params.yaml"))
     assert not problems
     assert {stage.name for stage in found} == set(stages)
     for stage in found:

@@ -11,17 +11,13 @@ ALONE = "makes an artefact from these tables and reads nothing else by their ids
 # Modules that may, and why; any other reads through `vse_pipe.artifacts.joins` and `Embedded.of_run`.
 ALLOWED = {
     "pipeline/vse_pipe/artifacts/joins.py": COMPARED,
-    "pipeline/vse_pipe/embed/check.py": COMPARED,
     "pipeline/vse_pipe/embed/stage.py": "features and texts are compared where they are read (restore.inputs, transfer)",
     "pipeline/vse_pipe/embed/transfer.py": ALONE,
     "pipeline/vse_pipe/evaluate/judgements/names.py": COMPARED,
     "pipeline/vse_pipe/evaluate/stage.py": "a bank from a folder of its own is compared by model (must_match)",
-    "pipeline/vse_pipe/extract/check.py": COMPARED,
     "pipeline/vse_pipe/extract/engine/job.py": ALONE,
     "pipeline/vse_pipe/extract/engine/policy.py": ALONE,
-    "pipeline/vse_pipe/extract/text_check.py": COMPARED,
     "pipeline/vse_pipe/extract/text_stage.py": ALONE,
-    "pipeline/vse_pipe/inject/check.py": COMPARED,
     "pipeline/vse_pipe/inject/stage.py": ALONE,
     "pipeline/vse_pipe/prepare/check.py": ALONE,
     "pipeline/vse_pipe/prepare/engine/regions/mentions.py": ALONE,

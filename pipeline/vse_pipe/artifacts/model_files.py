@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from vse_pipe.artifacts._run import of_folder
 from vse_pipe.core.errors import InputError, IntegrityError
@@ -66,15 +66,6 @@ def read_config(folder: Path, run: str | None = None) -> dict:
 def digest_of(folder: Path, run: str) -> str | None:
     """Of the weights that are there now, as config.json says; None where there is none. Raises as ``read_config``."""
     return read_config(folder, run)["sha256"].get(MODEL) if (folder / CONFIG).is_file() else None
-
-
-def open_weights(folder: Path) -> list[str]:
-    """The names of the tensors, from the file's header; none is read. Raises IntegrityError when it is damaged."""
-    try:
-        with safe_open(folder / MODEL, framework="numpy") as file:
-            return list(file.keys())
-    except (SafetensorError, OSError) as error:
-        raise IntegrityError(f"{folder / MODEL}: damaged ({error}); train the run again") from error
 
 
 def read(folder: Path, run: str | None = None, of: Literal["torch", "numpy"] = "torch") -> ModelFiles:

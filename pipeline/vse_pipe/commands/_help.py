@@ -68,7 +68,6 @@ EXAMPLES = {
     "apply": ("vse-pipe apply mine.yaml", "vse-pipe -S train.epochs=20 apply flickr8k"),
     "check": ("vse-pipe check",),
     "doctor": ("vse-pipe doctor",),
-    "verify": ("vse-pipe verify", "vse-pipe verify data/train/hal"),
     "code": ("vse-pipe code",),
     "sources": ("vse-pipe sources",),
 }

@@ -1,28 +1,19 @@
-"""data/inject/<dataset>/<noise>/: the pairs against the captions they shuffle."""
+"""data/inject/<dataset>/<noise>/: made from the images and captions that are there now."""
 
-from vse_pipe.artifacts import captions, joins, pairs
+from vse_pipe.artifacts import captions, images, pairs
 from vse_pipe.core import tables
 from vse_pipe.project import paths
 from vse_pipe.project.nodes import Node
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import Problem, collected, digest, ids, settings
+from vse_pipe.project.problems import Problem, collected, digest
 
 
 def problems(params: Params, node: Node) -> list[Problem]:
     found: list[Problem] = []
-    held = params.noises[node.name]
     with collected(found):
-        table = pairs.read(node.out)
-        asked = {"protocol": held.protocol.name, "seed": str(params.seed)}
-        made_with = tables.footer(table)
-        found += settings(str(node.out), made_with, asked, f"noises.{node.name}", node.advice)
-        source = paths.prepared(held.dataset) / captions.NAME
-        if source.is_file():
-            shown, known = (table["caption_id"].to_numpy(), captions.read(source.parent)["caption_id"].to_numpy())
-            file = node.out / pairs.NAME
-            for what, there in joins.made_of(source.parent).items():
-                name = what.removesuffix("_sha256")
-                found += digest(file, name, made_with.get(what), there, node.advice)
-            found += ids(file, "caption_id", shown, known, source, node.advice)
-            found += ids(source, "caption_id", known, shown, file, node.advice)
+        made_with = tables.footer(pairs.read(node.out))
+        prepared = paths.prepared(params.noises[node.name].dataset)
+        for source in (prepared / images.NAME, prepared / captions.NAME):
+            made_from = made_with.get(f"{source.stem}_sha256")
+            found += digest(node.out / pairs.NAME, source.stem, made_from, source, node.advice)
     return found

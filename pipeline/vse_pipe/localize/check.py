@@ -1,4 +1,4 @@
-"""data/localize/<run>/: readable, and of the model, the phrases, the boxes and the whole pictures that are there now."""
+"""data/localize/<run>/: of the model, the phrases, the boxes and the whole pictures that are there now."""
 
 from vse_pipe.artifacts import joins, localisation, model_files
 from vse_pipe.project import paths

@@ -140,7 +140,8 @@ class Lock:
 def md5(path: Path) -> str:
     """As DVC computes it, of a file or of a folder (then ending in ``.dir``)."""
     if path.is_dir():
-        return folder_digest(files_below(path))
+        listing = [{"md5": digest, "relpath": name} for name, digest in sorted(files_below(path).items())]
+        return hashlib.md5(json.dumps(listing, sort_keys=True).encode(), usedforsecurity=False).hexdigest() + ".dir"
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
@@ -155,13 +156,6 @@ def files_below(folder: Path) -> dict[str, str]:
         if path.is_file():
             found["/".join(parts)] = md5(path)
     return found
-
-
-def folder_digest(files: dict[str, str]) -> str:
-    """The digest of DVC's listing of a folder."""
-    listing = [{"md5": digest, "relpath": name} for name, digest in sorted(files.items())]
-    text = json.dumps(listing, sort_keys=True)
-    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest() + ".dir"
 
 
 def cached(digest: str) -> Path:

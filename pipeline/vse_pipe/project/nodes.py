@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from vse_pipe.project import paths, repetitions
+from vse_pipe.project import repetitions
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import Family
 from vse_pipe.project.sources import SourceFiles
@@ -119,29 +119,3 @@ def sources(params: Params) -> dict[str, list[SourceFiles]]:
             stage = Node(declared, name, declared.out(params, name)).stage
             listed[stage] = [*listed.get(stage, ()), *declared.reads(params, name)]
     return {stage: list(dict.fromkeys(files)) for stage, files in listed.items()}
-
-
-def of_folder(out: Path) -> Node | None:
-    """The node that writes ``out``, told from where it lies, so that params.yaml need not name it; None elsewhere."""
-    parts = out.parts
-    for one in declarations().values():
-        deep = one.depth + (one.repeats and parts[-1].isdecimal() and len(parts) > 2 + one.depth)
-        if parts[:2] == (*paths.DATA.parts, one.folder) and len(parts) == 2 + deep and one.holds(out):
-            return Node(one, "/".join(parts[1 + one.depth :]), out)
-    return None
-
-
-def on_disk() -> list[Path]:
-    """The folders where artefacts lie, in the order of the pipeline."""
-    return [path for path in beside_data() if path.is_dir() and not path.name.endswith(".partial")]
-
-
-def beside_data() -> list[Path]:
-    """Whatever lies at the places of artefacts, of killed calls too; of a run with seeds its repetitions."""
-    known = {one.folder: one for one in declarations().values() if one.depth}
-    found = [
-        (one, path)
-        for stage, one in known.items()
-        for path in sorted((paths.DATA / stage).glob("/".join("*" * one.depth)))
-    ]
-    return [one for declared, path in found for one in ((declared.repeats and repetitions.below(path)) or [path])]

@@ -1,13 +1,12 @@
-"""What a check finds, what it means for the exit status, and the comparisons that several kinds of artefacts share."""
+"""What a check finds, what it means for the exit status, and how an artefact is compared with its input."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from vse_pipe.core.errors import IntegrityError, PipelineError
+from vse_pipe.core.files import sha256
 
 PARAMS, ARTEFACT, DIGEST, NOTE = 2, 3, 5, 0
 
@@ -51,28 +50,11 @@ def collected(found: list[Problem]) -> Iterator[None]:
             found.append(Problem(status, address, what))
 
 
-def settings(address: str, made_with: object, asked_for: dict, where: str, advice: str) -> list[Problem]:
-    """Values that an artefact was made with against those of params.yaml, for the keys that both have."""
-    if not isinstance(made_with, dict):
-        return [Problem(ARTEFACT, address, "does not say what it was made with", advice)]
-    return [
-        Problem(DIGEST, address, f"made with {key} {made_with[key]!r}, params.yaml {where} says {value!r}", advice)
-        for key, value in asked_for.items()
-        if key in made_with and made_with[key] != value
-    ]
-
-
-def ids(address: Path, kind: str, found: Iterable, expected: Iterable, other: Path, advice: str) -> list[Problem]:
-    """Ids that ``found`` has and ``expected`` lacks: the artefact speaks of things its source does not have."""
-    strange = np.setdiff1d(np.asarray(found), np.asarray(expected))
-    if not len(strange):
-        return []
-    what = f"{len(strange)} ids are not in {other}, the first is {kind} {strange[0]}"
-    return [Problem(ARTEFACT, str(address), what, advice)]
-
-
-def digest(address: Path, what: str, made_from: object, there: object, advice: str) -> list[Problem]:
-    """An artefact names the digest of its input. None on either side: not recorded, or not there."""
-    if made_from is None or there is None or made_from == there:
+def digest(address: Path, what: str, made_from: object, current: object, advice: str) -> list[Problem]:
+    """An artefact names the digest of its input. current: the digest that the input has now, or its file. Nothing is compared where
+    the artefact does not say, or where the input is not there."""
+    if isinstance(current, Path):
+        current = sha256(current) if current.is_file() else None
+    if made_from is None or current is None or made_from == current:
         return []
     return [Problem(DIGEST, str(address), f"made from other {what} than there are now", advice)]

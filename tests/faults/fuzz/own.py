@@ -1,8 +1,8 @@
 """Every kind of file that this package writes, and what reads it.
 
 ``digested`` are those whose content another file or their own pages answer for. The documents that say what lies beside
-them (meta.json, config.json, metrics.json, history.csv) have nobody within the project but DVC, whose digests
-``vse-pipe verify`` compares; a change in them may be accepted, as one by an editor would be.
+them (meta.json, config.json, metrics.json, history.csv) have nobody but DVC, which keeps digests of them; a change in
+them may be accepted, as one by an editor would be.
 """
 
 from collections.abc import Callable

@@ -5,7 +5,7 @@ from tests.rules.sources import ROOT
 from tests.toy_project import load_params
 from vse_pipe.core.errors import ParamsError
 from vse_pipe.project.params.document import read_document
-from vse_pipe.tools.check import dvc_stages
+from vse_pipe.tools.check import dvc_yaml
 
 TEACHER = {"dataset": "toy", "noise": "clean", "run": "big"}
 STUDENT = {**RUN, "scheme": "distil", "noise": "taught"}
@@ -63,7 +63,7 @@ def test_in_dvc_yaml_a_student_depends_on_its_teacher_and_on_no_other_run():
     document = read_document(ROOT / "params.yaml")
     document["teachers"] = {"taught": {"dataset": "shapes", "noise": "clean", "run": "max"}}
     document["runs"]["small"] = {**document["runs"]["sum"], "scheme": "distil", "noise": "taught"}
-    stages, problems = dvc_stages.read(ROOT / "dvc.yaml", document)
+    stages, problems = dvc_yaml.read(ROOT / "dvc.yaml", document)
     assert not problems
     made = {out: stage for stage in stages for out in stage.outs}
     found, waiting = set(), ["train@small"]

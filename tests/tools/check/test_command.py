@@ -1,4 +1,4 @@
-"""`vse-pipe check` and `vse-pipe verify` as they are called: what they print and the status they end with."""
+"""`vse-pipe check` on the command line: its lines and its exit status."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import caller
+from tests.made import record
 
 
 @pytest.fixture
@@ -22,65 +23,33 @@ def test_all_is_well(call):
 
 def test_a_line_a_problem_and_the_lowest_status(call, monkeypatch):
     (Path("data/train/sum/config.json")).write_text("{}", encoding="utf-8")
-    Path("data/inject/toy/pictures").mkdir()
     Path("data/evaluate/sum/nns/metrics.json").write_text("[]", encoding="utf-8")
-    Path("data/train/gone").mkdir()
-    Path("data/train/gone/config.json").write_text("{}", encoding="utf-8")
     monkeypatch.chdir("data")
     status, out, err = call("check")
     lines = out.splitlines()
     assert status == 3
     assert lines[0] == "digest   data/train/sum/config.json: holds no digests; train the run again"
     assert lines[1].startswith("artefact data/evaluate/sum/nns/metrics.json: the JSON document is a list")
-    note = "note     data/{}: params.yaml does not name it; "
-    assert (
-        lines[2]
-        == note.format("inject/toy/pictures") + "no stage wrote it; files of your own are safe outside of data/inject/"
-    )
-    assert lines[3] == note.format("train/gone") + "`rm -r data/train/gone` if you need it no longer"
-    assert len(lines) == 4
-    assert err == "check: 8 of 8 artefacts are there; 2 problems, 2 notes\n"
+    assert len(lines) == 2
+    assert err == "check: 8 of 8 artefacts are there; 2 problems\n"
     found = json.loads(call("check", "--json")[1])
     assert [problem["status"] for problem in found["problems"]] == [5, 3]
-    assert [note["address"] for note in found["notes"]] == ["data/inject/toy/pictures", "data/train/gone"]
     assert (found["ok"], found["status"]) == (False, 3)
+
+
+def test_a_note_is_no_problem(call):
+    Path("data/train/sum/model.safetensors").unlink()
+    status, out, err = call("check")
+    assert (status, out.startswith("note     data/train/sum: training has not ended; ")) == (0, True)
+    assert err == "check: 8 of 8 artefacts are there; no problems, 1 note\n"
+    assert [note["address"] for note in json.loads(call("check", "--json")[1])["notes"]] == ["data/train/sum"]
 
 
 def test_values_of_set_count(call):
     status, out, _ = call("-S", "train.epochs=ten", "check")
     assert status == 2
     assert out.startswith("params   params.yaml train.epochs: ")
+    record()
     status, out, _ = call("-S", "train.embed_size=5", "check")
     assert status == 5
-    assert "made with embed_size 12, params.yaml runs.sum says 5" in out
-
-
-def test_verify_prints_a_line_an_artefact(call):
-    status, out, err = call("verify", "data/inject/toy/clean", "data/train/sum/config.json")
-    assert status == 0
-    assert out.splitlines() == [
-        "ok             data/inject/toy/clean  (1 page checksums)",
-        "no digest kept data/train/sum  (1 no digest kept)",
-    ]
-    assert err == "verify: 1 of 2 files are what they were, 0 are not, nobody kept a digest of 1\n"
-    path = Path("data/train/sum/vocabulary.json")
-    path.write_text("{}", encoding="utf-8")
-    status, out, _ = call("verify", "data/train/sum", "--json")
-    found = json.loads(out)
-    assert (status, found["ok"], found["status"]) == (5, False, 5)
-    (artefact,) = found["artefacts"]
-    assert artefact["state"] == "damaged"
-    (problem,) = artefact["problems"]
-    assert (problem["path"], problem["state"]) == (str(path), "damaged")
-    assert problem["advice"] == "remove it and run `vse-pipe train --run sum`"
-
-
-def test_verify_works_outside_a_project(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "x.txt").write_text("x", encoding="utf-8")
-    call = caller(monkeypatch, capsys)
-    assert call("verify", "out")[:2] == (0, "no digest kept out  (1 no digest kept)\n")
-    status, _, err = call("verify")
-    assert status == 2
-    assert err.startswith("error: no params.yaml in")
+    assert "data/train/sum: stale: params.yaml train changed since" in out

@@ -1,13 +1,11 @@
 """dvc.yaml against params.yaml and the code."""
 
-import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.rules.sources import ROOT
-from vse_pipe.core.errors import UsageError
 from vse_pipe.project.params import overlay as overlays
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
@@ -37,18 +35,6 @@ def test_a_project_that_has_left_shapes_is_well(tmp_path, monkeypatch):
     assert _problems() == []
 
 
-def test_sources_on_object_storage_are_not_looked_for_on_the_disk(made):
-    params = Path("params.yaml")
-    text = params.read_text(encoding="utf-8")
-    dvc = Path("dvc.yaml").read_text(encoding="utf-8")
-    Path("dvc.yaml").write_text(dvc.replace("- ${item.source}", "- s3://bucket/shards"), encoding="utf-8")
-    assert not any("s3:" in line for line in _problems())
-    params.write_text(re.sub("source: .*", "source: 's3://KEY:hidden@bucket'", text, count=1), encoding="utf-8")
-    with pytest.raises(UsageError, match="no user, password or query") as caught:
-        load(params)
-    assert "hidden" not in str(caught.value)
-
-
 EDITS = [
     (
         '"data/sources/inject/${key}"',
@@ -59,12 +45,6 @@ EDITS = [
     ("foreach: ${runs}", "foreach: ${losses}", "dvc.yaml train: ${losses}: params.yaml has no such value"),
     ('outs: ["data/embed/${key}"]', 'outs: ["data/embedded/${key}"]', "dvc.yaml embed@sum: writes data/embedded/sum"),
     ("${cli} embed --run ${key}", "${cli} embed", "expected `vse-pipe embed --run sum`"),
-    (
-        "- ${item.source}",
-        "- nowhere.csv",
-        "dvc.yaml prepare@toy: dependency nowhere.csv does not exist; put the data set there",
-    ),
-    ("data/inject/${item.dataset}/${item.noise}", "data/injected/x", "dvc.yaml train@sum: dependency data/injected/x"),
     ("params: [embed]", "params: [embedding]", "dvc.yaml embed@sum: params.yaml has no embedding"),
     ("${item.texts}", "${item.words}", "${item.words}: params.yaml has no such value"),
     ("  report:\n", "  page:\n", "dvc.yaml report: the stage is missing"),

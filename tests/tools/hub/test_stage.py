@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from tests.made import INFERENCES
 from vse_pipe.artifacts import embeddings, evaluation, model_files
-from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
+from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
 from vse_pipe.core.files import sha256
 from vse_pipe.embed.stage import embed
 from vse_pipe.project import paths
@@ -142,6 +142,17 @@ WRONG["figures of another model"] = (
     retrained,
     IntegrityError,
     "data/embed/sum: made from other weights than there are now",
+)
+
+
+def retrained_with_another_loss() -> None:
+    stage.train(load(paths.PARAMS, ["runs.sum.loss=max"]), "sum", "cpu")
+
+
+WRONG["another loss than params.yaml names"] = (
+    retrained_with_another_loss,
+    UsageError,
+    "params.yaml runs.sum.loss is .*write what it has",
 )
 
 

@@ -36,17 +36,6 @@ def made_with(metrics: dict) -> dict[str, dict]:
     }
 
 
-def changed(params: Params, criterion: str, metrics: dict) -> dict[str, tuple]:
-    """Options of an evaluation that params.yaml has other values of now: (value then, value now) by name."""
-    now = options(params, criterion)
-    return {
-        key: (value, now[key])
-        for values in made_with(metrics).values()
-        for key, value in values.items()
-        if key in now and now[key] != value
-    }
-
-
 def objection(criterion: str) -> str | None:
     """What is wrong with the way in which the parts go together. Raises UnknownMember for an unknown part."""
     names = parts(criterion)

@@ -1,32 +1,43 @@
-"""dvc.yaml against params.yaml and the code."""
+"""dvc.yaml against params.yaml and the declarations of the stages, read without DVC.
 
+``read`` knows the part of the language that this project's dvc.yaml uses: ``foreach`` over a section of params.yaml, ``${...}`` with
+``key``, ``item``, ``vars`` and values of params.yaml. tests/rules compares the result with DVC's own.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from vse_pipe.core.errors import ParamsError
-from vse_pipe.core.urls import is_remote
 from vse_pipe.project import code, paths
 from vse_pipe.project.nodes import Declaration, Node, declarations, nodes
-from vse_pipe.project.params.document import lookup
+from vse_pipe.project.params.document import lookup, read_document
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.problems import NOTE, PARAMS, Problem
 from vse_pipe.project.registry import Family
-from vse_pipe.tools.check import dvc_stages
-from vse_pipe.tools.check.dvc_stages import DVC_YAML, Stage
 
-_PUT_THERE = "put it there or correct its path"
+DVC_YAML = Path("dvc.yaml")
+_EXPRESSION = re.compile(r"\$\{([^}]*)\}")
 _APPLY = "`vse-pipe apply` writes those of an overlay into it"
-_RESTORE, _WRONG_NAME = "`git checkout pipeline` brings it back", "correct the name or remove the line"
-_NO_CODE = f"this project has none; of `format: shapes` write `source: {paths.REQUIREMENTS}`, whose version draws them"
-_MEND, _ADD = (
-    "correct the stage, or `git checkout dvc.yaml`",
-    "correct the stage, or add it to params.yaml, `{}` where there is none",
-)
-# Of params.yaml, by stage: whose entries may name further files.
-_SECTIONS = {"prepare": "datasets", "extract_texts": "texts"}
+_MEND = "correct the stage, or `git checkout dvc.yaml`"
+_ADD = "correct the stage, or add it to params.yaml, `{}` where there is none"
 _REPORT = {str(paths.REPORTS / "index.html"), str(paths.REPORTS / "metrics.json")}
 # Features carry the digest of the code that reads pictures for them, and their folder is a dependency of these stages.
 _EXTRACTION = ("vse_pipe.extract.engine.compute", "vse_pipe.extract.engine.job")
 _READS_FEATURES = dict.fromkeys(("train", "embed", "embed_transfers", "audit"), _EXTRACTION)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """group: its key in dvc.yaml; name: with the entry, ``train@hal``; params: addresses in params.yaml."""
+
+    group: str
+    name: str
+    cmd: str
+    deps: tuple[str, ...]
+    params: tuple[str, ...]
+    outs: tuple[str, ...]
 
 
 def problems(params: Params, document: dict) -> list[Problem]:
@@ -34,135 +45,32 @@ def problems(params: Params, document: dict) -> list[Problem]:
     if not DVC_YAML.is_file():
         return [Problem(PARAMS, str(DVC_YAML), "does not exist", "`git checkout dvc.yaml` brings it back")]
     try:
-        found, wrong = dvc_stages.read(DVC_YAML, document)
+        stages, wrong = read(DVC_YAML, document)
     except ParamsError as error:
         return [Problem(PARAMS, str(DVC_YAML), text.removeprefix(f"{DVC_YAML}: ")) for text in error.problems]
     listed = []
     for text in wrong:
-        where, what = text.split(": ", 1)
-        listed.append(_problem(where, what, _ADD if what.endswith("no such value") else _MEND))
-    by_name = {stage.name: stage for stage in found}
+        address, what = text.split(": ", 1)
+        listed.append(_problem(address, what, _ADD if what.endswith("no such value") else _MEND))
     for node in nodes(params):
-        listed += _node(node, by_name.get(node.stage), found) + _unnamed(params, node)
-    listed += _report(by_name.get("report"))
-    if not Path("pipeline").is_dir() and any(dep.startswith("pipeline/") for stage in found for dep in stage.deps):
-        advice = _NO_CODE if "code" in by_name else _RESTORE
-        listed.append(Problem(PARAMS, str(DVC_YAML), "its stages depend on pipeline/, which is not there", advice))
+        listed += _entry(node, stages)
+    report = next((stage for stage in stages if stage.name == "report"), None)
+    if report is None:
+        listed.append(_problem("report", "the stage is missing"))
+    elif absent := sorted(_REPORT - set(report.outs)):
+        listed.append(_problem("report", f"does not name {absent[0]} among its outputs"))
     if not params.runs:
         listed.append(Problem(NOTE, "params.yaml runs", "there are none, and nothing to report on", _APPLY))
-    for stage in found:
-        listed += _dependencies(stage, found) if params.runs or stage.group != "report" else []
-        listed += _parameters(stage, document)
-    listed += _sources(found, "code" in by_name)
-    if "code" in by_name:
-        listed += _listed(found)
-    elif Path("pipeline/vse_pipe/cli.py").is_file():
-        listed += _code(params, found)
-    return list(dict.fromkeys(listed))
-
-
-def _problem(stage: str, what: str, advice: str = _MEND) -> Problem:
-    return Problem(PARAMS, f"{DVC_YAML} {stage}", what, advice)
-
-
-def _node(node: Node, stage: Stage | None, found: list[Stage]) -> list[Problem]:
-    if stage is None:
-        groups = {one.group for one in found}
-        what = f"has no entry '{node.entry}'" if node.group in groups else "the stage is missing or names no entry"
-        return [_problem(node.group, what, f"its foreach must go over the section that names '{node.entry}'")]
-    listed = []
-    out = node.out if node.entry == node.name else node.out.parent
-    if stage.outs != (str(out),):
-        listed.append(_problem(stage.name, f"writes {', '.join(stage.outs) or 'nothing'}, the code {out}"))
-    command = node.declaration.command(node.entry)
-    if not stage.cmd.endswith(command):
-        listed.append(_problem(stage.name, f"runs `{stage.cmd}`, expected `{command}`"))
-    return listed
-
-
-def _unnamed(params: Params, node: Node) -> list[Problem]:
-    """What dvc.yaml cannot name because few entries have any: raw data beside the source; files of word vectors and of sentence
-    encoders, which nothing needs once the text features are there."""
-    if node.group not in _SECTIONS or (node.group == "extract_texts" and node.out.exists()):
-        return []
-    _, *beside = node.declaration.inputs(params, node.name)
-    where = f"params.yaml {_SECTIONS[node.group]}.{node.name}"
-    return [Problem(PARAMS, where, f"{path} does not exist", _PUT_THERE) for path in beside if not path.exists()]
-
-
-def _report(stage: Stage | None) -> list[Problem]:
-    if stage is None:
-        return [_problem("report", "the stage is missing")]
-    absent = sorted(_REPORT - set(stage.outs))
-    return [_problem("report", f"does not name {absent[0]} among its outputs")] if absent else []
-
-
-def _dependencies(stage: Stage, found: list[Stage]) -> list[Problem]:
-    """A dependency exists, or another stage makes it, or something below it or above it."""
-    made = [Path(out) for one in found for out in one.outs]
-    listed = []
-    for dep in stage.deps:
-        path = Path(dep)
-        if (
-            path.exists()
-            or is_remote(path)
-            or any(path == out or path in out.parents or out in path.parents for out in made)
-        ):
-            continue
-        if dep.startswith("pipeline/"):
-            if Path("pipeline").is_dir():
-                listed.append(_problem(stage.group, f"dependency {dep} does not exist", _WRONG_NAME))
-            continue
-        advice = _WRONG_NAME
-        if stage.group == "prepare":
-            advice = f"put the data set there or correct datasets.{stage.name.partition('@')[2]}.source"
-        listed.append(_problem(stage.name, f"dependency {dep} does not exist", advice))
-    return listed
-
-
-def _parameters(stage: Stage, document: dict) -> list[Problem]:
-    return [
-        _problem(stage.name, f"params.yaml has no {address}", f"add {address}: {{}} to params.yaml")
-        for address in stage.params
-        if lookup(document, address) is None
-    ]
-
-
-def _code(params: Params, found: list[Stage]) -> list[Problem]:
-    """The source tree is there: every file a stage runs must be a dependency of it, or an edit would go unseen."""
-    listed = []
-    entries = {node.stage: node.name for node in nodes(params)}
-    for stage in found:
-        declared, name = declarations().get(stage.group), entries.get(stage.name, "")
-        if declared is None or (not name and "@" in stage.name):
-            continue
-        deps = [Path(dep) for dep in stage.deps]
-        for file in uncovered(declared, declared.members(params, name), deps):
-            listed.append(_missing(stage.group, file))
-    return listed
-
-
-def _sources(stages: list[Stage], packaged: bool) -> list[Problem]:
-    """Every stage that may read files from outside of the pipeline depends on their list. packaged: `vse-pipe init` wrote dvc.yaml."""
-    listed = []
     for stage in stages:
-        declared, own = declarations().get(stage.group), str(paths.sources(stage.name))
-        if declared is not None and declared.reads is not None and own not in stage.deps:
-            what = f"{own}, which lists the files from outside that it reads, is no dependency"
-            advice = f"`vse-pipe init --upgrade` writes {DVC_YAML} anew" if packaged else f"add `- {own}` to its deps"
-            listed.append(_problem(stage.name, what, advice))
-    return listed
-
-
-def _listed(found: list[Stage]) -> list[Problem]:
-    """A project without code: every stage depends on the list of the modules that it runs."""
-    listed = []
-    for stage in found:
-        own = str(paths.code(stage.name))
-        if stage.group in declarations() and own not in stage.deps:
-            what = f"{own}, which lists the code that it runs, is no dependency"
-            listed.append(_problem(stage.name, what, f"`vse-pipe init --upgrade` writes {DVC_YAML} anew"))
-    return listed
+        for address in stage.params:
+            if lookup(document, address) is None:
+                advice = f"add {address}: {{}} to params.yaml"
+                listed.append(_problem(stage.name, f"params.yaml has no {address}", advice))
+    packaged = any(stage.name == "code" for stage in stages)  # `vse-pipe init` wrote it
+    listed += _lists(stages, packaged)
+    if not packaged and Path("pipeline/vse_pipe/cli.py").is_file():
+        listed += _code(params, stages)
+    return list(dict.fromkeys(listed))
 
 
 def uncovered(declared: Declaration, members: dict[Family, str], deps: list[Path]) -> list[Path]:
@@ -177,5 +85,117 @@ def uncovered(declared: Declaration, members: dict[Family, str], deps: list[Path
     return [file for file in files if not any(file == dep or dep in file.parents for dep in deps)]
 
 
-def _missing(where: str, file: Path) -> Problem:
-    return _problem(where, f"runs {file}, which is no dependency", f"add `- {file}` to its deps")
+def read(path: Path, params: dict) -> tuple[list[Stage], list[str]]:
+    """Every stage of dvc.yaml for these parameters, and what is wrong, a line each that begins with the stage.
+
+    params: params.yaml as it stands in the file. Raises ParamsError where ``path`` is no mapping of stages.
+    """
+    content = read_document(path)
+    groups = content.get("stages")
+    if not isinstance(groups, dict):
+        raise ParamsError([f"{path.name}: has no section stages"])
+    scope = dict(params)
+    for variables in content.get("vars") or []:
+        scope |= variables if isinstance(variables, dict) else {}
+    stages: list[Stage] = []
+    wrong: list[str] = []
+    for group, node in groups.items():
+        try:
+            stages += _stages(group, node, scope)
+        except _Wrong as error:
+            wrong.append(f"{group}: {error}")
+    return stages, wrong
+
+
+def _problem(stage: str, what: str, advice: str = _MEND) -> Problem:
+    return Problem(PARAMS, f"{DVC_YAML} {stage}", what, advice)
+
+
+def _entry(node: Node, stages: list[Stage]) -> list[Problem]:
+    stage = next((stage for stage in stages if stage.name == node.stage), None)
+    if stage is None:
+        in_group = any(stage.group == node.group for stage in stages)
+        what = f"has no entry '{node.entry}'" if in_group else "the stage is missing or names no entry"
+        return [_problem(node.group, what, f"its foreach must go over the section that names '{node.entry}'")]
+    listed = []
+    out = node.out if node.entry == node.name else node.out.parent
+    if stage.outs != (str(out),):
+        listed.append(_problem(stage.name, f"writes {', '.join(stage.outs) or 'nothing'}, the code {out}"))
+    command = node.declaration.command(node.entry)
+    if not stage.cmd.endswith(command):
+        listed.append(_problem(stage.name, f"runs `{stage.cmd}`, expected `{command}`"))
+    return listed
+
+
+def _lists(stages: list[Stage], packaged: bool) -> Iterator[Problem]:
+    """A stage depends on the list of the files from outside that it may read; in a project without code also on the list of the
+    modules that it runs."""
+    for stage in stages:
+        declared = declarations().get(stage.group)
+        lists = {}
+        if declared is not None and declared.reads is not None:
+            lists[str(paths.sources(stage.name))] = "the files from outside that it reads"
+        if declared is not None and packaged:
+            lists[str(paths.code(stage.name))] = "the code that it runs"
+        for path, content in lists.items():
+            if path not in stage.deps:
+                advice = (
+                    f"`vse-pipe init --upgrade` writes {DVC_YAML} anew" if packaged else f"add `- {path}` to its deps"
+                )
+                yield _problem(stage.name, f"{path}, which lists {content}, is no dependency", advice)
+
+
+def _code(params: Params, stages: list[Stage]) -> Iterator[Problem]:
+    """The source tree is there: every file a stage runs must be a dependency of it, or an edit would go unnoticed."""
+    entries = {node.stage: node.name for node in nodes(params)}
+    for stage in stages:
+        declared, name = declarations().get(stage.group), entries.get(stage.name, "")
+        if declared is not None and (name or "@" not in stage.name):
+            for file in uncovered(declared, declared.members(params, name), [Path(dep) for dep in stage.deps]):
+                yield _problem(stage.group, f"runs {file}, which is no dependency", f"add `- {file}` to its deps")
+
+
+class _Wrong(Exception):
+    pass
+
+
+def _stages(group: str, node: object, scope: dict) -> Iterator[Stage]:
+    if not isinstance(node, dict):
+        raise _Wrong("expected a mapping")
+    if "foreach" not in node:
+        yield _stage(group, group, node, scope)
+        return
+    over = node["foreach"]
+    items = _value(over[2:-1], scope) if isinstance(over, str) and _EXPRESSION.fullmatch(over) else over
+    if not isinstance(items, dict | list) or not isinstance(node.get("do"), dict):
+        raise _Wrong(f"foreach {over!r}: expected a section of params.yaml, and `do` beside it")
+    pairs = items.items() if isinstance(items, dict) else ((str(item), item) for item in items)
+    for key, item in pairs:
+        yield _stage(group, f"{group}@{key}", node["do"], {**scope, "key": key, "item": item})
+
+
+def _stage(group: str, name: str, node: dict, scope: dict) -> Stage:
+    def filled(*keys: str) -> tuple[str, ...]:
+        entries = [entry for key in keys for entry in node.get(key) or []]
+        texts = [next(iter(entry)) if isinstance(entry, dict) else entry for entry in entries]
+        return tuple(_filled(str(text), scope, name) for text in texts)
+
+    cmd = _filled(str(node.get("cmd", "")), scope, name)
+    return Stage(group, name, cmd, filled("deps"), filled("params"), filled("outs", "metrics"))
+
+
+def _filled(text: str, scope: dict, name: str) -> str:
+    def value(match: re.Match) -> str:
+        content = _value(match[1], scope)
+        if isinstance(content, dict | list):
+            raise _Wrong(f"{name}: {match[0]} is no single value")
+        return str(content)
+
+    return _EXPRESSION.sub(value, text)
+
+
+def _value(address: str, scope: dict) -> object:
+    values = lookup(scope, address)
+    if values is None:
+        raise _Wrong(f"${{{address}}}: params.yaml has no such value")
+    return values[0]

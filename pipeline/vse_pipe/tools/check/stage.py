@@ -1,21 +1,27 @@
-"""check: params.yaml, dvc.yaml and what lies below data/, without a GPU and without torch."""
+"""check: params.yaml, dvc.yaml and the digests of artefacts, without a GPU and without torch."""
 
 from dataclasses import dataclass
 
+from vse_pipe.core.console import document, line, say
 from vse_pipe.core.errors import ParamsError
 from vse_pipe.papers import rows
+from vse_pipe.project import paths
 from vse_pipe.project.lock import Lock
-from vse_pipe.project.nodes import nodes
+from vse_pipe.project.nodes import Node, nodes, sources
 from vse_pipe.project.params.document import read_document, with_overrides
 from vse_pipe.project.params.load import load
-from vse_pipe.project.paths import PARAMS as PARAMS_YAML
-from vse_pipe.project.problems import ARTEFACT, PARAMS, Problem
-from vse_pipe.tools.check import dvc_yaml, leftover
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.problems import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
+from vse_pipe.project.sources import SourceFiles, listing, places
+from vse_pipe.tools.check import dvc_yaml
+
+_WORDS = {NOTE: "note", PARAMS: "params", ARTEFACT: "artefact", DIGEST: "digest"}
+_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Checked:
-    """artefacts: how many of ``named`` are there and were looked at."""
+    """artefacts: how many of ``named`` are there and were compared."""
 
     problems: list[Problem]
     artefacts: int
@@ -23,32 +29,76 @@ class Checked:
 
 
 def check(overrides: list[str]) -> Checked:
-    """Everything that can be told without computing anything, in the working directory. Reads and never writes.
+    """What is wrong with the project in the working directory, as far as digests and parameters tell. Nothing is written.
 
-    Large files are opened and not read through: whether their bytes are what they were is for ``vse-pipe verify``.
+    Large files are opened and not read through: whether their bytes have changed, `dvc status` says.
     """
     try:
-        params = load(PARAMS_YAML, overrides, further=[rows.problems])
+        params = load(paths.PARAMS, overrides, further=[rows.problems])
     except ParamsError as error:
-        return Checked([_of_params(text) for text in error.problems], 0, 0)
-    document = with_overrides(read_document(PARAMS_YAML), overrides, PARAMS_YAML.name)
-    found = dvc_yaml.problems(params, document)
-    named = nodes(params)
-    there, touched = [node for node in named if node.out.exists()], set()
-    for node in there:
-        own = node.declaration.beside(node.declaration.check).problems(params, node)
-        found += own
-        touched |= {node.stage} if any(problem.status for problem in own) else set()
+        texts = [text.partition(": ") for text in error.problems]  # params.yaml train.epoch: unknown key; ...
+        return Checked([Problem(PARAMS, address, what) for address, _, what in texts], 0, 0)
+    content = with_overrides(read_document(paths.PARAMS), overrides, paths.PARAMS.name)
+    problems = dvc_yaml.problems(params, content)
+    declared = nodes(params)
+    present = [node for node in declared if node.out.exists()]
+    mismatched = set()
+    for node in present:
+        differences = node.declaration.beside(node.declaration.check).problems(params, node)
+        problems += differences
+        mismatched |= {node.stage for problem in differences if problem.status != NOTE}
     try:
-        found += leftover.stale(params, Lock(document), touched)
+        problems += _stale(params, Lock(content), [node for node in present if node.stage not in mismatched])
     except ParamsError as error:
-        found += [Problem(ARTEFACT, "dvc.lock", text, "`git checkout dvc.lock`") for text in error.problems]
-    # A damaged table is met by everything that reads it.
-    once = list(dict.fromkeys([*found, *leftover.left_over(params)]))
-    return Checked(once, len(there), len(named))
+        problems += [Problem(ARTEFACT, "dvc.lock", text, "`git checkout dvc.lock`") for text in error.problems]
+    # Every artefact that depends on a damaged table reports that table.
+    return Checked(list(dict.fromkeys(problems)), len(present), len(declared))
 
 
-def _of_params(text: str) -> Problem:
-    """``params.yaml train.epoch: unknown key; did you mean ...``"""
-    address, _, what = text.partition(": ")
-    return Problem(PARAMS, address, what)
+def _stale(params: Params, lock: Lock, present: list[Node]) -> list[Problem]:
+    """Artefacts that DVC made from other parameters, code or inputs than there are now."""
+    problems, outside = [], sources(params)
+    for node in present:
+        if node.stage in lock.stages:
+            list_of_files = str(paths.sources(node.stage))
+            changed = [name for name in lock.changed(node.stage) if name != list_of_files]
+            changed += _changed_sources(lock.text(node.stage, list_of_files), outside.get(node.stage, []))
+            if changed:
+                more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+                what = f"stale: {', '.join(changed[:_NAMED])}{more} changed since"
+                problems.append(Problem(DIGEST, str(node.out), what, node.advice))
+    return problems
+
+
+def _changed_sources(recorded: str | None, groups: list[SourceFiles]) -> list[str]:
+    """The places of files from outside that are not what they were when DVC ran the stage. recorded: their list at that time, None
+    where it is lost."""
+    if recorded is None:
+        return []
+    now, before = places(listing(groups, recorded, write=False)), places(recorded)
+    return [place for place in now.keys() | before.keys() if now.get(place) != before.get(place)]
+
+
+def show(checked: Checked, as_json: bool) -> int:
+    """Prints a line a problem on stdout; returns the exit status."""
+    status = exit_status(checked.problems)
+    wrong = [problem for problem in checked.problems if problem.status != NOTE]
+    notes = [problem for problem in checked.problems if problem.status == NOTE]
+    if as_json:
+        document(
+            {
+                "ok": status == 0,
+                "status": status,
+                "artefacts": checked.artefacts,
+                "named": checked.named,
+                "problems": [problem.as_json() for problem in wrong],
+                "notes": [problem.as_json() for problem in notes],
+            }
+        )
+        return status
+    for problem in checked.problems:
+        line(f"{_WORDS[problem.status]:9}{problem.line}")
+    counts = f"{len(wrong) or 'no'} problem{'' if len(wrong) == 1 else 's'}"
+    counts += f", {len(notes)} note{'' if len(notes) == 1 else 's'}" if notes else ""
+    say(f"check: {checked.artefacts} of {checked.named} artefacts are there; {counts}")
+    return status

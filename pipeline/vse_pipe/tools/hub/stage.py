@@ -13,6 +13,7 @@ from vse_pipe.core.whole import whole_folder
 from vse_pipe.project import paths
 from vse_pipe.project.nodes import Node, declarations
 from vse_pipe.project.params.typed import Params
+from vse_pipe.project.registry import SCHEMES
 from vse_pipe.tools.hub import card
 from vse_pipe.tools.hub.files import (
     CARD,
@@ -25,7 +26,7 @@ from vse_pipe.tools.hub.files import (
     weights_in,
     with_weights,
 )
-from vse_pipe.train.engine import restore
+from vse_pipe.train.engine import given, restore
 
 _ENCODES = {FEATURES: "photos", TEXTS: "captions"}
 
@@ -34,11 +35,13 @@ def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
     """Write ``out`` from data/train/<run>/ and what its features and texts were made with. Returns digests by file.
 
     licence: of the weights, as hubs name it; None where nobody says. Raises InputError where the run is not trained,
-    IntegrityError where it is not what params.yaml says or was trained on other features, texts or pairs than there are;
-    PipelineError where ``out`` holds what nobody here wrote.
+    UsageError where params.yaml says another model than it is, IntegrityError where it was trained on other features, texts or
+    pairs than there are; PipelineError where ``out`` holds what nobody here wrote.
     """
     node, trained = params.runs[run], paths.trained(run)
     models = restore.load_all(trained)
+    if SCHEMES.traits(node.scheme.name).trains:  # else it is as wide as its features
+        given.require_same_members(trained, models[0][1].config, node, run)
     figures = card.figures(params, run)
     _require_in_order(params, run, ("train", "embed", "evaluate") if figures else ("train",))
     if not figures:

@@ -60,7 +60,7 @@ def _checked(model: GivenModel, run: Run, name: str) -> dict:
     config = _config(folder, model, name)
     for beside in ("", *([model_files.PEER] if "peer_sha256" in config else [])):
         _load(folder, config, beside)
-    _require_the_same_members(folder, config, run, name)
+    require_same_members(folder, config, run, name)
     history.read(_file(folder, history.NAME).parent)
     return config
 
@@ -111,8 +111,9 @@ def _asked(run: Run) -> dict:
     return {key: describe(getattr(run, key)) for key in RUN_FAMILIES} | {"train.embed_size": run.train.embed_size}
 
 
-def _require_the_same_members(folder: Path, config: dict, run: Run, name: str) -> None:
-    """params.yaml must say what the model is: reports and checks believe it."""
+def require_same_members(folder: Path, config: dict, run: Run, name: str) -> None:
+    """params.yaml must say what the model is, because reports believe it. Raises UsageError for a member or option that the model
+    in ``folder`` was not made with."""
     made = {key: _made(folder, family, config.get(key)) for key, family in RUN_FAMILIES.items()}
     made["train.embed_size"] = config["embed_size"]
     for key, value in _asked(run).items():
