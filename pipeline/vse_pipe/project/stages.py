@@ -3,13 +3,16 @@
 import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache, reduce
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.core.files import sha256
 from vse_pipe.project import repetitions
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import ARTEFACT, Problem, collected, digest
+from vse_pipe.project.problems import ARTEFACT, DIGEST, Problem, of_error
 from vse_pipe.project.registry import Family
 from vse_pipe.project.sources import SourceFiles
 
@@ -57,7 +60,7 @@ class Declaration:
         return list(attrgetter(self.section)(params)) if self.section else [""]
 
     def node(self, params: Params, name: str) -> "Node":
-        place = (getattr(params, self.section)[name].dataset, name) if self.by_dataset else (name,)
+        place = (self._entry(params, name).dataset, name) if self.by_dataset else (name,)
         return Node(self, name, self.output(*place))
 
     def stage(self, name: str) -> str:
@@ -69,18 +72,16 @@ class Declaration:
 
     def members(self, params: Params, name: str) -> dict[Family, str]:
         """The members that an entry names, by family; of a transfer those of its run."""
-        addresses = {family: address.split(".") for family, address in self.families.items() if address}
-        if not addresses:
-            return {}
-        entry = (
-            params.runs[params.trained(name)] if self.section == "transfers" else getattr(params, self.section)[name]
-        )
-        names = {family: reduce(_attribute, keys, entry) for family, keys in addresses.items()}
-        return {family: str(member) for family, member in names.items() if member is not None}
+        members: dict[Family, str] = {}
+        for family, address in self.families.items():
+            value = self._entry(params, name) if address else None
+            for key in address.split("."):
+                value = getattr(value, key, None)
+            members |= {} if value is None else {family: value}
+        return members
 
-
-def _attribute(value: object, key: str) -> object:
-    return getattr(value, key, None)
+    def _entry(self, params: Params, name: str) -> Any:
+        return params.runs[params.trained(name)] if self.section == "transfers" else getattr(params, self.section)[name]
 
 
 @dataclass(frozen=True)
@@ -116,17 +117,24 @@ class Node:
     def problems(self, params: Params) -> list[Problem]:
         """As of the declaration, in the working directory."""
         problems: list[Problem] = []
-        with collected(problems):
+        try:
             for problem in self.declaration.problems(params, self):
                 problems.append(problem)
+        except PipelineError as error:
+            problems += of_error(error)
         return problems
 
     def problem(self, what: str) -> Problem:
         return Problem(ARTEFACT, str(self.out), what, self.advice)
 
     def digest(self, what: str, made_from: object, current: object) -> list[Problem]:
-        """As ``problems.digest`` of this output."""
-        return digest(self.out, what, made_from, current, self.advice)
+        """A problem where the output names another digest of its input than ``current``, a digest or the file itself. Nothing is
+        compared where the output does not say, or where the input is not there."""
+        if isinstance(current, Path):
+            current = sha256(current) if current.is_file() else None
+        if made_from is None or current is None or made_from == current:
+            return []
+        return [Problem(DIGEST, str(self.out), f"made from other {what} than there are now", self.advice)]
 
 
 def dvc_stage(params: Params, room: str, name: str) -> str:
