@@ -148,14 +148,6 @@ def test_a_stage_runs_from_a_subfolder_and_for_all_nodes(run, tmp_path, monkeypa
     assert (tmp_path / "data" / "inject" / "toy" / "half" / "pairs.parquet").is_file()
 
 
-def test_timings_lists_what_ran(run):
-    write_prepared()
-    assert run("inject", "--noise", "clean")[0] == 0
-    status, out, _ = run("timings")
-    assert status == 0
-    assert "inject/toy/clean" in out
-
-
 def test_help_names_every_stage(run):
     status, out, _ = run("--help")
     assert status == 0

@@ -11,7 +11,6 @@ import typer
 
 from vse_pipe.commands import (
     _completion,
-    _plans,
     _project,
     apply,
     audit,
@@ -36,10 +35,9 @@ from vse_pipe.commands import (
     search,
     serve,
     sources,
-    timings,
 )
 from vse_pipe.commands._help import WIDEST, Command, Commands
-from vse_pipe.commands._project import AsJson, Device, DryRun, RunName
+from vse_pipe.commands._project import AsJson, Device, RunName
 from vse_pipe.commands._project import chosen as _chosen
 from vse_pipe.commands._project import chosen_runs as _chosen_runs
 from vse_pipe.commands._project import params as _params
@@ -57,7 +55,6 @@ _BESIDE_THE_STAGES = {
         compare,
         compose.compose,
         claims.claims,
-        timings.timings,
         audit.audit,
         localize.localize,
         papers.papers,
@@ -160,14 +157,11 @@ def prepare(
             help="where a network proposes regions: auto, cpu, cuda or cuda:N", autocompletion=_completion.devices
         ),
     ] = "auto",
-    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Read a data set into images.parquet and captions.parquet."""
     params = _params()
     names = _chosen(dataset, params.datasets, "data set")
-    if dry_run:
-        return _plans.of_nodes(params, {"prepare": names}, as_json)
     with _reserved(map(paths.prepared, names)):
         from vse_pipe.prepare import stage
 
@@ -187,7 +181,6 @@ def train(
         str | None, typer.Option(help="train the runs with this loss", autocompletion=_completion.losses)
     ] = None,
     device: Device = "auto",
-    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a run. A killed training goes on after its last epoch."""
@@ -200,8 +193,6 @@ def train(
         names = [name for name in names if params.runs[name].loss.name == loss]
         if not names:
             raise UsageError(f"no run in params.yaml has loss '{loss}'")
-    if dry_run:
-        return _plans.of_nodes(params, {"train": names}, as_json)
     follows = _project.follows()
     with _reserved([] if follows else map(paths.trained, names)):
         from vse_pipe.train import stage
@@ -218,11 +209,9 @@ app.command(cls=Command, rich_help_panel=_STAGES)(evaluate.evaluate)
 
 
 @app.command(cls=Command, rich_help_panel=_STAGES)
-def report(dry_run: DryRun = False, as_json: AsJson = False) -> None:
+def report(as_json: AsJson = False) -> None:
     """Write the report, reports/index.html and reports/metrics.json, from all evaluations."""
     params = _params()
-    if dry_run:
-        return _plans.of_report(params, as_json)
     with _reserved([paths.REPORT]):
         from vse_pipe.report import stage
 

@@ -52,7 +52,7 @@ OFFERED = [
     (("papers", "hal"), ["hal-aaai2020", "hal-rgm-emnlp"]),
     (("train", "--device", "c"), ["cpu", "cuda"]),
     (("-S", "train.epochs=2", "train", "--run", "s"), ["sum"]),
-    (("train", "--dry"), ["--dry-run"]),
+    (("train", "--dev"), ["--device"]),
 ]
 
 

@@ -16,6 +16,7 @@ from tests.small_project import set_params
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.core import locks
 from vse_pipe.project import lock
+from vse_pipe.tools import source_lists
 
 pytestmark = pytest.mark.acceptance
 
@@ -37,15 +38,17 @@ def _said(found: tuple[int, bytes, bytes]) -> str:
 
 
 def test_0_done(project):
-    status, out, err = run("timings", "--json", cwd=project)
-    assert (status, out, err) == (0, b"{}\n", b"")
+    status, out, err = run("papers", "vsepp", "--json", cwd=project)
+    assert (status, err) == (0, b"")
+    assert json.loads(out)
 
 
 def test_1_the_run_failed(project):
-    (project / "data" / "x.timing.json").mkdir()
-    found = run("timings", cwd=project)
+    (project / "data").rmdir()
+    (project / "data").write_text("")
+    found = run("prepare", cwd=project)
     assert found[0] == 1
-    assert _said(found) == "error: data/x.timing.json: Is a directory"
+    assert _said(found) == "error: data/prepare: Not a directory"
 
 
 def test_2_wrong_usage(project):
@@ -57,10 +60,9 @@ def test_2_wrong_usage(project):
 
 
 def test_3_bad_input(project):
-    (project / "data" / "x.timing.json").write_text("{", encoding="utf-8")
-    found = run("timings", cwd=project)
+    found = run("inject", cwd=project)
     assert found[0] == 3
-    assert _said(found).startswith("error: data/x.timing.json: not a JSON document")
+    assert _said(found).startswith("error: data/prepare/toy/captions.parquet does not exist; make it with")
 
 
 def test_4_a_file_is_missing(project):
@@ -144,10 +146,11 @@ def test_75_another_process_writes_it(project):
 )
 def test_130_interrupted_and_143_terminated(project, number, status, said):
     """While it waits for a pipe that nobody writes to."""
-    pipe = project / "data" / "x.timing.json"
+    pipe = project / source_lists.KEPT
+    pipe.parent.mkdir(parents=True)
     os.mkfifo(pipe)
     process = subprocess.Popen(
-        [*COMMAND, "timings"],
+        [*COMMAND, "sources"],
         cwd=project,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -163,20 +166,18 @@ def test_130_interrupted_and_143_terminated(project, number, status, said):
 
 @pytest.mark.parametrize("both", [False, True], ids=["stdout", "logs too"])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("content", ['{"seconds": 1}', "{"], ids=["done", "bad input"])
-def test_a_reader_that_leaves_changes_no_status(project, content, unbuffered, both):
+@pytest.mark.parametrize(("command", "status"), [("papers", 0), ("inject", 3)], ids=["done", "bad input"])
+def test_a_reader_that_leaves_changes_no_status(project, command, status, unbuffered, both):
     """`| head`: a pipe that nobody reads from the start."""
-    (project / "data" / "a.timing.json").write_text('{"seconds": 1}', encoding="utf-8")
-    (project / "data" / "x.timing.json").write_text(content, encoding="utf-8")
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [*COMMAND, "timings"],
+        [*COMMAND, command],
         cwd=project,
         env=environment(PYTHONUNBUFFERED=unbuffered),
         stdout=writer,
         stderr=writer if both else subprocess.PIPE,
     )
     os.close(writer)
-    assert done.returncode == (3 if content == "{" else 0)
+    assert done.returncode == status
     assert b"Broken" not in (done.stderr or b"")

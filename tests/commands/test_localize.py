@@ -27,8 +27,6 @@ def test_a_table_and_one_document(call, project, capsys) -> None:
     status, out, _ = call("-q", "localize", "--run", "toy", "--json")
     assert status == 0
     assert json.loads(out)["all"]["mentions"] == 21
-    status, out, _ = call("localize", "--run", "toy", "--dry-run")
-    assert "runs again  localize toy: 21 mentions" in out
 
 
 @pytest.mark.parametrize(
@@ -38,7 +36,6 @@ def test_a_table_and_one_document(call, project, capsys) -> None:
         (("--run", "toy"), 3, "error: data/embed/toy/images.parquet does not exist; make it with `vse-pipe embed"),
         (("--run", "toy", "--phrase", "a dog"), 2, "error: give a photo with --image and what to find in it"),
         (("--run", "toy", "--out", "drawn.png"), 2, "error: --out names the drawing of a photo; give one with --image"),
-        (("--run", "toy", "--image", "p.png", "--phrase", "a", "--dry-run"), 2, "error: --dry-run tells what a run's"),
         (("--run", "toy", "--image", "photo.png"), 2, "error: give a photo with --image and what to find in it"),
         ((*ASKED, ""), 2, "error: --phrase: a phrase is empty; write what to find in the photo"),
         ((*ASKED, "x" * 100_000), 2, "error: --phrase: a phrase of 100000 characters; expected no more than 1000"),

@@ -113,7 +113,7 @@ TABLE = [
     Rewriting(r"(dvc exp run --queue .*)range\(1,6\)'", r"\1range(1,3)'", "two of the five values, as above"),
     Rewriting(
         r"(vse-pipe -S) loss\.max\.margin=0\.1 train --run max",
-        r"\1 loss.sum.margin=0.1 train --run sum --dry-run",
+        r"\1 loss.sum.margin=0.1 train --help",
         "the project of these tests has no run max",
     ),
     Rewriting(r"vse-pipe extract --features photos", "vse-pipe extract --features filters", _NO_PLACEHOLDER),
@@ -125,7 +125,7 @@ TABLE = [
     ),
     Rewriting(r"vse-pipe apply (FILE|my-sweep\.yaml)", "vse-pipe apply sweep_k", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe papers PAPER", "vse-pipe papers vsepp", _NO_PLACEHOLDER),
-    Rewriting(r"vse-pipe -S KEY=VALUE \.\.\.", "vse-pipe -S seed=2 timings", _NO_PLACEHOLDER),
+    Rewriting(r"vse-pipe -S KEY=VALUE \.\.\.", "vse-pipe -S seed=2 papers", _NO_PLACEHOLDER),
     Rewriting(r"dvc exp run -S KEY=VALUE", "dvc exp run --help", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe evaluate --images \.\.\.", "vse-pipe evaluate --help", _NO_PLACEHOLDER),
     Rewriting(
@@ -205,7 +205,7 @@ TABLE = [
         r"vse-pipe search --image-id \d+ (.*)", r"vse-pipe search --image-id 90 \1", "the small data set has other ids"
     ),
     Rewriting(r"vse-pipe --install-completion", "vse-pipe --show-completion", "it writes into the user's shell set-up"),
-    Rewriting(r"vse-pipe (-[qv]) COMMAND", r"vse-pipe \1 timings", _NO_PLACEHOLDER),
+    Rewriting(r"vse-pipe (-[qv]) COMMAND", r"vse-pipe \1 papers", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe compare sum hal max (.*)", r"vse-pipe compare sum hal \1", "the small project has no run max"),
     Rewriting(r"vse-pipe claims papers", r"\g<0> --skip-unknown", "the small project has two of their runs"),
     Rewriting(r"vse-pipe claims FILE", "vse-pipe claims papers --skip-unknown", _NO_PLACEHOLDER),
@@ -214,7 +214,7 @@ TABLE = [
         r"vse-pipe compare .*", "vse-pipe compare --help", "the overlay's last run alone was computed", r"reports/.*"
     ),
     Rewriting(
-        r"vse-pipe (.* )?choose( --grid grid\.yaml( --dry-run)?)?",
+        r"vse-pipe (.* )?choose( --grid grid\.yaml)?",
         r"vse-pipe choose --help",
         "trains for hours, on a file of the reader's: tests/tools/choose chooses among four settings",
     ),

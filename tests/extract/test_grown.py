@@ -16,13 +16,12 @@ from tests.faults import kill_extract
 from tests.rules.sources import ROOT
 from tests.small_project import QUICK
 from vse_pipe.artifacts import images
-from vse_pipe.extract import plan, stage
+from vse_pipe.extract import stage
 from vse_pipe.extract.engine.forward import Forward
 from vse_pipe.extract.engine.job import known
 from vse_pipe.extract.engine.work import Work
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.step import AGAIN
 
 OUT = project.OUT
 FILTERS = {"filters": 8, "batch_size": 4, "shard_size": 4}
@@ -220,15 +219,6 @@ def test_a_picture_without_features_is_tried_again(folder: Path, computed: list[
     stage.extract(params, "small", "cpu")
     assert sum(computed) == 5
     assert outputs(folder) == wanted
-
-
-def test_a_plan_says_how_many_are_new(folder: Path) -> None:
-    holds(NAMES[:9])
-    stage.extract(filters(), "small", "cpu")
-    holds(NAMES)
-    step = plan.plan(filters(), "small")
-    assert (step.state, step.rows) == (AGAIN, {"images": 14, "new": 5})
-    assert plan.plan(filters(filters=4), "small").rows == {"images": 14}
 
 
 @pytest.mark.acceptance

@@ -22,9 +22,9 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.inject.teacher_stage import teach
 from vse_pipe.project import paths
-from vse_pipe.project.nodes import nodes
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.problems import DIGEST
+from vse_pipe.project.stages import nodes
 from vse_pipe.report.stage import report
 from vse_pipe.tools.compare.stage import compare
 from vse_pipe.tools.export.stage import export_run
@@ -174,14 +174,10 @@ def _compare() -> object:
 def _check() -> None:
     """What it finds is raised, as the command ends with its status."""
     asked = params()
-    problems = [one for node in nodes(asked) if node.out.exists() for one in _problems(asked, node)]
+    problems = [one for node in nodes(asked) if node.out.exists() for one in node.problems(asked)]
     lines = [one.line for one in problems if one.status == DIGEST]
     if lines:
         raise IntegrityError("\n".join(lines))
-
-
-def _problems(asked: Params, node) -> list:
-    return node.declaration.beside(node.declaration.check).problems(asked, node)
 
 
 def _train() -> object:

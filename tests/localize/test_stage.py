@@ -12,10 +12,9 @@ from tests.naive import localize as naive
 from tests.toy_project import load_params
 from vse_pipe.artifacts import captions, embeddings, images, localisation, phrases, regions
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
-from vse_pipe.localize import check, plan
 from vse_pipe.localize.stage import localize
 from vse_pipe.project import paths
-from vse_pipe.project.nodes import Node, declarations
+from vse_pipe.project.stages import declarations
 
 REPORTED = {"runs": {"toy": made.run_of()}, "report": {"localized": ["toy"]}}
 
@@ -65,8 +64,7 @@ def test_figures_and_rows_are_those_of_loops_over_the_files(project) -> None:
     assert localisation.read_metrics(paths.localized("toy")) == json.loads(json.dumps(metrics))
 
 
-def test_the_same_bytes_again_and_a_plan_that_knows_it(project) -> None:
-    assert plan.plan(params(project), "toy").rows == {"mentions": 21}
+def test_the_same_bytes_again(project) -> None:
     localize(params(project), "toy", "cpu")
     first = {name: (paths.localized("toy") / name).read_bytes() for name in localisation.FILES}
     localize(params(project), "toy", "cpu")
@@ -189,12 +187,12 @@ def test_fragments_are_refused(project, monkeypatch) -> None:
 
 def test_check_finds_a_localisation_of_another_model(project) -> None:
     localize(params(project), "toy", "cpu")
-    node = Node(declarations()["localize"], "toy", paths.localized("toy"))
-    assert check.problems(params(project), node) == []
+    node = declarations()["localize"].node(params(project), "toy")
+    assert node.problems(params(project)) == []
     trained = paths.trained("toy")
     trained.mkdir(parents=True)
     (trained / "config.json").write_text('{"sha256": {"model.safetensors": "' + "1" * 64 + '"}}')
-    (problem,) = check.problems(params(project), node)
+    (problem,) = node.problems(params(project))
     assert "data/localize/toy: made from other weights than there are now" in problem.line
 
 
@@ -203,6 +201,6 @@ def test_check_finds_a_localisation_of_other_boxes(project) -> None:
     folder = paths.prepared(made.REGIONS)
     boxes = regions.read(folder)
     regions.write(folder, boxes, str(regions.source(boxes)), {"test": {"mentions": 21, "proposals": 60, "recall": 0.9}})
-    (problem,) = check.problems(params(project), Node(declarations()["localize"], "toy", paths.localized("toy")))
+    (problem,) = declarations()["localize"].node(params(project), "toy").problems(params(project))
     assert "made from other regions.parquet than there are now; run `dvc repro localize@toy`" in problem.line
     assert localize(params(project), "toy", "cpu")["proposals"]["test"]["recall"] == 0.9

@@ -3,7 +3,6 @@
 import io
 import json
 import tarfile
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,8 +13,8 @@ from vse_pipe.artifacts import images, names
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import sha256
-from vse_pipe.prepare.check import problems
 from vse_pipe.prepare.engine.source import numbered
+from vse_pipe.project.stages import Node, declarations
 
 IDS = ["urn:uuid:8c1f", "beach/boat.jpg", "007"]
 
@@ -192,10 +191,10 @@ def test_the_file_is_there_for_text_alone_and_images_tell_its_change(tmp_path, m
 def test_check_compares_the_file_with_what_images_tell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = prepare("csv", _csv(tmp_path))
-    node = SimpleNamespace(out=out, advice="prepare again")
-    assert problems(None, node) == []
+    node = Node(declarations()["prepare"], "toy", out)
+    assert node.problems(None) == []
     (out / names.NAME).unlink()
-    (found,) = problems(None, node)
+    (found,) = node.problems(None)
     assert (found.status, found.address) == (5, str(out / names.NAME))
 
 

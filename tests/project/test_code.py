@@ -15,8 +15,8 @@ from tests.toy_project import PARAMS, load_params, write_prepared
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import code
-from vse_pipe.project.nodes import declarations
 from vse_pipe.project.registry import INFERENCES, LOSSES
+from vse_pipe.project.stages import declarations
 
 # Imports the modules named on the command line one after the other, the packages above each aside, and says what is there.
 _LOADED = """
@@ -64,7 +64,7 @@ def test_a_member_that_the_entry_names_counts_and_the_others_do_not():
 def test_without_a_name_every_member_counts():
     declared = declarations()["evaluate"]
     needed = code.needed(declared, {})
-    for family in declared.finds:
+    for family in declared.families:
         for name in family.names():
             assert {family.module(name)} <= needed, name
 

@@ -1,4 +1,4 @@
-"""dvc.yaml against the code: every file a stage runs is a dependency of it, and outputs lie where node.py says."""
+"""dvc.yaml against the code: every file a stage runs is a dependency of it, and it says what the declarations of the rooms say."""
 
 import hashlib
 from pathlib import Path
@@ -9,12 +9,23 @@ from ruamel.yaml import YAML
 
 from tests.rules.sources import ROOT
 from vse_pipe.project import code, paths
-from vse_pipe.project.nodes import declarations, nodes
-from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.document import read_document, with_overrides
 from vse_pipe.project.params.load import load
+from vse_pipe.project.stages import declarations, nodes
 from vse_pipe.tools.check.dvc_yaml import read, uncovered
 
 LINES, CODE_DEPENDENCIES = 210, 96
+# An entry in each section of params.yaml, and a run with seeds.
+EVERY_SECTION = [
+    "datasets.other={format: shapes, source: elsewhere}",
+    "features.of_other={dataset: other, backbone: random_filters}",
+    "teachers={guide: {dataset: shapes, noise: clean, run: sum}}",
+    "runs.hal.seeds=[1, 2]",
+    "ensembles={both: {first: sum, second: max}}",
+    "transfers={moved: {run: sum, dataset: other}}",
+    "report.audits=[sum]",
+    "report.localized=[sum]",
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +61,10 @@ def test_every_file_that_an_entry_runs_is_a_dependency_whichever_members_it_name
     missing = set()
     for group, declared in declarations().items():
         text = _code_dependencies(written[group])
-        for family in declared.finds:
+        for family in declared.families:
             for name in family.names():
                 deps = [_resolved(dep, family.package, name) for dep in text]
-                others = {one: one.names()[0] for one in declared.finds if one != family}
+                others = {one: one.names()[0] for one in declared.families if one != family}
                 for other, chosen in others.items():
                     deps = [_resolved(str(dep), other.package, chosen) for dep in deps]
                 missing |= {
@@ -113,17 +124,31 @@ def test_no_dependency_on_code_that_no_entry_runs(written):
     assert surplus == []
 
 
-def test_outputs_lie_where_the_code_writes_them(stages, params):
-    found = {name: {out.def_path for out in stage.outs} for name, stage in stages.items()}
-    assert found.pop("sources") == {str(paths.SOURCES)}
-    assert found.pop("report") >= {"reports/index.html", "reports/metrics.json"}
-    assert found == {node.stage: {str(node.out)} for node in nodes(params)}
+def test_it_says_what_the_declarations_say(written):
+    """Commands, sections, outputs, and what an entry reads of other stages, where DVC's language allows as the files themselves."""
+    path = ROOT / "params.yaml"
+    document, params = with_overrides(read_document(path), EVERY_SECTION, path.name), load(path, EVERY_SECTION)
+    resolved, problems = read(ROOT / "dvc.yaml", document)
+    stages = {stage.name: stage for stage in resolved}
+    assert not problems
+    assert stages.pop("sources").outs == (str(paths.SOURCES),)
+    assert {stage.group for stage in stages.values()} == set(declarations())
+    for group, declared in declarations().items():
+        assert written[group].get("foreach", "") == (f"${{{declared.section}}}" if declared.section else "")
+        for name in declared.entries(params):
+            node, stage = declared.node(params, name), stages[declared.stage(name)]
+            assert stage.cmd.endswith(declared.command(node.entry).rstrip())
+            assert str(node.out if name == node.entry else node.out.parent) in stage.outs
+            inputs = {read for read in declared.inputs(params, name) if _is_data(read)}
+            deps = {Path(dep) for dep in stage.deps if _is_data(Path(dep))}
+            assert {read for read in inputs if not deps & {read, *read.parents}} == set(), stage.name
+            assert {dep for dep in deps if not any(dep in (read, *read.parents) for read in inputs)} == set(), (
+                stage.name
+            )
 
 
-@pytest.mark.parametrize("group", ["audit", "localize"])
-def test_what_a_list_names_lies_where_the_code_writes_it_whether_or_not_params_ask_for_any(group, written):
-    out = declarations()[group].out(None, "${item}")
-    assert written[group]["do"]["outs"] == [str(out)]
+def _is_data(path: Path) -> bool:
+    return paths.DATA in path.parents and paths.SOURCES not in path.parents
 
 
 def test_only_the_report_has_outputs_outside_the_cache(stages):

@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.core import tables
+from vse_pipe.core import parquet, tables
 from vse_pipe.core.errors import InputError
-from vse_pipe.project.step import rows_in
 
 NAME = "captions.parquet"
 _ROWS = 2**15
@@ -77,7 +76,7 @@ def _made_by(folder: Path) -> str:
 
 def absent(folder: Path) -> bool:
     """Is the data set prepared, and without a caption? By the footer alone."""
-    return rows_in(folder / NAME) == 0
+    return parquet.rows(folder / NAME) == 0
 
 
 def problems(table: pa.Table) -> list[str]:

@@ -10,8 +10,8 @@ from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.core.unchanged import same
 from vse_pipe.project import paths
-from vse_pipe.project.nodes import dvc_stage
 from vse_pipe.project.params.typed import Params
+from vse_pipe.project.stages import dvc_stage
 
 # Files of data/embed/<run>/ that scores follow from.
 _SCORED = [

@@ -37,7 +37,6 @@ EXAMPLES = {
         "vse-pipe compose sets.csv --images a.parquet --captions b.parquet",
     ),
     "claims": ("vse-pipe claims claims.yaml", "vse-pipe claims papers --skip-unknown"),
-    "timings": ("vse-pipe timings",),
     "audit": ("vse-pipe audit --run hal", "vse-pipe audit --run hal --threshold 0.7 --limit 30"),
     "localize": (
         "vse-pipe localize --run regions",

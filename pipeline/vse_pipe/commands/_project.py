@@ -70,9 +70,6 @@ Address = Annotated[
         help="with --engine ray: address of the cluster; local starts one for this call (default: engine.address)"
     ),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="print what would run, with rows, bytes and time; write nothing")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document instead of a table")]
 overrides: list[str] = []
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from vse_pipe.commands import _completion, _plans, _project
-from vse_pipe.commands._project import Address, AsJson, Device, DryRun, Engine, Workers
+from vse_pipe.commands import _completion, _project
+from vse_pipe.commands._project import Address, AsJson, Device, Engine, Workers
 from vse_pipe.project import paths
 
 
@@ -25,14 +25,11 @@ def audit(
     workers: Workers = None,
     address: Address = None,
     as_json: AsJson = False,
-    dry_run: DryRun = False,
 ) -> None:
     """Find training pairs whose caption does not fit its image, and the best partners for both."""
     params = _project.params()
     asked = params.engine.changed(engine, workers, address)
     names = _project.chosen_runs(run, params)
-    if dry_run:
-        return _plans.of_nodes(params, {"audit": names}, as_json)
     with _project.reserved(map(paths.audited, names)):
         from vse_pipe.audit import show, stage
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from vse_pipe.commands import _completion, _project
-from vse_pipe.commands._project import AsJson, Device, DryRun
+from vse_pipe.commands._project import AsJson, Device
 
 
 def choose(
@@ -20,7 +20,6 @@ def choose(
         typer.Option(min=0, help="number of seeds to train the chosen setting with later; 0 leaves seeds as they are"),
     ] = 5,
     device: Device = "auto",
-    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Train every setting of a grid and write the best of each run, by val, into params.yaml.
@@ -40,16 +39,7 @@ def choose(
     stage.check(names, seeds, _project.overrides, further)
     settings = [setting for name in names for setting in found[name]]
     params = {setting.out: stage.params_of(setting, _project.overrides, further) for setting in settings}
-    steps = [stage.planned(params[one.out], one, found[one.run]) for one in settings]
-    if dry_run:
-        from vse_pipe.commands._plan_table import show
-
-        show(steps, as_json)
-    seconds = [step.seconds for step in steps]
-    known = "at an unknown rate" if None in seconds else f"about {sum(map(float, filter(None, seconds))) / 3600:.2g} h"
-    say(f"choose: {len(settings)} settings of {len(names)} runs, {known}")
-    if dry_run:
-        return
+    say(f"choose: {len(settings)} settings of {len(names)} runs")
     tried = {name: stage.tried(found[name], params, device) for name in names}
     best = {name: stage.best(ones) for name, ones in tried.items()}
     back = _project.undo(paths.PARAMS)

@@ -1,7 +1,7 @@
 """vse-pipe embed: a run's vectors of its own data set, or of another."""
 
-from vse_pipe.commands import _plans, _project
-from vse_pipe.commands._project import Address, AsJson, Device, DryRun, EmbeddedName, Engine, OnDataset, Workers
+from vse_pipe.commands import _project
+from vse_pipe.commands._project import Address, AsJson, Device, EmbeddedName, Engine, OnDataset, Workers
 from vse_pipe.project import paths
 
 
@@ -12,7 +12,6 @@ def embed(
     engine: Engine = None,
     workers: Workers = None,
     address: Address = None,
-    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the vectors of images and captions by a trained run, of its data set or of another."""
@@ -20,10 +19,6 @@ def embed(
     asked = params.engine.changed(engine, workers, address)
     named = _project.chosen_runs(run, params, embedded=dataset is None)
     params, names = _project.on_dataset(params, named, dataset)
-    if dry_run:
-        moved = [name for name in names if name in params.transfers]
-        own = [name for name in names if name not in params.transfers]
-        return _plans.of_nodes(params, {"embed": own, "embed_transfers": moved}, as_json)
     with _project.reserved(map(paths.embedded, names)):
         from vse_pipe.embed import stage, transfer
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from vse_pipe.commands import _completion, _plans, _project
-from vse_pipe.commands._project import Address, AsJson, Device, DryRun, Engine, OnDataset, RankedName, Workers
+from vse_pipe.commands import _completion, _project
+from vse_pipe.commands._project import Address, AsJson, Device, Engine, OnDataset, RankedName, Workers
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 
@@ -127,7 +127,6 @@ def evaluate(
     workers: Workers = None,
     address: Address = None,
     as_json: AsJson = False,
-    dry_run: DryRun = False,
     images: Images = None,
     captions: Captions = None,
     image_ids: ImageIds = None,
@@ -153,7 +152,7 @@ def evaluate(
     if trec_run is not None:
         others = (named, inference, images, captions, *beside, more_images, more_captions)
         asked_for = (*others, fusion, weights, engine, workers, address)
-        return _evaluate_trec(trec_run, qrels, asked_for, dry_run, out, as_json)
+        return _evaluate_trec(trec_run, qrels, asked_for, out, as_json)
     given = from_files(named, images, captions, (*beside, qrels, more_images, more_captions, fusion, weights, out))
     if given is not None:
         from vse_pipe.evaluate import summary
@@ -165,21 +164,17 @@ def evaluate(
         names = criteria_named(inference)
         params, options, seed, spread = load_measuring(_project.overrides)
         asked = spread.changed(engine, workers, address)
-        if dry_run:
-            return _plans.of_files("evaluate", *given, names or DEFAULT, out, as_json)
         more = MoreFiles(more_images or (), more_captions or (), fusion or "mean", _numbers(weights))
         files = InputFiles(*given, *beside, similarity, qrels, nan, more)
         with _project.spread(asked, device):
             found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
         summary.show_files(found, as_json)
         return None
-    return _evaluate_runs(run, dataset, inference, device, (engine, workers, address), as_json, dry_run)
+    return _evaluate_runs(run, dataset, inference, device, (engine, workers, address), as_json)
 
 
-def _evaluate_trec(
-    run: Path, qrels: str | None, others: Iterable, dry_run: bool, out: Path | None, as_json: bool
-) -> None:
-    if qrels is None or dry_run or any(value is not None for value in others):
+def _evaluate_trec(run: Path, qrels: str | None, others: Iterable, out: Path | None, as_json: bool) -> None:
+    if qrels is None or any(value is not None for value in others):
         raise UsageError("--trec-run goes with --qrels FILE, --out and --json, and nothing else")
     from vse_pipe.evaluate.trec import show, stage
     from vse_pipe.project.params.load import load_measuring
@@ -195,13 +190,10 @@ def _evaluate_runs(
     device: str,
     engine: tuple[str | None, int | None, str | None],
     as_json: bool,
-    dry_run: bool,
 ) -> None:
     params = _project.params()
     asked = params.engine.changed(*engine)
     params, chosen = _project.on_dataset(params, _project.chosen_runs(run, params, ranked=dataset is None), dataset)
-    if dry_run:
-        return _plans.of_evaluation(params, chosen, criteria_named(inference), as_json)
     with _project.reserved(map(paths.evaluations, chosen)):
         from vse_pipe.evaluate import stage, summary
         from vse_pipe.project.params.criteria import ranked_under

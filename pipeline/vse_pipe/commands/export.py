@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vse_pipe.commands import _completion, _plans, _project
-from vse_pipe.commands._project import AsJson, Device, DryRun
+from vse_pipe.commands import _completion, _project
+from vse_pipe.commands._project import AsJson, Device
 from vse_pipe.commands.evaluate import (
     BankCaptions,
     BankImages,
@@ -55,7 +55,6 @@ def export(
     run: Run = None,
     direction: Direction = "text_to_image",
     device: Device = "auto",
-    dry_run: DryRun = False,
     as_json: AsJson = False,
     images: Images = None,
     captions: Captions = None,
@@ -78,15 +77,11 @@ def export(
         from vse_pipe.tools.export.stage import export_files
 
         measuring, options, *_ = load_measuring(_project.overrides)
-        if dry_run:
-            return _plans.of_files("export", *given, [inference], out.resolve(), as_json)
         files = InputFiles(*given, *beside, similarity)
         manifest = export_files(files, inference, measuring, options, to, direction, out.resolve(), device, depth)
     else:
         whole = out.resolve()
         run, params = _of_project(run)
-        if dry_run:
-            return _plans.of_export(params, run, direction, whole, as_json)
         from vse_pipe.tools.export.stage import export_run
 
         manifest = export_run(params, run, inference, to, direction, whole, device, depth)

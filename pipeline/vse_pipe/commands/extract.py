@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from vse_pipe.commands import _completion, _plans
-from vse_pipe.commands._project import Address, AsJson, Device, DryRun, Engine, Workers, chosen, reserved, wrote
+from vse_pipe.commands import _completion
+from vse_pipe.commands._project import Address, AsJson, Device, Engine, Workers, chosen, reserved, wrote
 from vse_pipe.commands._project import params as all_params
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
@@ -58,7 +58,6 @@ def extract(
     workers: Workers = None,
     address: Address = None,
     find_batch_size: FindBatchSize = False,
-    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
@@ -69,8 +68,6 @@ def extract(
     spread = work(shard, params.engine.changed(engine, workers, address))
     named = chosen(features, params.features, "features") if features is not None or texts is None else []
     read = chosen(texts, params.texts, "texts") if texts is not None or features is None else []
-    if dry_run:
-        return _plans.of_nodes(params, {"extract": named, "extract_texts": read}, as_json)
     if find_batch_size:
         return _show_batch_sizes(params, named, device, as_json)
     seen = [paths.extracted(params.features[name].dataset, name) for name in named]

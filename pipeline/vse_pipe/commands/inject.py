@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from vse_pipe.commands import _completion, _plans
-from vse_pipe.commands._project import AsJson, DryRun, chosen, reserved, wrote
+from vse_pipe.commands import _completion
+from vse_pipe.commands._project import AsJson, chosen, reserved, wrote
 from vse_pipe.commands._project import params as all_params
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
@@ -26,15 +26,13 @@ TeacherName = Annotated[
 ]
 
 
-def inject(noise: Noise = None, teacher: TeacherName = None, dry_run: DryRun = False, as_json: AsJson = False) -> None:
+def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = False) -> None:
     """Write the pairs to train on: clean, with injected mismatches, or with trained runs as teachers."""
     if noise is not None and teacher is not None:
         raise UsageError("--noise and --teacher name different nodes; give one of them")
     params = all_params()
     nodes = params.noises if teacher is None else params.teachers
     names = chosen(noise or teacher, nodes, "noise" if teacher is None else "teacher")
-    if dry_run:
-        return _plans.of_nodes(params, {"inject" if teacher is None else "inject_teachers": names}, as_json)
     with reserved(paths.injected(nodes[name].dataset, name) for name in names):
         write = _stage(teacher is not None)
     return wrote([write(params, name) for name in names], as_json)

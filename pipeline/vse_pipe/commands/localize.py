@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vse_pipe.commands import _completion, _plans, _project
-from vse_pipe.commands._project import AsJson, Device, DryRun
+from vse_pipe.commands import _completion, _project
+from vse_pipe.commands._project import AsJson, Device
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 
@@ -31,13 +31,10 @@ def localize(
     ] = None,
     device: Device = "auto",
     as_json: AsJson = False,
-    dry_run: DryRun = False,
 ) -> None:
     """Find the box of every test phrase and measure how often it is right, or find phrases in a photo."""
     if (image is None) != (not phrase):
         raise UsageError("give a photo with --image and what to find in it with --phrase, or neither")
-    if image is not None and dry_run:
-        raise UsageError("--dry-run tells what a run's figures would take; a photo with --image has no plan")
     if image is None and out is not None:
         raise UsageError("--out names the drawing of a photo; give one with --image")
     if image is not None:
@@ -47,8 +44,6 @@ def localize(
         return _in_photo(run, Question(image.resolve(), image.name, tuple(phrase or ()), drawn), device, as_json)
     params = _project.params()
     names = _project.chosen_runs(run, params)
-    if dry_run:
-        return _plans.of_nodes(params, {"localize": names}, as_json)
     from vse_pipe.localize import localizable
 
     localizable.check(params, names[0])

@@ -21,6 +21,6 @@ def sources() -> None:
 
 
 def _find() -> "dict[str, list[SourceFiles]]":
-    from vse_pipe.project import nodes
+    from vse_pipe.project import stages
 
-    return nodes.sources(_project.params())
+    return stages.sources(_project.params())

@@ -15,9 +15,9 @@ from pydantic_core import to_jsonable_python
 
 import vse_pipe
 from vse_pipe.core.files import sha256
-from vse_pipe.project.nodes import Declaration, declarations, nodes
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import Family, options_class
+from vse_pipe.project.stages import Declaration, declarations
 
 if TYPE_CHECKING:
     from grimp import ImportGraph
@@ -63,21 +63,21 @@ def closure(modules: Iterable[str]) -> set[str]:
 def needed(declaration: Declaration, members: dict[Family, str]) -> set[str]:
     """Every module that decides what the stage writes for an entry with these members, and any of the families of which
     the entry names none."""
-    named = [(family, members.get(family)) for family in declaration.finds]
+    named = [(family, members.get(family)) for family in declaration.families]
     modules = [family.module(member) for family, name in named for member in ([name] if name else family.names())]
     return closure([declaration.module, *modules])
 
 
 def option_pages(declaration: Declaration) -> list[str]:
     """The modules with the options of the families that the stage finds by name."""
-    return [family.page for family in declaration.finds if file(family.page).is_file()]
+    return [family.page for family in declaration.families if file(family.page).is_file()]
 
 
 def defaults(declaration: Declaration, members: dict[Family, str]) -> set[str]:
     """What a listing says of the options' defaults, for the members of ``needed``: ``<package>.options:<member>``."""
     return {
         f"{family.page}:{member}"
-        for family in declaration.finds
+        for family in declaration.families
         if file(family.page).is_file()
         for member in ([members[family]] if members.get(family) else family.names())
     }
@@ -96,13 +96,15 @@ def listing(modules: Iterable[str], content: Callable[[str], str | None] | None 
 def listings(params: Params) -> dict[str, str]:
     """Of every stage that dvc.yaml has for these parameters, as DVC addresses it. What repeats a run with seeds shares its
     stage and its members."""
-    found = {node.stage: (node.declaration, node.declaration.members(params, node.name)) for node in nodes(params)}
-    single: dict[str, tuple] = {group: (one, {}) for group, one in declarations().items() if not one.option}
     content = cache(_content)  # no longer than this call: files may change
-    found |= single
+    members = {
+        declared.stage(name): (declared, declared.members(params, name))
+        for declared in declarations().values()
+        for name in declared.entries(params)
+    }
     return {
         stage: listing((modules := needed(*entry)) | _beside(modules) | defaults(*entry), content)
-        for stage, entry in found.items()
+        for stage, entry in members.items()
     }
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import read_json, write_json
-from vse_pipe.project.paths import DATA
 
 
 def beside(out: Path) -> Path:
@@ -26,14 +25,6 @@ def of(out: Path) -> float | None:
     """Seconds that ``out`` took; None where it was never made here."""
     path = beside(out)
     return _seconds(path) if path.is_file() else None
-
-
-def collect() -> dict[str, float]:
-    """Seconds by ``stage/name`` for everything under data/, in the order of the folders."""
-    return {
-        str(path.relative_to(DATA)).removesuffix(".timing.json"): _seconds(path)
-        for path in sorted(DATA.rglob("*.timing.json"))
-    }
 
 
 def _seconds(path: Path) -> float:

@@ -23,11 +23,9 @@ class FormatTraits(Traits):
 
 @dataclass(frozen=True)
 class ProposalTraits(Traits):
-    """threads: False where one picture keeps all cores busy; reads: its option that names a file without which it proposes
-    nothing, or none."""
+    """threads: False where one picture keeps all cores busy."""
 
     threads: bool = True
-    reads: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from vse_pipe.core.files import csv_text, json_text
 from vse_pipe.core.locks import claim
 from vse_pipe.core.whole import whole_file
 from vse_pipe.pictures.images import shown
-from vse_pipe.project import paths, timing
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.report.engine import formatting, outputs, sweeps, timings
 from vse_pipe.report.engine.collector import Collector
@@ -40,7 +40,7 @@ def report(params: Params) -> Path:
         figures = outputs.metrics(results)
         collector = Collector(shown, params.report.thumbnail)
         html = render(results, collector)
-        spent = timings.rows(params, timing.of)
+        spent = timings.rows(params)
         page = paths.REPORTS / "index.html"
         contents = {paths.REPORTS / "metrics.json": json_text(figures), page: html}
         contents |= {paths.REPORTS / "plots" / f"{name}.csv": csv_text(table) for name, table in plots.items()}

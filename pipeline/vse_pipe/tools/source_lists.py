@@ -18,7 +18,7 @@ KEPT = Path(".dvc") / "tmp" / "sources.json"
 def write(overrides: list[str], find: Callable[[], dict[str, list[SourceFiles]]]) -> None:
     """Write ``paths.SOURCES`` in the working directory, whole or not at all; nothing where it is as it was.
 
-    find: gives the files by stage, as ``vse_pipe.project.nodes.sources``; called only where params.yaml, ``overrides``, a module of
+    find: gives the files by stage, as ``vse_pipe.project.stages.sources``; called only where params.yaml, ``overrides``, a module of
     this package, or a file that lists others is not what it was at the last call.
     """
     state = state_of(overrides)

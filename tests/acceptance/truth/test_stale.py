@@ -9,7 +9,6 @@ from dvc.repo import Repo
 
 from tests.acceptance.truth.every_member import finished
 from tests.rules.sources import ROOT
-from vse_pipe.project.nodes import declarations, nodes
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import (
@@ -25,6 +24,7 @@ from vse_pipe.project.registry import (
     TEXT_FEATURES,
     Family,
 )
+from vse_pipe.project.stages import declarations, nodes
 
 pytestmark = pytest.mark.acceptance
 
@@ -70,12 +70,12 @@ def expected(params: Params, member: Member) -> set[str]:
     """The stages, as DVC addresses them, that this member decides something of."""
     family, name = member
     made = [(one.stage, one.declaration, one.declaration.members(params, one.name)) for one in nodes(params)]
-    made += [(group, one, {}) for group, one in declarations().items() if not one.option]
+    made.append(("report", declarations()["report"], {}))
     return {
         stage
         for stage, declared, members in made
         if any(f"{family.package}.".startswith(f"{one}.") for one in WHOLE.get(declared.group, ()))
-        or (members[family] == name if family in members else family in declared.finds)
+        or (members[family] == name if family in members else family in declared.families)
     }
 
 

@@ -114,8 +114,6 @@ def test_all_commands_go_through_without_captions(call, run):
     for command in (
         ("evaluate", "--run", run, "--inference", "nns"),
         ("evaluate", "--run", "mine"),
-        ("evaluate", "--run", "mine", "--dry-run"),
-        ("report", "--dry-run"),
         ("prepare", "--dataset", "mine"),
         ("embed", "--run", "mine", "--device", "cpu"),
         ("search", "a red disc", "--run", "mine", "--split", "all"),

@@ -16,8 +16,7 @@ from tests.prepare._data import picture, pictures, prepare, read
 from vse_pipe.artifacts import captions, images, names
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.prepare.check import problems
-from vse_pipe.project import paths
+from vse_pipe.project.stages import declarations
 
 
 @pytest.fixture(autouse=True)
@@ -240,11 +239,6 @@ def test_no_captions_are_no_problem_for_check_and_what_needs_some_says_so(tmp_pa
     out = prepare("folder", "photos")
     assert captions.read(out).num_rows == 0
     assert captions.absent(out)
-
-    class Node:
-        out = paths.prepared("tiny")
-        advice = ""
-
-    assert problems(None, Node) == []
+    assert declarations()["prepare"].node(None, "tiny").problems(None) == []
     with pytest.raises(InputError, match=r"^train max: data set 'tiny' has no captions; "):
         captions.read(out, "train max")

@@ -10,7 +10,6 @@ import pytest
 from vse_pipe.artifacts import captions, images, pairs
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
-from vse_pipe.project.nodes import declarations
 from vse_pipe.project.params.load import load
 from vse_pipe.project.problems import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
 from vse_pipe.tools.check.stage import check
@@ -21,11 +20,6 @@ def test_a_project_that_is_well_has_no_problems(made):
     found = check([])
     assert [problem.line for problem in found.problems] == []
     assert (found.artefacts, found.named) == (8, 8)
-
-
-def test_every_stage_below_data_is_checked():
-    for group, declared in declarations().items():
-        assert group == "report" or callable(declared.beside(declared.check).problems), group
 
 
 def test_what_has_not_been_made_is_no_problem(made):

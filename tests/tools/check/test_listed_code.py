@@ -11,9 +11,9 @@ from tests.made import record
 from vse_pipe.commands import _project
 from vse_pipe.commands import code as command
 from vse_pipe.project import code, lock, paths
-from vse_pipe.project.nodes import declarations
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import LOSSES
+from vse_pipe.project.stages import declarations
 from vse_pipe.tools import code_lists
 from vse_pipe.tools.check.stage import check
 from vse_pipe.tools.init import stages_yaml

@@ -89,15 +89,6 @@ def test_what_was_tried_under_set_and_is_not_written_is_said(project, call):
     assert _written(project).runs["sum/1"].train.epochs == 2
 
 
-def test_the_plan_trains_nothing(project, call):
-    status, out, err = call("choose", "--grid", "grid.yaml", "--dry-run")
-    assert status == 0
-    assert out.count("train sum") == 4
-    assert "choose: 4 settings of 1 runs, about" in err
-    assert not Path("data/choose").exists()
-    assert not _written(project).groups
-
-
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [

@@ -14,10 +14,10 @@ from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, Usag
 from vse_pipe.core.files import sha256
 from vse_pipe.embed.stage import embed
 from vse_pipe.project import paths
-from vse_pipe.project.nodes import Node, declarations
 from vse_pipe.project.params.load import load
+from vse_pipe.project.stages import declarations
 from vse_pipe.tools.hub.stage import pack
-from vse_pipe.train import check, stage
+from vse_pipe.train import stage
 
 HUB = Path("hub/sum")
 
@@ -55,7 +55,7 @@ def test_a_run_that_takes_the_model_from_the_pack_has_the_same_vectors_to_the_la
     stage.train(again, "again", "cpu")
     for name in (model_files.MODEL, model_files.VOCABULARY, "history.csv"):
         assert (paths.trained("again") / name).read_bytes() == (paths.trained("sum") / name).read_bytes()
-    assert check.problems(again, Node(declarations()["train"], "again", paths.trained("again"))) == []
+    assert declarations()["train"].node(again, "again").problems(again) == []
     embed(again, "again", "cpu")
     for name in (embeddings.IMAGES, embeddings.CAPTIONS):
         mine, theirs = (embeddings.read(paths.embedded(run) / name) for run in ("again", "sum"))

@@ -4,7 +4,7 @@ import pytest
 
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.project import code
-from vse_pipe.project.nodes import declarations
+from vse_pipe.project.stages import declarations
 from vse_pipe.train.engine import fingerprint
 
 RUN = PARAMS["runs"]["sum"]

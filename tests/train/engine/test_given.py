@@ -14,7 +14,6 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.train import plan
 from vse_pipe.train.engine import restore
 from vse_pipe.train.stage import train
 
@@ -144,11 +143,6 @@ def test_a_model_that_this_version_cannot_build_is_refused(trained):
     edit(CONFIG, embed_size=12, loss={"name": "gone", "params": {}})
     with pytest.raises(IntegrityError, match="names no loss of this version"):
         train(taking(), "other", "cpu")
-
-
-def test_a_plan_says_that_nothing_is_trained(trained):
-    step = plan.plan(taking(), "other")
-    assert (step.state, step.because) == ("runs", "nothing is trained: the model in given is taken")
 
 
 @pytest.mark.parametrize(

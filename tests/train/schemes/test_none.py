@@ -22,8 +22,8 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.prepare.stage import prepare
 from vse_pipe.project import paths
-from vse_pipe.project.nodes import Node, declarations
 from vse_pipe.project.params.load import load
+from vse_pipe.project.stages import declarations
 from vse_pipe.report.stage import report
 from vse_pipe.tools.choose.grid import Candidate
 from vse_pipe.tools.choose.stage import params_of
@@ -31,7 +31,6 @@ from vse_pipe.tools.export.stage import export_run
 from vse_pipe.tools.hub.model import networks
 from vse_pipe.tools.hub.stage import pack
 from vse_pipe.tools.search.engine import Engine
-from vse_pipe.train import check, plan
 from vse_pipe.train.stage import train
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
@@ -134,8 +133,7 @@ def test_the_model_is_made_once_without_pairs_and_epochs(params, capsys):
     train(params, "zero", "cpu")
     assert "is up to date" in capsys.readouterr().err
     assert (out / model_files.CONFIG).stat().st_mtime_ns == written
-    assert check.problems(params, Node(declarations()["train"], "zero", out)) == []
-    assert plan.plan(params, "zero").because == "nothing is trained: features and texts are compared as they are"
+    assert declarations()["train"].node(params, "zero").problems(params) == []
 
 
 def test_a_sentence_and_a_photo_go_through_the_towers_of_the_pair(params):

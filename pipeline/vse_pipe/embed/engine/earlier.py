@@ -17,8 +17,8 @@ from vse_pipe.artifacts.features import Features
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.project import code
-from vse_pipe.project.nodes import declarations
 from vse_pipe.project.params.typed import Params
+from vse_pipe.project.stages import declarations
 
 _TRAINED_ON = ("features_sha256", "texts_sha256", "pairs_sha256")
 

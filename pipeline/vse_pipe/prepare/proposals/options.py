@@ -26,8 +26,6 @@ class FileOptions(Strict):
     first_pixel: Literal[0, 1] = 0
     """number of the first pixel, 1 in MATLAB"""
 
-    traits: ClassVar = ProposalTraits(reads="path")
-
     def reads(self) -> list[SourceFiles]:
         return [SourceFiles(Path(self.path))]
 

@@ -19,9 +19,9 @@ from vse_pipe.artifacts.images import PROPOSAL
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256
 from vse_pipe.project import paths
-from vse_pipe.project.nodes import dvc_stage
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import SIMILARITIES
+from vse_pipe.project.stages import dvc_stage
 from vse_pipe.ranking.engine.fragments import Sides
 from vse_pipe.ranking.engine.scores import Similarity
 from vse_pipe.ranking.engine.similarity import OfFragments, build_similarity

@@ -7,12 +7,12 @@ from vse_pipe.core.errors import ParamsError
 from vse_pipe.papers import rows
 from vse_pipe.project import paths
 from vse_pipe.project.lock import Lock
-from vse_pipe.project.nodes import Node, nodes, sources
 from vse_pipe.project.params.document import read_document, with_overrides
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.problems import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
 from vse_pipe.project.sources import SourceFiles, listing, places
+from vse_pipe.project.stages import Node, nodes, sources
 from vse_pipe.tools.check import dvc_yaml
 
 _WORDS = {NOTE: "note", PARAMS: "params", ARTEFACT: "artefact", DIGEST: "digest"}
@@ -44,7 +44,7 @@ def check(overrides: list[str]) -> Checked:
     present = [node for node in declared if node.out.exists()]
     mismatched = set()
     for node in present:
-        differences = node.declaration.beside(node.declaration.check).problems(params, node)
+        differences = node.problems(params)
         problems += differences
         mismatched |= {node.stage for problem in differences if problem.status != NOTE}
     try:

@@ -13,9 +13,7 @@ from vse_pipe.project.params.load import Check, load
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.paths import PARAMS
 from vse_pipe.project.registry import SCHEMES
-from vse_pipe.project.step import Earlier, Step
 from vse_pipe.tools.choose.grid import Candidate
-from vse_pipe.train import plan
 
 
 @dataclass(frozen=True)
@@ -65,17 +63,11 @@ def params_of(setting: Candidate, overrides: list[str], further: Sequence[Check]
     return replace(found, runs={**found.runs, setting.run: one})
 
 
-def planned(params: Params, setting: Candidate, others: list[Candidate]) -> Step:
-    """params: as of ``params_of``. others: settings of the same run, whose seconds stand for those of this one."""
-    earlier = [Earlier(one.out, plan.work_done(params, setting.run, one.out)) for one in others]
-    return plan.plan(params, setting.run, setting.out, earlier)
-
-
 def tried(settings: list[Candidate], params: Mapping[Path, Params], device: str) -> list[Tried]:
     """Train the settings, or find them trained. A dead one does not end the others. Raises DeadRun where all are dead.
 
     params: of each by its folder, as of ``params_of``."""
-    from vse_pipe.train.stage import flush_denormals, train  # torch, which a plan does without
+    from vse_pipe.train.stage import flush_denormals, train  # torch
 
     flush_denormals()
     found = []

@@ -1,6 +1,7 @@
 """README.md of a packed model: what it is, its figures with intervals, how to load it, its data and its licence."""
 
 import io
+from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -13,7 +14,6 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.criteria import ranked_under
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import RUN_FAMILIES, SCHEMES
-from vse_pipe.project.step import by_split
 from vse_pipe.report.engine.formatting import markdown_row
 from vse_pipe.tools.hub.files import WEIGHTS, with_weights
 
@@ -212,8 +212,9 @@ def _named(kind: str, member: Member) -> dict:
 def _data(about: About) -> str:
     params, run = about.params, about.run_node
     noise, prepared = params.pairs(run.noise).protocol, paths.prepared(run.dataset)
-    counts = [by_split(prepared / name) for name in (images.NAME, captions.NAME)]
-    splits = ", ".join(f"{split} {counts[0].get(split, 0):,} / {count:,}" for split, count in counts[1].items())
+    tables = (images.read(prepared), captions.read(prepared, columns=["split"]))
+    counts = [Counter(table["split"].to_pylist()) for table in tables]
+    splits = ", ".join(f"{split} {counts[0][split]:,} / {count:,}" for split, count in counts[1].items())
     rate = getattr(noise.params, "rate", None)
     shown = f"protocol `{noise.name}`" + (f", rate {rate:g}" if rate is not None else "")
     return "\n".join(

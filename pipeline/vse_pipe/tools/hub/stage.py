@@ -11,9 +11,9 @@ from vse_pipe.core.files import read_json, sha256, write_json, write_text
 from vse_pipe.core.strict import WEIGHT_FILES
 from vse_pipe.core.whole import whole_folder
 from vse_pipe.project import paths
-from vse_pipe.project.nodes import Node, declarations
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import SCHEMES
+from vse_pipe.project.stages import declarations
 from vse_pipe.tools.hub import card
 from vse_pipe.tools.hub.files import (
     CARD,
@@ -67,12 +67,8 @@ def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
 
 def _require_in_order(params: Params, run: str, groups: tuple[str, ...]) -> None:
     """Raises IntegrityError for what `vse-pipe check` would say of these outputs of the run, such as figures of another model."""
-    declared = [declarations()[group] for group in groups]
-    nodes = [Node(one, run, one.out(params, run)) for one in declared]
-    found = [
-        problem for node in nodes for problem in node.declaration.beside(node.declaration.check).problems(params, node)
-    ]
-    if wrong := [problem.line for problem in found if problem.status]:
+    problems = [problem for group in groups for problem in declarations()[group].node(params, run).problems(params)]
+    if wrong := [problem.line for problem in problems if problem.status]:
         raise IntegrityError("\n".join(wrong))
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from vse_pipe.artifacts import embeddings
+from vse_pipe.core import parquet
 from vse_pipe.core.console import say
 from vse_pipe.embed import stage as embedding
 from vse_pipe.embed import transfer
@@ -10,7 +11,6 @@ from vse_pipe.extract import stage as extraction
 from vse_pipe.prepare import stage as preparation
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.step import rows_in
 
 
 def index(params: Params, names: list[str], device: str = "auto") -> list[Path]:
@@ -24,7 +24,7 @@ def index(params: Params, names: list[str], device: str = "auto") -> list[Path]:
         if name in params.runs:
             _untrained(params, name, device)
         (transfer if name in params.transfers else embedding).embed(params, name, device)
-        count = rows_in(paths.embedded(name) / embeddings.IMAGES)
+        count = parquet.rows(paths.embedded(name) / embeddings.IMAGES)
         say(f'index {name}: {count} pictures; `vse-pipe search "..." --run {name}` searches them')
     return [paths.embedded(name) for name in names]
 

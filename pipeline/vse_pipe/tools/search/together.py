@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 from vse_pipe.artifacts import current, embeddings, evaluation, joins, model_files
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.project import paths
-from vse_pipe.project.nodes import dvc_stage
 from vse_pipe.project.params.ensemble_node import TUNED
 from vse_pipe.project.params.typed import Params
+from vse_pipe.project.stages import dvc_stage
 from vse_pipe.tools.search.gallery import Gallery, Ids
 from vse_pipe.tools.search.network import Asked, Network
 

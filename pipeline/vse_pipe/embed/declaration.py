@@ -1,0 +1,67 @@
+"""embed: a trained run in, its embeddings of its own data set or of another one out."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from vse_pipe.artifacts import embeddings, images, joins, model_files
+from vse_pipe.core import parquet
+from vse_pipe.core.files import require
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.problems import Problem
+from vse_pipe.project.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS, TEXT_FEATURES
+from vse_pipe.project.stages import Declaration, Node
+from vse_pipe.train.declaration import data
+
+_OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
+
+
+def _inputs_of_transfer(params: Params, name: str) -> list[Path]:
+    """The other data set with its features. Of the features and texts that the run was trained on its folder has the digests."""
+    transfer = params.transfers[name]
+    features = paths.extracted(transfer.dataset, str(transfer.features))
+    return [paths.prepared(transfer.dataset), features, paths.trained(transfer.run)]
+
+
+def _problems(params: Params, node: Node) -> Iterator[Problem]:
+    about, captions = (_footer(node.out / name, node) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
+    for key in sorted({*about, *captions} - _OF_THE_FILE):
+        if about.get(key) != captions.get(key):
+            yield node.problem(f"images.parquet and captions.parquet name different values of {key}")
+    if about.get("run") != node.name:
+        yield node.problem(f"embeddings of run {about.get('run')!r}, expected {node.name!r}")
+    transfer, made_for = params.transfers.get(node.name), json.loads(about.get(embeddings.TRANSFER, "null"))
+    if transfer and not transfer.tells(made_for):
+        yield node.problem(f"embeddings of {made_for}, not what params.yaml transfers.{node.name} says")
+    run = params.trained(node.name)
+    weights = model_files.digest_of(paths.trained(run), run)
+    yield from node.digest("weights", about.get("model_sha256"), weights)
+    prepared = paths.prepared(params.dataset(node.name))
+    joins.require(prepared, embeddings.origin(node.out, about, images.SPLITS, node.advice))
+
+
+def _footer(path: Path, node: Node) -> dict[str, str]:
+    with parquet.opened(require(path, node.command)) as file:
+        return {key.decode(): value.decode() for key, value in (file.schema.metadata or {}).items()}
+
+
+_RUNS = Declaration(
+    group="embed",
+    section="runs",
+    option="--run",
+    output=paths.embedded,
+    inputs=lambda params, name: [*data(params, name), paths.trained(name)],
+    problems=_problems,
+    families={SIMILARITIES: "similarity.name", TEXT_ENCODERS: "text.name", IMAGE_ENCODERS: "image.name"},
+)
+_TRANSFERS = replace(
+    _RUNS,
+    group="embed_transfers",
+    section="transfers",
+    inputs=_inputs_of_transfer,
+    families={**_RUNS.families, TEXT_FEATURES: ""},
+    file="transfer",
+)
+STAGES = (_RUNS, _TRANSFERS)

@@ -1,0 +1,56 @@
+"""evaluate: embeddings in, ranks and metrics under every criterion out."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from vse_pipe.artifacts import current, embeddings, evaluation, images
+from vse_pipe.project import paths
+from vse_pipe.project.params.measuring import BESIDE
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.problems import Problem
+from vse_pipe.project.registry import INFERENCES, SIMILARITIES
+from vse_pipe.project.sources import SourceFiles
+from vse_pipe.project.stages import Declaration, Node
+
+
+def _inputs(params: Params, name: str) -> list[Path]:
+    """The embeddings of a run, of the runs of an ensemble, or of a transfer and of the run that it may take its bank from."""
+    if name in params.ensembles:
+        return [*map(paths.embedded, params.ensembles[name].members)]
+    return [*map(paths.embedded, dict.fromkeys((name, params.trained(name))))]
+
+
+def _reads(params: Params, name: str) -> list[SourceFiles]:
+    """What people said of the data set, and vectors of a bank from elsewhere."""
+    node = params.evaluate.of(params.dataset(name))
+    files = [SourceFiles(Path(path)) for key in BESIDE if isinstance(path := getattr(node, key), str)]
+    bank = [] if node.bank in images.DESCRIBED else [Path(node.bank)]
+    return [*files, *(SourceFiles(folder, patterns=(embeddings.IMAGES, embeddings.CAPTIONS)) for folder in bank)]
+
+
+def _problems(params: Params, node: Node) -> Iterator[Problem]:
+    """Criteria that have not been evaluated are not there yet; they are no problem."""
+    documents = [evaluation.read_metrics(path.parent) for path in node.out.glob(f"*/{evaluation.METRICS}")]
+    current.require(params, node.name)
+    # All criteria were measured on the same vectors; those of an earlier version do not say on which.
+    vectors = [one[evaluation.MADE_FROM]["vectors"] for one in documents if evaluation.MADE_FROM in one]
+    if vectors and all((folder / embeddings.IMAGES).is_file() for folder in _inputs(params, node.name)):
+        yield from node.digest("embeddings", vectors[0], current.made_from(params, node.name)["vectors"])
+
+
+_RUNS = Declaration(
+    group="evaluate",
+    section="runs",
+    option="--run",
+    output=paths.evaluations,
+    inputs=_inputs,
+    problems=_problems,
+    families={INFERENCES: "", SIMILARITIES: ""},
+    reads=_reads,
+)
+STAGES = (
+    _RUNS,
+    replace(_RUNS, group="evaluate_ensembles", section="ensembles"),
+    replace(_RUNS, group="evaluate_transfers", section="transfers"),
+)

@@ -1,0 +1,49 @@
+"""extract: image features by a backbone, and what the text encoders read of captions."""
+
+from collections.abc import Iterable
+
+from vse_pipe.artifacts import captions, features, images, texts
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.problems import Problem
+from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
+from vse_pipe.project.stages import Declaration, Node
+
+
+def _of_features(params: Params, node: Node) -> Iterable[Problem]:
+    meta = features.read(node.out, verify=False).meta
+    source = paths.prepared(params.features[node.name].dataset) / images.NAME
+    return node.digest("images", meta.get("images_sha256"), source)
+
+
+def _of_texts(params: Params, node: Node) -> Iterable[Problem]:
+    meta = texts.read(node.out, verify=False).meta
+    source = paths.prepared(params.texts[node.name].dataset) / captions.NAME
+    return node.digest("captions", meta.get("captions_sha256"), source)
+
+
+STAGES = (
+    Declaration(
+        group="extract",
+        section="features",
+        option="--features",
+        output=paths.extracted,
+        inputs=lambda params, name: [paths.prepared(params.features[name].dataset)],
+        problems=_of_features,
+        families={BACKBONES: "backbone.name"},
+        reads=lambda params, name: params.features[name].backbone.params.reads(),
+        by_dataset=True,
+    ),
+    Declaration(
+        group="extract_texts",
+        section="texts",
+        option="--texts",
+        output=paths.extracted,
+        inputs=lambda params, name: [paths.prepared(params.texts[name].dataset) / captions.NAME],
+        problems=_of_texts,
+        families={TEXT_FEATURES: "method.name"},
+        reads=lambda params, name: params.texts[name].method.params.reads(),
+        by_dataset=True,
+        file="text_stage",
+    ),
+)

@@ -1,0 +1,68 @@
+"""inject: the pairs of a data set, with mismatches, or with models that teach others."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from vse_pipe.artifacts import captions, images, pairs, teachers
+from vse_pipe.core import tables
+from vse_pipe.core.files import require, sha256
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.problems import Problem
+from vse_pipe.project.registry import PROTOCOLS
+from vse_pipe.project.sources import SourceFiles
+from vse_pipe.project.stages import Declaration, Node
+
+
+def _inputs(params: Params, noise: str) -> list[Path]:
+    prepared = paths.prepared(params.noises[noise].dataset)
+    return [prepared / images.NAME, prepared / captions.NAME]
+
+
+def _reads(params: Params, noise: str) -> list[SourceFiles]:
+    index = getattr(params.noises[noise].protocol.params, "path", None)
+    return [SourceFiles(Path(index))] if index else []
+
+
+def _problems(params: Params, node: Node) -> Iterator[Problem]:
+    made_from = tables.footer(pairs.read(node.out))
+    for source in _inputs(params, node.name):
+        yield from node.digest(source.stem, made_from.get(f"{source.stem}_sha256"), source)
+
+
+def _inputs_of_teacher(params: Params, name: str) -> list[Path]:
+    teacher = params.teachers[name]
+    return [paths.injected(teacher.dataset, teacher.noise), *map(paths.embedded, params.models(teacher.run))]
+
+
+def _problems_of_teacher(params: Params, node: Node) -> Iterator[Problem]:
+    pairs_of_noise, *_ = _inputs_of_teacher(params, node.name)
+    copied = sha256(require(node.out / pairs.NAME, node.command))
+    yield from node.digest("pairs", copied, pairs_of_noise / pairs.NAME)
+    for teacher in teachers.read(node.out):
+        teachers.require_same(node.out, teacher)
+
+
+STAGES = (
+    Declaration(
+        group="inject",
+        section="noises",
+        option="--noise",
+        output=paths.injected,
+        inputs=_inputs,
+        problems=_problems,
+        families={PROTOCOLS: "protocol.name"},
+        reads=_reads,
+        by_dataset=True,
+    ),
+    Declaration(
+        group="inject_teachers",
+        section="teachers",
+        option="--teacher",
+        output=paths.injected,
+        inputs=_inputs_of_teacher,
+        problems=_problems_of_teacher,
+        by_dataset=True,
+        file="teacher_stage",
+    ),
+)

@@ -1,0 +1,44 @@
+"""prepare: a data set's raw files in, its images and captions out."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from vse_pipe.artifacts import captions, images, names
+from vse_pipe.core import urls
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.problems import Problem
+from vse_pipe.project.registry import FORMATS, PROPOSALS
+from vse_pipe.project.sources import SourceFiles
+from vse_pipe.project.stages import Declaration, Node
+
+
+def _reads(params: Params, name: str) -> list[SourceFiles]:
+    dataset = params.datasets[name]
+    options = dataset.format.params
+    if not FORMATS.traits(dataset.format.name).proposes:
+        return options.reads(urls.place(dataset.source))
+    # Its source is the output of another stage, which dvc.yaml names.
+    return PROPOSALS.options(options.proposals).model_validate(options.options).reads()
+
+
+def _problems(params: Params, node: Node) -> Iterable[Problem]:
+    """Only those of the readers: names.parquet must be the file that images.parquet names."""
+    images.read(node.out)
+    captions.read(node.out)
+    names.read(node.out)
+    return ()
+
+
+STAGES = (
+    Declaration(
+        group="prepare",
+        section="datasets",
+        option="--dataset",
+        output=paths.prepared,
+        inputs=lambda params, name: [Path(params.datasets[name].source)],
+        problems=_problems,
+        families={FORMATS: "format.name", PROPOSALS: "format.params.proposals"},
+        reads=_reads,
+    ),
+)

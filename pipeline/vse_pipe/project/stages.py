@@ -1,0 +1,167 @@
+"""What each stage of dvc.yaml is, as the rooms say it in ``vse_pipe/<room>/declaration.py``, and the nodes that params.yaml names."""
+
+import importlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.core.files import sha256
+from vse_pipe.project import repetitions
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.problems import ARTEFACT, DIGEST, Problem, of_error
+from vse_pipe.project.registry import Family
+from vse_pipe.project.sources import SourceFiles
+
+# Folders of the package, in the order of the pipeline.
+ROOMS = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize", "report")
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A stage of dvc.yaml. Functions of an entry take params and its name; a seed of a run is an entry of its own.
+
+    group: its key in dvc.yaml, which begins with the room. section: address in params.yaml of its entries. option: of its command,
+    before an entry's name. The one stage without entries has neither.
+    output: the folder that an entry writes, by its name, or by its data set and its name where ``by_dataset``.
+    inputs: what an entry reads of other stages, files or whole folders. reads: its files from outside of the pipeline, None where no
+    entry reads any.
+    families: those whose members the stage loads by name, each with the address of that name in an entry; of a family without an
+    address, or where the entry names none, any member may be loaded.
+    problems: what is wrong with a finished output; an error of a reader is a problem too.
+    file: where the work begins.
+    """
+
+    group: str
+    section: str
+    option: str
+    output: Callable[..., Path]
+    inputs: Callable[[Params, str], list[Path]]
+    problems: "Callable[[Params, Node], Iterable[Problem]]" = lambda params, node: ()
+    families: dict[Family, str] = field(default_factory=dict)
+    reads: Callable[[Params, str], Iterable[SourceFiles]] | None = None
+    by_dataset: bool = False
+    file: str = "stage"
+
+    @property
+    def room(self) -> str:
+        """Its folder below the package and below data/, and its command."""
+        return self.group.partition("_")[0]
+
+    @property
+    def module(self) -> str:
+        return f"vse_pipe.{self.room}.{self.file}"
+
+    def entries(self, params: Params) -> list[str]:
+        """Their names; one empty name of the stage without entries."""
+        return list(attrgetter(self.section)(params)) if self.section else [""]
+
+    def node(self, params: Params, name: str) -> "Node":
+        place = (self._entry(params, name).dataset, name) if self.by_dataset else (name,)
+        return Node(self, name, self.output(*place))
+
+    def stage(self, name: str) -> str:
+        """As DVC addresses it: ``train@max``."""
+        return f"{self.group}@{repetitions.entry(name)}" if self.option else self.group
+
+    def command(self, name: str) -> str:
+        return f"vse-pipe {self.room} {self.option} {name}"
+
+    def members(self, params: Params, name: str) -> dict[Family, str]:
+        """The members that an entry names, by family; of a transfer those of its run."""
+        members: dict[Family, str] = {}
+        for family, address in self.families.items():
+            value = self._entry(params, name) if address else None
+            for key in address.split("."):
+                value = getattr(value, key, None)
+            members |= {} if value is None else {family: value}
+        return members
+
+    def _entry(self, params: Params, name: str) -> Any:
+        return params.runs[params.trained(name)] if self.section == "transfers" else getattr(params, self.section)[name]
+
+
+@dataclass(frozen=True)
+class Node:
+    """An entry of a declaration, or a seed of one. out: the folder that it writes."""
+
+    declaration: Declaration
+    name: str
+    out: Path
+
+    @property
+    def group(self) -> str:
+        return self.declaration.group
+
+    @property
+    def command(self) -> str:
+        """What makes it by hand."""
+        return self.declaration.command(self.name)
+
+    @property
+    def stage(self) -> str:
+        return self.declaration.stage(self.name)
+
+    @property
+    def entry(self) -> str:
+        """In params.yaml; the run of a seed."""
+        return repetitions.entry(self.name)
+
+    @property
+    def advice(self) -> str:
+        return f"run `dvc repro {self.stage}`"
+
+    def problems(self, params: Params) -> list[Problem]:
+        """As of the declaration, in the working directory."""
+        problems: list[Problem] = []
+        try:
+            for problem in self.declaration.problems(params, self):
+                problems.append(problem)
+        except PipelineError as error:
+            problems += of_error(error)
+        return problems
+
+    def problem(self, what: str) -> Problem:
+        return Problem(ARTEFACT, str(self.out), what, self.advice)
+
+    def digest(self, what: str, made_from: object, current: object) -> list[Problem]:
+        """A problem where the output names another digest of its input than ``current``, a digest or the file itself. Nothing is
+        compared where the output does not say, or where the input is not there."""
+        if isinstance(current, Path):
+            current = sha256(current) if current.is_file() else None
+        if made_from is None or current is None or made_from == current:
+            return []
+        return [Problem(DIGEST, str(self.out), f"made from other {what} than there are now", self.advice)]
+
+
+def dvc_stage(params: Params, room: str, name: str) -> str:
+    """What DVC calls the stage of ``embed`` or ``evaluate`` of a run, an ensemble or a transfer; of a seed the run's."""
+    kind = "_ensembles" if name in params.ensembles else "_transfers" if name in params.transfers else ""
+    return f"{room}{kind}@{repetitions.entry(name)}"
+
+
+@cache
+def declarations() -> dict[str, Declaration]:
+    """By group, in the order of the pipeline."""
+    rooms = [importlib.import_module(f"vse_pipe.{room}.declaration") for room in ROOMS]
+    return {stage.group: stage for room in rooms for stage in room.STAGES}
+
+
+def nodes(params: Params) -> list[Node]:
+    """In the order of the pipeline."""
+    stages = [stage for stage in declarations().values() if stage.option]
+    return [stage.node(params, name) for stage in stages for name in stage.entries(params)]
+
+
+def sources(params: Params) -> dict[str, list[SourceFiles]]:
+    """The files from outside of the pipeline that each stage of dvc.yaml reads, as DVC addresses it, for those that may read any.
+    All seeds of a run share a stage."""
+    listed: dict[str, dict[SourceFiles, None]] = {}
+    for stage in declarations().values():
+        if reads := stage.reads:
+            for name in stage.entries(params):
+                listed.setdefault(stage.stage(name), {}).update(dict.fromkeys(reads(params, name)))
+    return {stage: list(files) for stage, files in listed.items()}

@@ -1,0 +1,31 @@
+"""report: all evaluations in, the page and the metrics out. One stage without entries."""
+
+from pathlib import Path
+
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.registry import SECTIONS
+from vse_pipe.project.sources import SourceFiles
+from vse_pipe.project.stages import Declaration
+from vse_pipe.report.claims.schema import PACKAGED
+
+_ROOMS = ("prepare", "train", "evaluate", "audit", "localize")
+
+
+def _reads(params: Params, name: str) -> list[SourceFiles]:
+    """Claims in a file; those that are packaged are code."""
+    claims = params.report.claims
+    return [SourceFiles(Path(claims))] if claims and claims not in PACKAGED else []
+
+
+STAGES = (
+    Declaration(
+        group="report",
+        section="",
+        option="",
+        output=lambda name: paths.REPORTS / "index.html",
+        inputs=lambda params, name: [paths.DATA / room for room in _ROOMS],
+        families={SECTIONS: ""},
+        reads=_reads,
+    ),
+)
