@@ -160,11 +160,6 @@ def measure(root: Path, options: argparse.Namespace, inference: str) -> None:
     ]
     if answer["correction"]:
         lines.append(f"  its correction {answer['correction']['seconds']:.2f} s")
-    if answer["approximate"]:
-        index = answer["approximate"]
-        lines.append(
-            f"  {index['kind']}: made in {index['seconds']:.1f} s, effort {index['effort']}, recall {index['recall']:.3f}"
-        )
     if options.warm:
         lines.append(f"  warm: {told(warm(root, inference, options.set, 10 * options.repeats, options.device))}")
     sys.stdout.write("\n".join(lines) + "\n")

@@ -143,11 +143,6 @@ TABLE = [
         r"vse-pipe \1 --help",
         "the project of these tests has one data set",
     ),
-    Rewriting(
-        r"(.*) -S evaluate.approximate=ivf_pq (.*)",
-        r"\1 -S evaluate.approximate=none \2",
-        "the optional package faiss-cpu may be absent, and codes are learnt from 16 items at least",
-    ),
     Rewriting(r"(.*) --to faiss (.*)", r"\1 --to npy \2", "the optional package faiss-cpu is not installed"),
     Rewriting(
         r"dvc plots diff zinky-cons areal-kale", "dvc plots diff HEAD workspace", "names of somebody's experiments"

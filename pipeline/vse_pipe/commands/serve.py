@@ -50,12 +50,10 @@ def serve(
 
 
 def _warm(engine) -> None:
-    """Load model, vectors, correction and indexes: what is missing of them belongs here, and the first visitor does not wait."""
-    from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES
+    """Load model, vectors and correction: what is missing of them belongs here, and the first visitor does not wait."""
+    from vse_pipe.tools.search.query import TO_IMAGES
 
     engine.correction(TO_IMAGES)
-    for direction in (TO_IMAGES, TO_CAPTIONS):
-        engine.approximate(direction)
     # Few vocabularies lack the word; where one does, the model is loaded by the time that is known.
     with contextlib.suppress(InputError):
         engine.by_text("a", 1)

@@ -48,7 +48,6 @@ SECTIONS = {
     "train": (schema.TrainParams, "training.md"),
     "embed": (schema.EmbedParams, "fragments.md"),
     "evaluate": (schema.EvaluateParams, "criteria.md"),
-    "search": (schema.SearchParams, "search.md"),
     "engine": (schema.EngineParams, "extract.md"),
     "report": (schema.ReportParams, "sweeps.md"),
     "report.sweeps.<name>": (schema.SweepNode, "sweeps.md"),

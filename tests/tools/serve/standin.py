@@ -41,7 +41,6 @@ class Answer:
     notes: tuple[str, ...] = ()
     parts: tuple[dict, ...] = ()
     narrowed: dict = field(default_factory=dict)
-    approximate: dict = field(default_factory=dict)
     calibration: dict = field(default_factory=dict)
 
     def as_dict(self) -> dict:
@@ -111,9 +110,6 @@ class StandIn:
 
     def correction(self, direction: str) -> SimpleNamespace:
         return SimpleNamespace(about={})
-
-    def approximate(self, direction: str) -> None:
-        """It has no index to make."""
 
     def keep(self) -> None:
         self.calls.append(("keep", None, 0))

@@ -35,8 +35,7 @@ class Answer:
 
     parts: kind, value and weight of each part of a query of several, empty for one thing alone; narrowed: what limits the
     hits, each where it was asked for: ``where`` with ``left``, the number of items that it leaves, ``group`` and
-    ``min_probability``; approximate: how the index that was asked finds, and how surely, see ``approximate.opened``; empty
-    where every item was scored; calibration: what probabilities come from, see ``Calibration``, empty without them."""
+    ``min_probability``; calibration: what probabilities come from, see ``Calibration``, empty without them."""
 
     query: str
     run: str
@@ -47,7 +46,6 @@ class Answer:
     notes: tuple[str, ...] = ()
     parts: tuple[dict, ...] = ()
     narrowed: dict = field(default_factory=dict)
-    approximate: dict = field(default_factory=dict)
     calibration: dict = field(default_factory=dict)
 
     def as_dict(self) -> dict:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import text_ids
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.unknown import unknown
-from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.repetitions import one_model
 from vse_pipe.tools.search import combine, query, together
@@ -22,17 +21,13 @@ from vse_pipe.tools.search.answer import SHOWN, Answer, Hit
 from vse_pipe.tools.search.catalogue import Catalogue
 from vse_pipe.tools.search.correction import Correction, Rescoring, correction_of, criterion_of
 from vse_pipe.tools.search.gallery import SPLITS
-from vse_pipe.tools.search.narrow import INDEXED, LEFT_OUT, Wanted, best, leaders
+from vse_pipe.tools.search.narrow import Wanted, best, leaders
 from vse_pipe.tools.search.network import Asked, Network
 from vse_pipe.tools.search.probability import Calibration, calibration_of
 from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term
 from vse_pipe.tools.search.scoring import Scoring
 from vse_pipe.tools.search.together import Together
 
-if TYPE_CHECKING:
-    from vse_pipe.tools.search.approximate import Approximate
-
-_SEARCHED = {TO_IMAGES: "images", TO_CAPTIONS: "captions"}
 _TEN = Wanted()
 _NONE = np.empty(0, np.int64)
 # What a cosine of equal vectors may lack of 1.
@@ -61,7 +56,6 @@ class Engine:
     _scoring: Scoring
     _corrections: dict[str, Correction]
     _calibrations: dict[str, Calibration]
-    _indexes: "dict[str, Approximate | None]"
     _units: dict[str, Any]
 
     @classmethod
@@ -87,7 +81,7 @@ class Engine:
         found._names = names.read(found._network.galleries[0].folder)
         found.named = found._names is not None and found._names.has("image_id")
         found._lock, found._scoring = RLock(), Scoring(found._network)
-        found._corrections, found._calibrations, found._indexes, found._units = {}, {}, {}, {}
+        found._corrections, found._calibrations, found._units = {}, {}, {}
         return found
 
     def by_text(self, text: str, k: int = 10) -> Answer:
@@ -121,7 +115,7 @@ class Engine:
         kept, narrowed = self._kept(parts, wanted, direction)
         asked = [self._asked(part) for part in parts]
         sides = [one.side for one in asked]
-        chosen, about = self._chosen(sides, parts, kept, wanted, direction)
+        chosen = self._chosen(sides, parts, kept, wanted, direction)
         hits = tuple(
             self._hit(rank, score, place, alike, direction, sure)
             for rank, (score, place, alike) in enumerate(chosen[wanted.offset :], start=wanted.offset + 1)
@@ -132,7 +126,7 @@ class Engine:
         told = tuple({"kind": one.kind, "value": one.value, "weight": one.weight} for one in several)
         seconds = time.monotonic() - started
         asked_for, known = query.described(parts), sure.about if sure else {}
-        return Answer(asked_for, self.run, self.inference, hits, unknown, seconds, notes, told, narrowed, about, known)
+        return Answer(asked_for, self.run, self.inference, hits, unknown, seconds, notes, told, narrowed, known)
 
     def picture(self, image_id: int | str) -> Path | None:
         """Where an image of the data set lies, inside its root, as ``sources.read.at`` takes it; None where the file is gone or
@@ -163,27 +157,6 @@ class Engine:
                     self._params, self.run, self._criterion, self._network, direction
                 )
             return self._corrections[direction]
-
-    def approximate(self, direction: str) -> "Approximate | None":
-        """What finds the items of one direction, None where all of them are scored; made now where it is not kept."""
-        least, scoring = self._params.search.approximate_from, self._scoring
-        if least is None or not scoring.light or self.counts[_SEARCHED[direction]] < least:
-            return None
-        from vse_pipe.tools.search import approximate
-
-        correction = self.correction(direction)
-        other = TO_CAPTIONS if direction == TO_IMAGES else TO_IMAGES
-        with self._lock:
-            if direction not in self._indexes:
-                self._indexes[direction] = approximate.opened(
-                    self._params.search,
-                    paths.searched(self.run) / f"{self.inference}.{self.split}.{direction}",
-                    scoring.vectors(direction),
-                    correction,
-                    self._network.galleries[0].files,
-                    partial(scoring.vectors, other),
-                )
-            return self._indexes[direction]
 
     def keep(self) -> None:
         """Write to data/search/ what makes the next start faster; after an answer, so that nobody waits for it."""
@@ -239,22 +212,10 @@ class Engine:
 
     def _chosen(
         self, sides: list, parts: Sequence[Term], kept: np.ndarray | None, wanted: Wanted, direction: str
-    ) -> tuple[list[tuple[float, int, np.ndarray]], dict]:
-        """Scores and places of the hits, the better ones before them included, and of what is alike to each; and what an
-        approximate index says of itself where one was asked."""
-        count, dropped = wanted.offset + wanted.k, 0 if kept is None else len(kept) - int(kept.sum())
+    ) -> list[tuple[float, int, np.ndarray]]:
+        """Scores and places of the hits, the better ones before them included, and of what is alike to each."""
+        count = wanted.offset + wanted.k
         sure = None if wanted.least is None else self.calibration(direction)
-        if wanted.group is None and count <= INDEXED and dropped <= LEFT_OUT:
-            index = self.approximate(direction)
-            found = None if index is None else index.find(combine.one(sides, parts, direction)[0], count + dropped)
-            if index is not None and found is not None:
-                values, places = found
-                left = [
-                    (float(value), int(place), _NONE)
-                    for value, place in zip(values, places, strict=True)
-                    if (kept is None or kept[place]) and (sure is None or sure(np.array([value]))[0] >= wanted.least)
-                ]
-                return left[:count], index.about
         raw = combine.scores(sides, parts, direction, self._joint, partial(self._scoring, direction))
         scores = self.correction(direction).apply(raw)
         if sure is not None:
@@ -262,10 +223,10 @@ class Engine:
         if wanted.group is not None:
             among = np.ones(len(scores), bool) if kept is None else kept
             led = leaders(scores, among, count, self._alike(direction, wanted.group))
-            return [(float(scores[place]), place, alike) for place, alike in led], {}
+            return [(float(scores[place]), place, alike) for place, alike in led]
         among = np.arange(len(scores)) if kept is None else np.flatnonzero(kept)
         values, places = best(scores if kept is None else scores[among], count)
-        return [(float(value), int(among[place]), _NONE) for value, place in zip(values, places, strict=True)], {}
+        return [(float(value), int(among[place]), _NONE) for value, place in zip(values, places, strict=True)]
 
     def _alike(self, direction: str, least: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
         """Whether the cosine of the vectors of items (rows) and others (columns) at these places, of fragments that of their means,

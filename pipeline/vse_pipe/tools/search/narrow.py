@@ -8,8 +8,6 @@ from jaxtyping import Bool, Float
 
 from vse_pipe.core.errors import InputError, UsageError
 
-# An approximate index answers with so many hits at most, and where no more items than that are left out.
-INDEXED, LEFT_OUT = 300, 100
 # Items that are compared with all leaders at once.
 _BLOCK = 512
 

@@ -40,17 +40,7 @@ def remarks(told: dict) -> list[str]:
         images, captions = (told["left_out"][kind] for kind in ("images", "captions"))
         nor = f", nor their {captions:,} captions" if captions else ""
         found.append(f"{images:,} images that could not be read are not searched{nor}")
-    if told["approximate"]:
-        found.append(estimated(told["approximate"]))
     return found + ([corrected(told)] if told["correction"] else [])
-
-
-def estimated(about: dict) -> str:
-    """What was asked in place of every item, and how much of the truth it finds."""
-    return (
-        f"approximate index {about['kind']}: finds {about['recall']:.1%} of the ten best, on {about['queries']} {about['asked']}; "
-        "-S search.approximate_from=null scores every item"
-    )
 
 
 def corrected(told: dict) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.tools.search.answer import document
-from vse_pipe.tools.search.narrow import INDEXED, Wanted
+from vse_pipe.tools.search.narrow import Wanted
 from vse_pipe.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Term, direction, parse
 from vse_pipe.tools.serve.query import DEEPEST, DEEPEST_GROUPED, Query
 
@@ -71,10 +71,7 @@ class Desk:
         )
         whole = engine.ask(parts, wanted)
         answer = replace(whole, hits=whole.hits[: query.k])
-        # Results of an index and those of all items do not go on from each other.
-        deepest = INDEXED - 1 if whole.approximate else DEEPEST
-        if query.group is not None:
-            deepest = min(DEEPEST_GROUPED, _COMPARED // max(1, items))
+        deepest = DEEPEST if query.group is None else min(DEEPEST_GROUPED, _COMPARED // max(1, items))
         more = len(whole.hits) > query.k and query.photo is None and last + query.k <= deepest
         told = {
             **document(engine, answer, way, self._why),
