@@ -15,11 +15,8 @@ class Recorded:
     def by_text(self, text, k):
         raise InputError("no known word")
 
-    def keep(self):
-        self.calls.append(("keep",))
-
 
 def test_the_correction_is_there_before_the_first_visitor():
     engine = Recorded()
     _warm(engine)
-    assert engine.calls == [("correction", TO_IMAGES), ("keep",)]
+    assert engine.calls == [("correction", TO_IMAGES)]

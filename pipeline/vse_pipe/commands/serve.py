@@ -43,22 +43,21 @@ def serve(
             say(f"run {run}: {why}")
         from vse_pipe.tools.search.engine import Engine
 
-        engines = {one: Engine.open(params, run, one, split, device) for one in criteria}
+        first = Engine.open(params, run, criteria[0], split, device)
+        engines = {criteria[0]: first, **{one: first.under(one) for one in criteria[1:]}}
         for engine in engines.values():
             _warm(engine)
         _answer(engines, host, listening, why)
 
 
 def _warm(engine) -> None:
-    """Load model, vectors and correction: what is missing of them belongs here, and the first visitor does not wait."""
+    """Load model, vectors and correction: errors in them belong here, and the first visitor does not wait."""
     from vse_pipe.tools.search.query import TO_IMAGES
 
     engine.correction(TO_IMAGES)
     # Few vocabularies lack the word; where one does, the model is loaded by the time that is known.
     with contextlib.suppress(InputError):
         engine.by_text("a", 1)
-    # The engines of the other criteria then share the vectors in memory.
-    engine.keep()
 
 
 def _answer(engines: dict, host: str, listening, why: str) -> None:

@@ -9,7 +9,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from tests.tools.serve.standin import HOSTILE
-from vse_pipe.tools.search.narrow import Wanted
+from vse_pipe.tools.search.query import Wanted
 from vse_pipe.tools.serve.app import create
 
 
@@ -229,17 +229,6 @@ def test_a_caption_is_searched_with_as_it_stands(client, engines):
     for link, text in zip(links, ("a - b c", 'he said "a - b" at 10:30'), strict=True):
         client.get(link)
         assert engines["nns"].calls[-1][:2] == ("text", text)
-
-
-def test_pages_of_an_index_end_where_it_does(client, engines):
-    link = {"text": "blue", "k": "1"}
-    engines["nns"].names += [f"square {place}" for place in range(400)]
-    engines["nns"].ids |= {f"square {place}": 100 + place for place in range(400)}
-    assert client.get("/api/search", params={**link, "offset": 299}).json()["next"] == 300
-    engines["nns"].index = {"kind": "IVF4,Flat", "recall": 0.97, "queries": 200, "asked": "items"}
-    assert client.get("/api/search", params={**link, "offset": 297}).json()["next"] == 298
-    assert client.get("/api/search", params={**link, "offset": 298}).json()["next"] is None
-    assert "97% of the ten best on a sample of items" in get(client, **link).text
 
 
 def test_groups_of_too_many_items_are_refused(engines):

@@ -24,7 +24,7 @@ _INT64 = 2**63
 @dataclass(frozen=True)
 class Query:
     """One search: exactly one of ``text``, ``image_id`` and ``photo`` is set. ``k``: how many results, after the first
-    ``offset``; ``to``, ``where``, ``group``, ``least``: as ``vse_pipe.tools.search.narrow.Wanted`` has them."""
+    ``offset``; ``to``, ``where``, ``group``, ``least``: as ``vse_pipe.tools.search.query.Wanted`` has them."""
 
     k: int
     inference: str

@@ -1,33 +1,13 @@
 """Between the web and the search engines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from vse_pipe.core.errors import UsageError
-from vse_pipe.tools.search.answer import document
-from vse_pipe.tools.search.narrow import Wanted
-from vse_pipe.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Term, direction, parse
+from vse_pipe.tools.search.answer import Searcher, document
+from vse_pipe.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Term, Wanted, direction, parse
 from vse_pipe.tools.serve.query import DEEPEST, DEEPEST_GROUPED, Query
-
-
-class Searcher(Protocol):
-    """What the web page needs of ``vse_pipe.tools.search.engine.Engine``."""
-
-    run: str
-    inference: str
-    split: str
-    counts: dict[str, int]
-    left_out: dict[str, int]
-    named: bool
-
-    def ask(self, parts: Sequence[Term], wanted: Wanted) -> Any: ...
-
-    def picture(self, image_id: int | str) -> Path | None: ...
-
-    def correction(self, direction: str) -> Any: ...
-
 
 # Of what is alike to a result so many are shown.
 ALIKE = 12
