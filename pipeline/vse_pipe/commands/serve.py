@@ -63,12 +63,12 @@ def _warm(engine) -> None:
 def _answer(engines: dict, host: str, listening, why: str) -> None:
     from vse_pipe.core.console import say, warn
     from vse_pipe.report.engine.formatting import plural
-    from vse_pipe.tools.serve import guard, server
+    from vse_pipe.tools.serve import server
     from vse_pipe.tools.serve.app import create
 
     bound = listening.getsockname()[0]
-    hosts = guard.accepted_hosts(host, bound)
-    if not guard.is_private(bound):
+    hosts = server.accepted_hosts(host, bound)
+    if not server.is_private(bound):
         warn(
             f"anyone who reaches {bound} port {listening.getsockname()[1]} can search and see the pictures; "
             f"the page answers under the names {', '.join(hosts)}"

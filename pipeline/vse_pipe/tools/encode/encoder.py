@@ -116,13 +116,18 @@ class Encoder:
         if places or failures:
             yield self._block(found, rows, places, failures)
 
-    @cached_property
+    @property
     def _model(self) -> DualEncoder:
-        return restore.load(paths.trained(self.run))[0].to(self.device)
+        return self._loaded[0]
+
+    @cached_property
+    def _loaded(self) -> tuple[DualEncoder, model_files.ModelFiles]:
+        model, files = restore.load(paths.trained(self.run), self.run)
+        return model.to(self.device), files
 
     @cached_property
     def _read(self) -> Fitted:
-        return fitted(self.run, model_files.read(paths.trained(self.run), self.run))
+        return fitted(self.run, self._loaded[1])
 
     @cached_property
     def _photo_encoder(self) -> PhotoEncoder:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from vse_pipe.tools.export.fold import Folded, FoldedSide
-from vse_pipe.tools.export.indexed import recall
+from vse_pipe.tools.export.formats import recall
 
 
 def given(rng: np.random.Generator, queries: int, items: int) -> Folded:
