@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from jaxtyping import Int64
 from torch import Tensor
@@ -141,7 +140,9 @@ class Gallery:
             table = file.read([*keys, "split"])
         rows = np.arange(len(table))
         if self.split != ALL:
-            rows = rows[numbers(pc.indices_nonzero(pc.equal(table["split"], self.split)))]
+            splits = table["split"].combine_chunks().dictionary_encode()
+            codes = {split: code for code, split in enumerate(splits.dictionary.to_pylist())}
+            rows = np.flatnonzero(numbers(splits.indices) == codes.get(self.split, -1))
         return [rows, *(numbers(table[key])[rows] for key in keys)]
 
     def _side(self, name: str) -> Tensor | Words:
@@ -168,7 +169,7 @@ class Gallery:
 
 
 def numbers(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Without a copy, and without pandas: ``to_numpy`` imports it, which takes half a second."""
+    """Without a copy, and without pandas, which ``to_numpy`` and ``pyarrow.compute`` import: half a second."""
     return np.from_dlpack(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 
 
