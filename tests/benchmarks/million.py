@@ -3,8 +3,7 @@
 Writes planted vectors below ``--at`` in blocks (images around 1,000 topics, each caption beside its image), or takes those that are
 there. For each criterion slices of the images are ranked against all captions, and these against the slice, in a process of their own
 that reads the files as ``vse-pipe evaluate --images --captions`` does. Printed are the seconds of the processor and the largest memory
-of each slice, and what the line through them gives for all images. ``--approximate ivf_pq`` runs
-the command itself on everything, with the index of ``evaluate.approximate``.
+of each slice, and what the line through them gives for all images.
 """
 
 import argparse
@@ -88,20 +87,6 @@ def sliced(folder: Path, inference: str, queries: int, memory: int) -> dict:
     return json.loads(done.stdout)
 
 
-def whole(folder: Path, options: argparse.Namespace) -> None:
-    """The command line on all of it, approximately."""
-    overrides = [f"evaluate.approximate={options.approximate}", f"evaluate.memory={options.memory}", *options.set]
-    command = [word for each in overrides for word in ("-S", each)]
-    command += ["evaluate", "--images", str(folder / FILES[0]), "--captions", str(folder / FILES[1])]
-    command += ["--caption-images", str(folder / FILES[2]), "--inference", ",".join(options.inference), "--json"]
-    told = "import atexit, sys; from vse_pipe.cli import main; from tests.benchmarks.million import status\n"
-    told += "import time; atexit.register(lambda: sys.stderr.write(f'{time.process_time():.0f} s, {status(\"VmHWM\"):.0f} MiB\\n'))\nmain()"
-    started = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", told, *command], capture_output=True, text=True, env=os.environ)
-    sys.stdout.write(done.stdout)
-    sys.stdout.write(f"{time.monotonic() - started:.0f} s on the clock, of the processor: {done.stderr[-200:]}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--at", type=Path, required=True)
@@ -109,9 +94,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--noise", type=float, default=2.5)
     parser.add_argument("--inference", nargs="+", default=["nns", "csls"])
-    parser.add_argument("--slices", type=int, nargs="*", default=[1024, 4096])
-    parser.add_argument("--approximate", default=None)
-    parser.add_argument("--set", action="append", default=[], help="as -S of the command line")
+    parser.add_argument("--slices", type=int, nargs="+", default=[1024, 4096])
     parser.add_argument("--one", type=int, default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -119,7 +102,7 @@ def main() -> None:
         return
     if not all((options.at / name).is_file() for name in FILES):
         write(options.at, options.items, options.dim, options.topics, options.noise)
-    for inference in options.inference if options.slices else []:
+    for inference in options.inference:
         found = [sliced(options.at, inference, queries, options.memory) for queries in options.slices]
         for queries, each in zip(options.slices, found, strict=True):
             sys.stdout.write(
@@ -136,8 +119,6 @@ def main() -> None:
             f"{inference:6} all {items} each way: {(slope * items + found[0]['read']) / 3600:.1f} h of one processor\n"
         )
         sys.stdout.flush()
-    if options.approximate:
-        whole(options.at, options)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
 Writes a project of planted vectors below a temporary folder or ``--at`` one that stays: images around ``--topics`` centres,
 captions beside their images, and a GRU of 10,000 words that reads the sentence. Then it calls the command line in new
-processes for each criterion, or each ``--set`` of parameters. The first call, which unpacks vectors and computes corrections
-and indexes, is printed by itself. Beside the seconds on the clock stand those of the processors, which other programs on the
+processes for each criterion, or each ``--set`` of parameters. The first call, which computes corrections, is printed by itself. Beside the seconds on the clock stand those of the processors, which other programs on the
 machine do not lengthen as much, and the largest memory of a call beside that of the vectors searched. ``--warm`` asks an engine
 that is open, as ``vse-pipe serve`` does;
 ``--device cuda`` encodes the query there.
@@ -160,11 +159,6 @@ def measure(root: Path, options: argparse.Namespace, inference: str) -> None:
     ]
     if answer["correction"]:
         lines.append(f"  its correction {answer['correction']['seconds']:.2f} s")
-    if answer["approximate"]:
-        index = answer["approximate"]
-        lines.append(
-            f"  {index['kind']}: made in {index['seconds']:.1f} s, effort {index['effort']}, recall {index['recall']:.3f}"
-        )
     if options.warm:
         lines.append(f"  warm: {told(warm(root, inference, options.set, 10 * options.repeats, options.device))}")
     sys.stdout.write("\n".join(lines) + "\n")

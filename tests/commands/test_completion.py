@@ -9,7 +9,7 @@ from tests.commands.script import run
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.commands import _completion
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.tools.export.stage import TARGETS
+from vse_pipe.tools.export.formats import TARGETS
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_an_overlay_may_be_a_file_of_the_folder(complete, tmp_path):
 def test_what_export_offers_is_what_it_can_fold():
     able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
     assert _completion.exportable("") == sorted(able)
-    assert len(_completion.targets("")) == len(TARGETS.names())
+    assert _completion.targets("") == [name.replace("_", "-") for name in sorted(TARGETS)]
 
 
 def test_it_is_quick_and_the_script_can_be_had(tmp_path):

@@ -2,7 +2,7 @@
 
 from vse_pipe.commands.serve import _warm
 from vse_pipe.core.errors import InputError
-from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES
+from vse_pipe.tools.search.query import TO_IMAGES
 
 
 class Recorded:
@@ -12,22 +12,11 @@ class Recorded:
     def correction(self, direction):
         self.calls.append(("correction", direction))
 
-    def approximate(self, direction):
-        self.calls.append(("approximate", direction))
-
     def by_text(self, text, k):
         raise InputError("no known word")
 
-    def keep(self):
-        self.calls.append(("keep",))
 
-
-def test_the_indexes_of_both_directions_are_there_before_the_first_visitor():
+def test_the_correction_is_there_before_the_first_visitor():
     engine = Recorded()
     _warm(engine)
-    assert engine.calls == [
-        ("correction", TO_IMAGES),
-        ("approximate", TO_IMAGES),
-        ("approximate", TO_CAPTIONS),
-        ("keep",),
-    ]
+    assert engine.calls == [("correction", TO_IMAGES)]

@@ -174,4 +174,4 @@ def test_a_run_of_an_earlier_version_has_to_be_trained_again(call):
     write_json(path, {key: value for key, value in read_json(path).items() if not key.startswith("text")})
     status, out, err = call("search", "a red dog")
     assert (status, out) == (5, "")
-    assert "run `vse-pipe train --run sum` again, then embed" in err.splitlines()[-1]
+    assert "config.json: does not fit model.safetensors or this version; train the run again" in err.splitlines()[-1]

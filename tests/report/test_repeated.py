@@ -119,25 +119,6 @@ def test_a_mean_keeps_counts_and_words():
     assert isinstance(found["n"], int)
 
 
-def test_hits_of_an_index_have_no_interval_over_the_seeds(params):
-    asked = params.evaluate.model_copy(update={"approximate": "ivf"})
-    for name in params.runs:
-        for one in CRITERIA:
-            path = paths.evaluated(name, one) / evaluation.METRICS
-            path.write_text(json.dumps(json.loads(path.read_text()) | {"approximate": {"method": "ivf"}}))
-    results = read(replace(params, evaluate=asked))
-    found = (
-        next(run for group in results.groups for run in group.methods if run.name == "max").evaluations["csls"].metrics
-    )
-    assert found["rsum"] == pytest.approx(statistics.fmean(_rsums("csls")), abs=1e-4)
-    assert set(found["intervals"]) == {"image_to_text", "text_to_image", "hs_sum"}
-    assert {"r@1", "r@10", "skew@10"} & set(found["intervals"]["image_to_text"]) == {"skew@10"}
-    report(results.params)
-    row = json.loads((paths.REPORTS / "metrics.json").read_text())["max"]["csls"]
-    assert "rsum" not in row["interval"]
-    assert row["sd"]["rsum"]
-
-
 def test_a_figure_that_one_seed_leaves_undefined_has_no_mean():
     documents = [{"hs_sum": 1.0, "a": {"skew@1": 2.0}}, {"hs_sum": None, "a": {"skew@1": None}}]
     for both in (documents, documents[::-1]):

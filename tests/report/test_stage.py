@@ -120,10 +120,6 @@ def other_ids(folder):
             edited(split="val"),
             r"split is 'val', params.yaml evaluate.split is 'test'; run `vse-pipe evaluate --run sum --inference csls` again",
         ),
-        (
-            edited(approximate={"method": "ivf"}),
-            r"approximate is 'ivf', params.yaml evaluate.approximate is 'none'; run `vse-pipe evaluate --run sum",
-        ),
         (edited(ties="average"), r"ties is 'average', params.yaml evaluate.ties is 'pessimistic'"),
         (edited(intervals={"rsum": [1.0]}), r"intervals.rsum is \[1.0\], expected two finite numbers"),
         (

@@ -185,7 +185,7 @@ class StoredVectors:
 
 
 def _kind(path: Path, kind: pa.DataType) -> pa.FixedSizeListType:
-    if not pa.types.is_fixed_size_list(kind):
+    if not pa.types.is_fixed_size_list(kind) or kind.value_type != pa.float32():
         raise InputError(f"{path}: column '{_VECTOR}' is {kind}, expected fixed_size_list<float32>")
     return kind
 
@@ -193,7 +193,8 @@ def _kind(path: Path, kind: pa.DataType) -> pa.FixedSizeListType:
 def _vectors(path: Path, table: pa.Table) -> np.ndarray:
     """(rows, D) float32. Raises InputError where they are ragged or not finite."""
     column = table[_VECTOR].combine_chunks()
-    vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(len(table), _kind(path, column.type).list_size)
-    if not np.isfinite(vectors).all():
+    flat = column.flatten()
+    # ``to_numpy`` imports pandas, which takes half a second.
+    if flat.null_count or not np.isfinite(vectors := np.from_dlpack(flat)).all():
         raise InputError(f"{path}: embeddings hold NaN or infinite values")
-    return vectors
+    return vectors.reshape(len(table), _kind(path, column.type).list_size)

@@ -14,10 +14,9 @@ config.json holds
 - ``backbone``: of a model that reads pixels, its network; ``origin``: of a model that was not trained here, its names there.
 """
 
-import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
@@ -68,9 +67,11 @@ def digest_of(folder: Path, run: str) -> str | None:
     return read_config(folder, run)["sha256"].get(MODEL) if (folder / CONFIG).is_file() else None
 
 
-def read(folder: Path, run: str | None = None, of: Literal["torch", "numpy"] = "torch") -> ModelFiles:
-    """run: whose model it must be, the folder's name when left out; of: whose arrays the weights are. Raises InputError when a file is missing, IntegrityError
+def read(folder: Path, run: str | None = None) -> ModelFiles:
+    """run: whose model it must be, the folder's name when left out. Raises InputError when a file is missing, IntegrityError
     when one is not what config.json promises, or the whole is a copy of another run's."""
+    from safetensors.torch import load_file
+
     made_by = _made_by(folder, run)
     require(folder / MODEL, made_by)
     config = read_config(folder, run)
@@ -84,7 +85,7 @@ def read(folder: Path, run: str | None = None, of: Literal["torch", "numpy"] = "
         if sha256(require(folder / name, made_by)) != digests.get(name):
             raise IntegrityError(f"{folder / name}: content does not match the digest in {CONFIG}; train the run again")
     try:
-        weights = importlib.import_module(f"safetensors.{of}").load_file(folder / MODEL)
+        weights = load_file(folder / MODEL)
     except SafetensorError as error:
         raise IntegrityError(f"{folder / MODEL}: damaged ({error}); train the run again") from error
     words = read_json(folder / VOCABULARY).get("words")

@@ -47,11 +47,8 @@ def exportable(incomplete: str) -> list[str]:
 
 
 def targets(incomplete: str) -> list[str]:
-    from vse_pipe.project.registry import Family
-    from vse_pipe.project.traits import Traits
-
-    names = Family("export target", "vse_pipe.tools.export.targets", Traits()).names()
-    return _starting([name.replace("_", "-") for name in names], incomplete)
+    names = ["clip-retrieval", "faiss", "hnswlib", "lancedb", "npy", "parquet", "trec", "usearch"]
+    return _starting(names, incomplete)
 
 
 def overlays(incomplete: str) -> list[str]:

@@ -17,8 +17,7 @@ from vse_pipe.commands._project import AsJson, Device, SearchedName
 from vse_pipe.core.errors import MissingResource, UsageError
 
 if TYPE_CHECKING:
-    from vse_pipe.tools.search.narrow import Wanted
-    from vse_pipe.tools.search.query import Term
+    from vse_pipe.tools.search.query import Term, Wanted
 
 
 def search(
@@ -67,13 +66,13 @@ def search(
     out = None if html is None else html.resolve()
     with _uncollected():
         if out is not None:
-            from vse_pipe.tools.search.page import check_free
+            from vse_pipe.tools.search.show import check_free
 
             check_free(out)
         params = _project.params()
         from vse_pipe.tools.search.choose import default_run
         from vse_pipe.tools.search.engine import Engine
-        from vse_pipe.tools.search.narrow import Wanted
+        from vse_pipe.tools.search.query import Wanted
 
         wanted = Wanted(k, to, where, group, 0, probability, min_probability)
         wanted.check()
@@ -108,29 +107,28 @@ def _answer(
     engine, parts: "tuple[Term, ...]", wanted: "Wanted", why: str, as_json: bool, out: Path | None, pictures: bool
 ) -> None:
     from vse_pipe.core.console import stdout
-    from vse_pipe.tools.search import answer as answers
-    from vse_pipe.tools.search import query, show, terminal
+    from vse_pipe.tools.search import query, show
+    from vse_pipe.tools.search.answer import document
 
     answer = engine.ask(parts, wanted)
-    told = answers.document(engine, answer, query.direction(parts, wanted.to, engine.counts["captions"]), why)
+    told = document(engine, answer, query.direction(parts, wanted.to, engine.counts["captions"]), why)
     show.show(told, as_json)
-    drawn = terminal.protocol(stdout.file, os.environ) if pictures and not as_json else None
-    if drawn is not None:
-        terminal.draw(stdout.file, drawn, told["hits"], engine.picture)
+    terminal = show.protocol(stdout.file, os.environ) if pictures and not as_json else None
+    if terminal is not None:
+        show.draw(stdout.file, terminal, told["hits"], engine.picture)
     if out is not None:
         _write_page(out, engine, told, parts)
-    engine.keep()
 
 
 def _write_page(out: Path, engine, told: dict, parts: "tuple[Term, ...]") -> None:
     from vse_pipe.core.console import say
     from vse_pipe.pictures.images import shown
-    from vse_pipe.tools.search import page
+    from vse_pipe.tools.search import show
     from vse_pipe.tools.search.query import IMAGE
 
     asked = [shown(path) for part in parts if part.kind == IMAGE and (path := engine.picture(part.value)) is not None]
     asked += [part.content for part in parts if part.content is not None]
-    page.write(out, told, engine.picture, asked[0] if len(parts) == 1 and asked else None)
+    show.write_page(out, told, engine.picture, asked[0] if len(parts) == 1 and asked else None)
     say(f"{out} shows it")
 
 

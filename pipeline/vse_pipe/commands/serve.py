@@ -43,35 +43,32 @@ def serve(
             say(f"run {run}: {why}")
         from vse_pipe.tools.search.engine import Engine
 
-        engines = {one: Engine.open(params, run, one, split, device) for one in criteria}
+        first = Engine.open(params, run, criteria[0], split, device)
+        engines = {criteria[0]: first, **{one: first.under(one) for one in criteria[1:]}}
         for engine in engines.values():
             _warm(engine)
         _answer(engines, host, listening, why)
 
 
 def _warm(engine) -> None:
-    """Load model, vectors, correction and indexes: what is missing of them belongs here, and the first visitor does not wait."""
-    from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES
+    """Load model, vectors and correction: errors in them belong here, and the first visitor does not wait."""
+    from vse_pipe.tools.search.query import TO_IMAGES
 
     engine.correction(TO_IMAGES)
-    for direction in (TO_IMAGES, TO_CAPTIONS):
-        engine.approximate(direction)
     # Few vocabularies lack the word; where one does, the model is loaded by the time that is known.
     with contextlib.suppress(InputError):
         engine.by_text("a", 1)
-    # The engines of the other criteria then share the vectors in memory.
-    engine.keep()
 
 
 def _answer(engines: dict, host: str, listening, why: str) -> None:
     from vse_pipe.core.console import say, warn
     from vse_pipe.report.engine.formatting import plural
-    from vse_pipe.tools.serve import guard, server
+    from vse_pipe.tools.serve import server
     from vse_pipe.tools.serve.app import create
 
     bound = listening.getsockname()[0]
-    hosts = guard.accepted_hosts(host, bound)
-    if not guard.is_private(bound):
+    hosts = server.accepted_hosts(host, bound)
+    if not server.is_private(bound):
         warn(
             f"anyone who reaches {bound} port {listening.getsockname()[1]} can search and see the pictures; "
             f"the page answers under the names {', '.join(hosts)}"

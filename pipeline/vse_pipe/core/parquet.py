@@ -131,6 +131,15 @@ def opened(path: Path, damage: Damage = OURS) -> Iterator[Parquet]:
         file.close()
 
 
+def rows(path: Path) -> int | None:
+    """The number of rows, by the footer; None where the file is not there or cannot be read."""
+    try:
+        with opened(path) as file:
+            return file.metadata.num_rows
+    except (OSError, InputError, IntegrityError):
+        return None
+
+
 def _leaves(array: pa.Array) -> Iterator[pa.Array]:
     """The arrays within lists and structs."""
     if not pa.types.is_nested(array.type):

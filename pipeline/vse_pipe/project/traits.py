@@ -123,10 +123,8 @@ class ImageEncoderTraits(Traits):
 @dataclass(frozen=True)
 class CriterionTraits(Traits):
     """matches: it makes a matching, not scores; item_bias: it has a function ``item_bias``, the whole correction as one
-    number an item; comparable_rows: scores of different queries are on one scale, which a matching needs; neighbours: that number
-    needs the item's nearest queries alone, and is the larger the nearer they are."""
+    number an item; comparable_rows: scores of different queries are on one scale, which a matching needs."""
 
     matches: bool = False
     item_bias: bool = False
     comparable_rows: bool = True
-    neighbours: bool = False

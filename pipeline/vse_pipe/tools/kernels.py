@@ -12,7 +12,7 @@ from vse_pipe.core import console
 from vse_pipe.evaluate.engine.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.ranking.compiled import listed, tiles
+from vse_pipe.ranking.compiled import tiles
 from vse_pipe.ranking.compiled.average_precision import by_class
 from vse_pipe.ranking.engine import criteria
 from vse_pipe.ranking.engine.bank_source import BankSource, cosine
@@ -26,7 +26,7 @@ _IMAGES, _EACH, _DIM, _SEED = 60, 5, 8, 1
 
 def compile_all() -> None:
     """Rank random vectors under every criterion, take one step of a recurrent encoder and of order violations, and call the loops that a gallery
-    of this size, without an index, or a page without phrases does without."""
+    of this size or a page without phrases does without."""
     inputs = Inputs(_split(0), BankSource("test"), _split(_IMAGES), BankSource("val"), cosine, {})
     chosen = [criteria.parse(name, {}) for name in INFERENCES.names()]
     for _ in measure(inputs, chosen, EvaluateParams(resamples=1)):
@@ -42,9 +42,6 @@ def compile_all() -> None:
     score, item = np.zeros((1, 1), np.float32), np.zeros((1, 1), np.int32)
     for loop in (tiles.of_rows, tiles.of_columns):
         loop(score, 0, 0, score, item, item, score, item, 0, 1)
-    for columns in (one, item[0]):
-        listed.scored(score, score, bounds, columns, score[0], 0, 1)
-    listed.ranks(score, item, bounds, one, score[0], one, one, 0, 1)
 
 
 def _split(first: int) -> Split:

@@ -52,7 +52,6 @@ SECTIONS = {
     "train": (schema.TrainParams, "training.md"),
     "embed": (schema.EmbedParams, "fragments.md"),
     "evaluate": (schema.EvaluateParams, "criteria.md"),
-    "search": (schema.SearchParams, "search.md"),
     "engine": (schema.EngineParams, "extract.md"),
     "localize": (schema.LocalizeParams, "localisation.md"),
     "report": (schema.ReportParams, "sweeps.md"),

@@ -21,7 +21,7 @@ from vse_pipe.extract import text_stage
 from vse_pipe.extract.text_engine import encoder
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import sentence_tokens as method
-from vse_pipe.tools.search.sentences import Reader
+from vse_pipe.tools.search.encoders import Reader
 
 
 class Encoder:
@@ -70,7 +70,7 @@ def test_the_tokens_of_every_caption_come_back_and_a_sentence_is_read_alike(tiny
         assert not row[length:].any()
     config = {"dataset": "tiny", "texts": "node", "texts_sha256": read.digest}
     files = SimpleNamespace(config=config, words=[])
-    vectors, counts = Reader.open("run", files).read(project.TEXTS[3]).inputs
+    vectors, counts = Reader.open("run", files).read(project.TEXTS[3]).arrays
     assert counts.tolist() == [6]
     np.testing.assert_allclose(vectors[0], padded[1], atol=1e-3)
 

@@ -40,12 +40,11 @@ from vse_pipe.extract.engine.backbone import Failure, Output
 from vse_pipe.extract.engine.shards import Shard, Shards
 from vse_pipe.project import timing
 from vse_pipe.project.lock import Lock
-from vse_pipe.tools.search import stored
 from vse_pipe.train.engine import checkpoint, restore
 
 _TOY, _RUN = Path("data/extract/toy"), Path("data/train/sum")
 _OF_AUDIT = (audit.HISTOGRAM_COLUMNS, audit.COSTS_COLUMNS)
-_MARK, _STORED = "a" * 64, Path("stored.safetensors")
+_MARK = "a" * 64
 
 
 def make() -> None:
@@ -62,12 +61,6 @@ def make() -> None:
     _audit(Path("audit"))
     _localised(Path("localize"))
     unreadable.write(Path("errors"), pa.table({"image_id": [1], "file": ["a"], "reason": ["is empty"]}))
-    stored.write(
-        _STORED,
-        stored.Stored({"a": np.arange(6, dtype=np.float32)}, {"k": 1}),
-        {"run": "sum"},
-        stored.stamped([Path("params.yaml")]),
-    )
 
 
 def _texts(folder: Path) -> None:
@@ -182,7 +175,6 @@ def readers() -> list[Reader]:
         *_on(unreadable.read, Path("errors") / unreadable.NAME),
         *_on(rematching.read, Path(rematching.NAME), digested=False),
         *_on(lambda _: timing.of(_RUN), timing.beside(_RUN), digested=False),
-        *_on(lambda _: _kept(lambda: stored.read(_STORED, {"run": "sum"}, [Path("params.yaml")])), _STORED, digested=False),
         *_on(lambda _: Lock({}).outs, Path("dvc.lock"), digested=False),
     ]  # fmt: skip
     return [*found, *_on(lambda _: _shard(), *sorted(shard.iterdir()))]

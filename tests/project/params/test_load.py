@@ -116,6 +116,8 @@ BAD = [
     ),
     ({"train": {"min_count": 4}}, "params.yaml train.min_count: moved to texts.<name>.min_count"),
     ({"runs": _run(train={"max_words": 9})}, "params.yaml runs.sum.train.max_words: moved to texts.<name>.max_words"),
+    ({"evaluate": {"approximate": "ivf"}}, "params.yaml evaluate.approximate: removed: every item is ranked"),
+    ({"search": {"recall": 0.9}}, "params.yaml search: removed: every item is scored; `vse-pipe export --to faiss`"),
 ]
 ENDINGS = [".partial", ".lock", ".timing.json"]
 

@@ -229,13 +229,3 @@ def test_a_seed_measured_on_other_data_is_refused():
     b.models["2"].metrics["split"] = "val"
     with pytest.raises(InputError, match="a/1 and b/2 cannot be compared: split is 'test' in the first, 'val'"):
         difference.compared(a, b, 10, 1)
-
-
-@pytest.mark.parametrize("side", [0, 1])
-def test_what_an_index_missed_is_no_gain(side):
-    sides = [evaluation(name, quality=0.5, seed=1) for name in ("a", "b")]
-    sides[side].metrics["approximate"] = {"method": "ivf"}
-    with pytest.raises(
-        InputError, match=f"^{'ab'[side]}: an approximate index .* with evaluate.approximate=none to compare$"
-    ):
-        compared(*sides, 10, 1)

@@ -19,7 +19,8 @@ from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking.engine.embedded import Embedded
-from vse_pipe.tools.export.stage import TARGETS, export_files, export_run
+from vse_pipe.tools.export.formats import TARGETS
+from vse_pipe.tools.export.stage import export_files, export_run
 
 
 @pytest.fixture
@@ -161,7 +162,7 @@ def test_a_failure_leaves_nothing(files, tmp_path, monkeypatch):
         (folder / "items.npy").write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(TARGETS.load("npy"), "write", broken)
+    monkeypatch.setitem(TARGETS, "npy", broken)
     with pytest.raises(OSError, match="No space left"):
         exported(files, "is", "npy", "text_to_image", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
@@ -169,7 +170,6 @@ def test_a_failure_leaves_nothing(files, tmp_path, monkeypatch):
 
 def test_without_its_package_a_target_names_the_extra(files, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
-    monkeypatch.delitem(sys.modules, "vse_pipe.tools.export.targets.faiss", raising=False)
     wanted = r"--to faiss needs the package faiss-cpu, which is not installed: pip install 'vse-pipe\[faiss\]'"
     with pytest.raises(MissingResource, match=wanted):
         exported(files, "is", "faiss", "text_to_image", tmp_path / "out")

@@ -27,7 +27,7 @@ from vse_pipe.tools.localize.find import FoundBox, find
 from vse_pipe.tools.localize.photo import unpacked
 from vse_pipe.tools.localize.question import Question, check
 from vse_pipe.tools.localize.stage import localize
-from vse_pipe.tools.search import together
+from vse_pipe.tools.search.network import open_run
 from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance
@@ -91,7 +91,7 @@ def test_a_picture_of_the_data_set_is_seen_as_the_stages_saw_it(root, params) ->
     with unpacked(Path(file).read_bytes(), "photo") as photo:
         (found,) = find(params, "toy", photo, ["a red circle"], "cpu")
     assert found.candidates == len(known["boxes"])
-    word = together.open_run(params, "toy", "test", resolve("cpu")).sentence("a red circle").side.numpy()[0]
+    word = open_run(params, "toy", "test", resolve("cpu")).sentence("a red circle").side.numpy()[0]
     scores = known["vectors"] @ word
     assert found.score == pytest.approx(scores.max(), abs=1e-4)
     best = known["boxes"][int(scores.argmax())]

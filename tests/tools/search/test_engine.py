@@ -13,7 +13,6 @@ from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.tools.search.narrow import best
 from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES
 
 ALL_RUNS = [*RUNS, "both"]
@@ -256,18 +255,24 @@ def test_many_threads_get_the_answers_of_one(opened):
     assert found == alone
 
 
-def test_the_best_are_those_of_a_sort_and_ties_keep_their_order():
-    scores = np.array([1.0, 3.0, 3.0, 2.0, 3.0, -1.0], np.float32)
-    for k in range(1, 9):
-        values, places = best(scores, k)
-        assert places.tolist() == [1, 2, 4, 3, 0, 5][:k]
-        assert values.tolist() == scores[places].tolist()
-    with pytest.raises(InputError, match="not finite"):
-        best(np.array([1.0, np.nan]), 1)
-
-
 def test_vectors_are_not_changed_by_a_search(opened):
     engine = opened("sum", "csls")
-    before = engine._network.vectors("images.parquet").copy()
+    before = engine._network.images().clone()
     engine.by_text("a red disc")
-    np.testing.assert_array_equal(engine._network.vectors("images.parquet"), before)
+    np.testing.assert_array_equal(engine._network.images(), before)
+
+
+def test_vectors_that_are_not_finite_are_refused(opened, monkeypatch):
+    monkeypatch.setattr(np, "isfinite", lambda values: np.zeros(1, bool))
+    with pytest.raises(InputError, match="NaN or infinite"):
+        opened().by_image_id(5)
+
+
+def test_criteria_share_vectors_and_models(opened):
+    engine = opened()
+    other = engine.under("csls")
+    assert other._network is engine._network
+    assert other.by_text("a red disc").hits == opened("sum", "csls").by_text("a red disc").hits
+    assert engine.by_text("a red disc").hits == opened().by_text("a red disc").hits
+    with pytest.raises(UsageError, match="search with csls, dual_is"):
+        engine.under("gm")

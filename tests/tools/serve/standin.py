@@ -3,49 +3,18 @@
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 from PIL import Image
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.tools.search.narrow import Wanted
-from vse_pipe.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Term, direction
+from vse_pipe.tools.search.answer import Answer, Hit
+from vse_pipe.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Term, Wanted, direction
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 200), "white": (250, 250, 250)}
 HOSTILE = "<script>alert(1)</script> & <img src=x onerror=alert(2)> \"quoted' caption"
-
-
-@dataclass
-class Hit:
-    rank: int
-    score: float
-    image_id: int
-    caption_id: int | None
-    text: str | None
-    file: str
-    alike: tuple = ()
-    alike_count: int = 0
-    probability: float | None = None
-
-
-@dataclass
-class Answer:
-    query: str
-    run: str
-    inference: str
-    hits: tuple[Hit, ...]
-    unknown: list[str]
-    seconds: float
-    notes: tuple[str, ...] = ()
-    parts: tuple[dict, ...] = ()
-    narrowed: dict = field(default_factory=dict)
-    approximate: dict = field(default_factory=dict)
-    calibration: dict = field(default_factory=dict)
-
-    def as_dict(self) -> dict:
-        return asdict(self)
 
 
 @dataclass
@@ -64,7 +33,6 @@ class StandIn:
     seconds: float = 0.0
     gate: threading.Event | None = None
     calls: list[tuple] = field(default_factory=list)
-    index: dict = field(default_factory=dict)
     busy: int = 0
     most_busy: int = 0
 
@@ -75,6 +43,9 @@ class StandIn:
         self.folder.mkdir(exist_ok=True)
         for name, colour in COLOURS.items():
             Image.new("RGB", (900, 600), colour).save(self.folder / f"{name}.png")
+
+    def under(self, inference: str) -> "StandIn":
+        return replace(self, inference=inference)
 
     def by_text(self, text: str, k: int = 10) -> Answer:
         return self.ask((Term(TEXT, text),), Wanted(k))
@@ -112,12 +83,6 @@ class StandIn:
     def correction(self, direction: str) -> SimpleNamespace:
         return SimpleNamespace(about={})
 
-    def approximate(self, direction: str) -> None:
-        """It has no index to make."""
-
-    def keep(self) -> None:
-        self.calls.append(("keep", None, 0))
-
     def picture(self, image_id: int) -> Path | None:
         if image_id not in self.ids.values():
             raise InputError(f"no image_id {image_id}")
@@ -148,9 +113,7 @@ class StandIn:
             hits.append(Hit(rank, 1 - rank / 10, image, caption, self._text(name), "", same, len(same), sure))
         self.busy -= 1
         notes = ("a note",) if unknown else ()
-        return Answer(
-            str(asked[1])[:40], self.run, self.inference, tuple(hits), unknown, 0.0123, notes, *more, self.index
-        )
+        return Answer(str(asked[1])[:40], self.run, self.inference, tuple(hits), tuple(unknown), 0.0123, notes, *more)
 
     def _text(self, name: str) -> str:
         return HOSTILE if name == "red" else f"a {name} square"

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import asdict
 
 import pytest
 from PIL import Image
@@ -13,7 +14,7 @@ def test_a_search_is_the_engines_answer(client, engines):
     answer = client.get("/api/search", params={"text": "green", "k": "2", "inference": "csls"})
     assert answer.status_code == 200
     told = answer.json()
-    ours = json.loads(json.dumps(engines["csls"].by_text("green", 2).as_dict()))
+    ours = json.loads(json.dumps(asdict(engines["csls"].by_text("green", 2))))
     assert {key: told[key] for key in ours} == ours
     assert {key: value for key, value in told.items() if key not in ours} == {
         "chosen": "as asked",

@@ -1,7 +1,6 @@
 """Who is answered, how much is read, and what a browser is allowed with the answer."""
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -12,9 +11,9 @@ from starlette.testclient import TestClient
 
 from tests.tools.serve.test_page import photo
 from vse_pipe.core.errors import MissingResource
-from vse_pipe.tools.serve import guard, uploads
+from vse_pipe.tools.serve import requests
 from vse_pipe.tools.serve.app import create
-from vse_pipe.tools.serve.query import MAX_UPLOAD
+from vse_pipe.tools.serve.requests import MAX_UPLOAD
 
 
 @pytest.mark.parametrize(
@@ -163,13 +162,13 @@ def test_no_more_of_an_upload_is_read_than_is_allowed(engines):
 
 
 def test_an_upload_that_does_not_come_is_status_408(engines, monkeypatch):
-    monkeypatch.setattr(uploads, "PATIENCE", 0.05)
+    monkeypatch.setattr(requests, "UPLOAD_SECONDS", 0.05)
     assert ask(create(engines), {"content-length": "1000"}, b"", anyio.sleep_forever) == (408, 0)
 
 
 def test_uploads_under_way_have_so_much_room_together(engines, monkeypatch):
     chunk = bytes(MAX_UPLOAD // 4)
-    monkeypatch.setattr(uploads, "TOGETHER", MAX_UPLOAD // 2)
+    monkeypatch.setattr(requests, "TOGETHER", MAX_UPLOAD // 2)
     app = create(engines)
     # Twice: what the first took is free again.
     for _ in range(2):
@@ -202,18 +201,3 @@ def test_the_page_stays_responsive_and_the_engine_serves_one_at_a_time(engines):
             search.join()
     assert len(engine.calls) == 3
     assert engine.most_busy == 1
-
-
-def test_accepted_hosts():
-    local = ["localhost", "127.0.0.1", "[::1]"]
-    assert guard.accepted_hosts("127.0.0.1", "127.0.0.1") == local
-    assert guard.accepted_hosts("::1", "::1") == local
-    assert guard.accepted_hosts("Box", "192.168.1.20") == [*local, "box", "192.168.1.20"]
-    everywhere = guard.accepted_hosts("0.0.0.0", "0.0.0.0")
-    assert socket.gethostname().lower() in everywhere
-    assert "*" not in everywhere
-
-
-def test_is_private():
-    assert [guard.is_private(one) for one in ("127.0.0.1", "127.9.9.9", "::1")] == [True] * 3
-    assert [guard.is_private(one) for one in ("0.0.0.0", "::", "192.168.1.20", "8.8.8.8")] == [False] * 4

@@ -9,8 +9,9 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from tests.tools.serve.standin import HOSTILE
-from vse_pipe.tools.search.narrow import Wanted
+from vse_pipe.tools.search.query import Wanted
 from vse_pipe.tools.serve.app import create
+from vse_pipe.tools.serve.pages import SIDE, Thumbnails
 
 
 class Reader(HTMLParser):
@@ -231,17 +232,6 @@ def test_a_caption_is_searched_with_as_it_stands(client, engines):
         assert engines["nns"].calls[-1][:2] == ("text", text)
 
 
-def test_pages_of_an_index_end_where_it_does(client, engines):
-    link = {"text": "blue", "k": "1"}
-    engines["nns"].names += [f"square {place}" for place in range(400)]
-    engines["nns"].ids |= {f"square {place}": 100 + place for place in range(400)}
-    assert client.get("/api/search", params={**link, "offset": 299}).json()["next"] == 300
-    engines["nns"].index = {"kind": "IVF4,Flat", "recall": 0.97, "queries": 200, "asked": "items"}
-    assert client.get("/api/search", params={**link, "offset": 297}).json()["next"] == 298
-    assert client.get("/api/search", params={**link, "offset": 298}).json()["next"] is None
-    assert "97% of the ten best on a sample of items" in get(client, **link).text
-
-
 def test_groups_of_too_many_items_are_refused(engines):
     for engine in engines.values():
         engine.counts = {"images": 10**6, "captions": 5}
@@ -277,3 +267,69 @@ def test_the_script_is_ours_and_the_only_one(client):
     answer = client.get("/more.js")
     assert answer.headers["content-type"].startswith("text/javascript")
     assert "script-src 'self';" in answer.headers["content-security-policy"]
+
+
+def png(width: int, height: int) -> bytes:
+    out = io.BytesIO()
+    Image.effect_noise((width, height), 60).convert("RGB").save(out, "PNG")
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    for number in range(4):
+        (folder / f"{number}.png").write_bytes(png(600, 300))
+    (folder / "7.png").write_bytes(b"no picture")
+    return folder
+
+
+def finder(folder, asked: list):
+    def find(number: int):
+        asked.append(number)
+        return folder / f"{number}.png" if number < 9 else None
+
+    return find
+
+
+def test_a_thumbnail_is_a_small_webp_of_the_same_proportions(folder):
+    made = Thumbnails(finder(folder, [])).get(0)
+    with Image.open(io.BytesIO(made)) as opened:
+        assert (opened.format, opened.size) == ("WEBP", (SIDE, SIDE // 2))
+
+
+def test_what_is_no_picture_has_none(folder):
+    thumbnails = Thumbnails(finder(folder, []))
+    assert [thumbnails.get(number) for number in (7, 8, 9)] == [None] * 3  # unreadable, no file, no such image
+
+
+def test_the_cache_answers_again_and_forgets_the_least_recently_used(folder):
+    size = len(Thumbnails(finder(folder, [])).get(0))
+    asked = []
+    thumbnails = Thumbnails(finder(folder, asked), budget=int(size * 3.5))
+    for number in (0, 1, 2, 0, 3):  # 3 pushes out 1, since 0 was asked for again
+        thumbnails.get(number)
+    assert asked == [0, 1, 2, 3]
+    thumbnails.get(0)
+    assert asked == [0, 1, 2, 3]
+    thumbnails.get(1)
+    assert asked == [0, 1, 2, 3, 1]
+
+
+def test_a_picture_larger_than_the_cache_is_answered_and_not_kept(folder):
+    asked = []
+    thumbnails = Thumbnails(finder(folder, asked), budget=10)
+    assert thumbnails.get(0) == thumbnails.get(0)
+    assert asked == [0, 0]
+
+
+def test_a_picture_inside_a_shard_has_a_thumbnail(tmp_path):
+    content = png(60, 30)
+    (tmp_path / "t.tar").write_bytes(b"#" * 512 + content + b"#" * 99)
+    address = tmp_path / f"t.tar::512:{len(content)}::a.png"
+    with Image.open(io.BytesIO(Thumbnails(lambda number: address).get(1))) as opened:
+        assert opened.size == (60, 30)
+
+
+def test_a_picture_that_cannot_be_read_has_none(tmp_path):
+    assert Thumbnails(lambda number: tmp_path).get(1) is None  # a folder

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +24,6 @@ from vse_pipe.ranking.engine.relaxation import Scan, recalls
 from vse_pipe.ranking.engine.scores import Similarity
 from vse_pipe.ranking.engine.split import Split
 from vse_pipe.ranking.engine.trial import Trial, Tuned, run_both, trials
-
-if TYPE_CHECKING:
-    from vse_pipe.evaluate.engine.approximate import Finder
 
 
 @dataclass(frozen=True)
@@ -86,14 +82,13 @@ def measure(
     sets = 2 if to_tune else 1
     ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
     to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
-    finder = _finder(inputs, criteria, ground, params)
     failed: list[InputError] = []
     for criterion in criteria:
         try:
             chosen = {side: tuning.tuned(criterion, to_choose_on.get(side, []), params.tune) for side in DIRECTIONS}
             curved = is_calibrated(criterion, inputs.similarity, params)
             sure = _calibrated(inputs, chosen, folds, ground, to_choose_on, params) if curved else {}
-            result = _result(inputs, criterion, chosen, folds, ground, params, sure, finder)
+            result = _result(inputs, criterion, chosen, folds, ground, params, sure)
         except InputError as error:
             failed.append(error)
             if unmeasured is None or len(failed) == len(criteria):
@@ -101,18 +96,6 @@ def measure(
             unmeasured[criterion.name] = str(error)
         else:
             yield result
-
-
-def _finder(
-    inputs: Inputs, criteria: Sequence[Criterion], ground: dict[str, list[Trial]], params: EvaluateParams
-) -> "Finder | None":
-    """Of ``evaluate.approximate``. Raises UsageError for what it cannot do."""
-    if params.approximate == "none":
-        return None
-    from vse_pipe.evaluate.engine import approximate
-
-    approximate.check(params, criteria, inputs.ranked, str(inputs.about["similarity"]), inputs.bank.own)
-    return approximate.Finder.of(inputs.ranked, ground, params, inputs.bank.own, inputs.seed)
 
 
 def open_parameters(criterion: Criterion, params: EvaluateParams) -> list[str]:
@@ -150,19 +133,12 @@ def _result(
     ground: dict[str, list[Trial]],
     params: EvaluateParams,
     sure: dict,
-    finder: "Finder | None" = None,
 ) -> Result:
     outcomes: dict[str, list[Outcome]] = {direction: [] for direction in DIRECTIONS}
     notes: dict[str, dict[str, float]] = {direction: {} for direction in DIRECTIONS}
     scans: dict[str, list[Scan]] = {direction: [] for direction in DIRECTIONS}
-    told: dict[str, dict] = {}
     depths = Depths.of(params.recall, params.ndcg)
     for sides in console.track(zip(*ground.values(), strict=True), len(folds), f"ranking under {criterion.name}"):
-        if finder is not None:
-            for direction in DIRECTIONS:
-                one, told[direction] = finder.run(criterion, direction)
-                outcomes[direction].append(one)
-            continue
         ran = run_both(list(chosen.values()), sides, params.ties, depths)
         for direction, (found, noted, scanned) in zip(DIRECTIONS, ran, strict=True):
             outcomes[direction].append(found)
@@ -183,8 +159,6 @@ def _result(
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
         **sure,
     }
-    if finder is not None:
-        metrics = finder.told(metrics, told)
     return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans), tables_of_known)
 
 

@@ -75,7 +75,6 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         embed=root.embed,
         evaluate=root.evaluate,
         localize=root.localize,
-        search=root.search,
         engine=root.engine,
         inference=_ranked(reader, root),
         report=_audited(reader, root, groups),

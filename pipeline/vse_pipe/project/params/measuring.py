@@ -1,6 +1,6 @@
 """The section evaluate of params.yaml."""
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -46,13 +46,6 @@ class EvaluateParams(Strict):
     """MiB of scores and working copies, and of the content of ``--images`` and the like"""
     resamples: NonNegativeInt = 1000
     """of the bootstrap behind the 95% intervals; 0 leaves them out"""
-    approximate: Literal["none", "ivf_pq", "ivf", "hnsw"] = "none"
-    """``none`` ranks every item; else an index by FAISS finds 64 of them, of vectors under cosine or dot and criteria that look at
-    nearest neighbours alone (``nns``, ``csls``, ``nnn``): lists around centres with vectors as codes, or as they are, or a graph"""
-    approximate_recall: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
-    """share of the ten best items that the index finds; effort is doubled until it does"""
-    approximate_sample: PositiveInt = 1000
-    """queries of each direction, drawn at random, that are ranked exactly too: what they say of the others is in the intervals"""
 
     def of(self, dataset: str) -> Self:
         """With the files of that data set alone."""

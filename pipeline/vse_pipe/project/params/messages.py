@@ -7,6 +7,7 @@ from typing import Any, TypeGuard
 
 from pydantic import BaseModel
 
+from vse_pipe.project.params.measuring import EvaluateParams
 from vse_pipe.project.params.schema import Root, RunNode
 from vse_pipe.project.params.training import TrainParams
 
@@ -16,7 +17,12 @@ _ADDED: dict[tuple[type[BaseModel] | None, str], str] = {
     (RunNode, "texts"): "add `texts: NAME`, a node of the section texts",
     (RunNode, "scheme"): "add `scheme: plain`",
 }
-_MOVED = {"min_count": "texts.<name>.min_count", "max_words": "texts.<name>.max_words"}
+_RETIRED: dict[tuple[type[BaseModel], str], str] = {
+    (TrainParams, "min_count"): "moved to texts.<name>.min_count",
+    (TrainParams, "max_words"): "moved to texts.<name>.max_words",
+    (EvaluateParams, "approximate"): "removed: every item is ranked",
+    (Root, "search"): "removed: every item is scored; `vse-pipe export --to faiss` makes an index",
+}
 
 
 def described(model: type[BaseModel], problem: Mapping[str, Any]) -> str:
@@ -25,8 +31,8 @@ def described(model: type[BaseModel], problem: Mapping[str, Any]) -> str:
         *parents, last = problem["loc"]
         holder = _model_at(model, parents)
     if problem["type"] == "extra_forbidden":
-        if holder is TrainParams and last in _MOVED:
-            return f"moved to {_MOVED[last]}"
+        if holder and (holder, last) in _RETIRED:
+            return _RETIRED[holder, last]
         fields = list(holder.model_fields) if holder else []
         close = difflib.get_close_matches(str(last), fields, n=1)
         return "unknown key" + (f"; did you mean '{close[0]}'?" if close else "")

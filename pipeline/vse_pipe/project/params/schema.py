@@ -210,19 +210,6 @@ class ReportParams(Strict):
     """file of claims to judge, from the project's root, or ``papers``"""
 
 
-class SearchParams(Strict):
-    """search: how ``vse-pipe search`` and ``vse-pipe serve`` go through many vectors."""
-
-    approximate_from: PositiveInt | None = 1_000_000
-    """so many items or more, of one network of vectors under cosine, are searched through an approximate index; null: none are"""
-    index: Literal["ivf", "hnsw"] = "ivf"
-    """``ivf``, lists around centres, made in minutes; ``hnsw``, a graph, smaller effort a query, made in hours"""
-    memory: PositiveInt = 4096
-    """MiB that the approximate index may take; where its vectors do not fit, they are rounded to 8 or 4 bits a number"""
-    recall: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
-    """share of the ten best items that the index finds, on a sample of queries; effort is doubled until it does"""
-
-
 class GridParams(Strict):
     """grid: which criteria rank every run."""
 
@@ -247,7 +234,6 @@ class Root(Strict):
     embed: EmbedParams = Field(default_factory=EmbedParams)
     evaluate: EvaluateParams
     localize: LocalizeParams = Field(default_factory=LocalizeParams)
-    search: SearchParams = Field(default_factory=SearchParams)
     report: ReportParams
     engine: EngineParams = Field(default_factory=EngineParams)
     loss: dict[str, dict] = Field(default_factory=dict)

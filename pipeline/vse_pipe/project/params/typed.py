@@ -13,7 +13,6 @@ from vse_pipe.project.params.schema import (
     GridParams,
     LocalizeParams,
     ReportParams,
-    SearchParams,
     TeacherNode,
     TransferNode,
 )
@@ -111,7 +110,6 @@ class Params:
     report: ReportParams
     embed: EmbedParams = field(default_factory=EmbedParams)
     localize: LocalizeParams = field(default_factory=LocalizeParams)
-    search: SearchParams = field(default_factory=SearchParams)
     engine: EngineParams = field(default_factory=EngineParams)
     ensembles: dict[str, EnsembleNode] = field(default_factory=dict)
     transfers: dict[str, TransferNode] = field(default_factory=dict)

@@ -100,15 +100,9 @@ def paired(a: Method, b: Method) -> bool:
 
 
 def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, list[Difference]]:
-    """How many images there are, and what ``compared`` makes its rows of. Raises as it does, and InputError for approximate evaluations."""
+    """How many images there are, and what ``compared`` makes its rows of. Raises as it does."""
     seeds = list(a.models)
     models = [*a.models.values(), *(b.models[one] for one in (seeds if paired(a, b) else b.models))]
-    for one in models:
-        if "approximate" in one.metrics:
-            raise InputError(
-                f"{one.name}: an approximate index found its hits, what it missed would count as a gain; evaluate again with "
-                "evaluate.approximate=none to compare"
-            )
     for other in models[1:]:
         pairing.check(models[0], other)
     figures = [Figures.of(one.ranks, one.occurrence) for one in models]

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
@@ -71,13 +70,6 @@ class ItemBias:
             return torch.add(-self.bias[columns].to(part), part, alpha=self.scale)
 
         return scores.mapped(rescore, self.notes, of_part=rescore)
-
-    def at(
-        self, scores: Float32[np.ndarray, "*pairs"], items: Int[np.ndarray, "*pairs"]
-    ) -> Float32[np.ndarray, "*pairs"]:
-        """The same of single pairs."""
-        bias = self.bias.cpu().numpy().astype(np.float32)
-        return np.float32(self.scale) * scores - bias[items]
 
 
 def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:

@@ -69,8 +69,6 @@ class Scores:
         self._held: dict[int, Tensor] | None = {} if hold else None
         # Of items against themselves: the scores of any rows with any items.
         self.among: Callable[[Some, Some], Tensor] | None = None
-        # Of scores that are no more than their best: ``top.mean_of_top``.
-        self.known_means: Callable[[int], Tensor] | None = None
         # Of vectors whose scores are not held, and of what ``mapped`` can say part by part.
         self.parts: Parts | None = None
 

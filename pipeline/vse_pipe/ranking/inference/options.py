@@ -21,7 +21,7 @@ class CslsOptions(Strict):
     k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [1, 2, 5, 10, 20, 50])
     """values tried under evaluate.tune"""
 
-    traits: ClassVar = CriterionTraits(item_bias=True, neighbours=True)
+    traits: ClassVar = CriterionTraits(item_bias=True)
 
     def candidates(self) -> list[Self]:
         return combinations(self, k=self.k_grid)
@@ -90,7 +90,7 @@ class NnnOptions(Strict):
     alpha_grid: list[Share] = Field(min_length=1, default_factory=lambda: [0.25, 0.5, 0.75, 1.0])
     """values tried under evaluate.tune"""
 
-    traits: ClassVar = CriterionTraits(item_bias=True, neighbours=True)
+    traits: ClassVar = CriterionTraits(item_bias=True)
 
     def candidates(self) -> list[Self]:
         return combinations(self, k=self.k_grid, alpha=self.alpha_grid)
@@ -99,7 +99,7 @@ class NnnOptions(Strict):
 class NnsOptions(Strict):
     """No parameters."""
 
-    traits: ClassVar = CriterionTraits(item_bias=True, neighbours=True)
+    traits: ClassVar = CriterionTraits(item_bias=True)
 
 
 class QbNormOptions(Strict):

@@ -125,9 +125,6 @@ def _problems(metrics: dict, params: Params) -> list[str]:
         wanted = getattr(params.evaluate, name)
         if metrics.get(name) != wanted:
             found.append(f"{name} is {metrics.get(name)!r}, params.yaml evaluate.{name} is {wanted!r}")
-    method, wanted = metrics.get("approximate", {}).get("method", "none"), params.evaluate.approximate
-    if method != wanted:
-        found.append(f"approximate is {method!r}, params.yaml evaluate.approximate is {wanted!r}")
     if not isinstance(metrics.get("bank"), str):
         found.append(f"bank is {metrics.get('bank')!r}, expected the name of the query bank")
     found += [

@@ -52,12 +52,9 @@ def _intervals(ones: list[Evaluation], resamples: int, seed: int) -> dict:
     from vse_pipe.ranking.confidence.intervals import nest, within
     from vse_pipe.ranking.confidence.repeated import spreads
 
-    # Hits that an index found are not the exact ones, and how far these are away only each model's own intervals say.
-    approximate = any("approximate" in one.metrics for one in ones)
     found: dict = {}
     for address, spread in spreads([Figures.of(one.ranks, one.occurrence) for one in ones], resamples, seed).items():
-        if not (approximate and address[-1].startswith(("r@", "rsum"))):
-            nest(found, address, within(address, spread.interval()))
+        nest(found, address, within(address, spread.interval()))
     return found
 
 

@@ -26,9 +26,10 @@ from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import BACKBONES, SIMILARITIES
-from vse_pipe.tools.search.photos import Eye
+from vse_pipe.tools.search.encoders import PhotoEncoder
 from vse_pipe.train.encoders.image import finetune
 from vse_pipe.train.engine import encode, restore
+from vse_pipe.train.engine.model import DualEncoder
 
 # Batches that are read while a GPU works on one; on a CPU readers and network need the same cores.
 _AHEAD = 4
@@ -86,23 +87,21 @@ class Encoder:
         The same sentences in the same order have the vectors of ``embed`` to the last bit; one among others differs by rounding, since a
         batch is padded to its longest caption. Raises InputError and IntegrityError as ``fitted``.
         """
-        model = restore.load(paths.trained(self.run))[0].to(self.device)
         with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
             words = self._read.treated(Path(folder) / self._read.name, np.arange(count), sentences)
             for part in parts_of(count, self.dim, self.params.embed.memory):
                 places = np.arange(part.start, part.stop)
-                said = encode.captions(model, words, places, self.device, shown="encoding captions, batches")
+                said = encode.captions(self._model, words, places, self.device, shown="encoding captions, batches")
                 assert isinstance(said, torch.Tensor)
                 yield said.numpy()
 
     def images(self, folder: Path, files: Sequence[str]) -> Iterator[EncodedPictures]:
         """Blocks of the pictures ``files`` below ``folder``, to the last bit as ``embed`` has them on the same machine. Raises UsageError
         where no network here makes the run's features, MissingResource and IntegrityError where its weights are others."""
-        eye = self._eye
         read, size = self._reader(folder)
         items = [Item(place, file, "", str(folder / file)) for place, file in enumerate(files)]
         work = [items[start : start + size] for start in range(0, len(items), size)]
-        rows = size if eye.backbone is None else BATCH
+        rows = size if self._photo_encoder.backbone is None else BATCH
         found: list[np.ndarray] = []
         places: list[int] = []
         failures: list[Failure] = []
@@ -117,23 +116,32 @@ class Encoder:
         if places or failures:
             yield self._block(found, rows, places, failures)
 
-    @cached_property
-    def _read(self) -> Fitted:
-        return fitted(self.run, model_files.read(paths.trained(self.run), self.run))
+    @property
+    def _model(self) -> DualEncoder:
+        return self._loaded[0]
 
     @cached_property
-    def _eye(self) -> Eye:
-        eye = Eye.open(self.params, self.run, paths.trained(self.run), self.config, self.device)
-        if eye.forward is not None:
+    def _loaded(self) -> tuple[DualEncoder, model_files.ModelFiles]:
+        model, files = restore.load(paths.trained(self.run), self.run)
+        return model.to(self.device), files
+
+    @cached_property
+    def _read(self) -> Fitted:
+        return fitted(self.run, self._loaded[1])
+
+    @cached_property
+    def _photo_encoder(self) -> PhotoEncoder:
+        encoder = PhotoEncoder.open(self.params, self.run, self._model, self.config, self.device)
+        if encoder.forward is not None:
             node = self.params.features[self.config["features"]].backbone
-            eye.forward.even = 0 if BACKBONES.traits(node.name).alone else node.params.batch_size
-        return eye
+            encoder.forward.even = 0 if BACKBONES.traits(node.name).alone else node.params.batch_size
+        return encoder
 
     def _reader(self, folder: Path) -> tuple[Read, int]:
         """What makes an array of a picture, and how many pictures are a batch, as ``extract`` has it."""
-        if self._eye.backbone is not None:
+        if self._photo_encoder.backbone is not None:
             params = self.params.features[self.config["features"]].backbone.params
-            return partial(self._eye.backbone.read, folder), params.batch_size
+            return partial(self._photo_encoder.backbone.read, folder), params.batch_size
         described = self.config["backbone"]
         transform = finetune.transform(described)
 
@@ -144,19 +152,19 @@ class Encoder:
 
     def _features(self, arrays: Arrays) -> np.ndarray:
         """What the image encoder reads: the network's features, or the pixels themselves."""
-        if self._eye.forward is None:
+        if self._photo_encoder.forward is None:
             assert isinstance(arrays, np.ndarray)
             return arrays
-        with precision.inference(self.device, self._eye.computing):
-            return self._eye.forward(arrays).features
+        with precision.inference(self.device, self._photo_encoder.computing):
+            return self._photo_encoder.forward(arrays).features
 
     def _block(self, found: list[np.ndarray], size: int, places: list[int], failures: list[Failure]) -> EncodedPictures:
         """size: rows of a batch. The last one is filled up, as the last bits follow from how many rows a batch has."""
         vectors = np.empty((0, self.dim), np.float32)
         if found:
-            rows, model = np.concatenate(found), self._eye.model
+            rows, model = np.concatenate(found), self._model
             filled = torch.from_numpy(np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size, axis=0)]))
-            inputs = filled if self._eye.backbone is None else filled.float()
+            inputs = filled if self._photo_encoder.backbone is None else filled.float()
             with encode.evaluating(model):
                 parts = [model.img(part.to(self.device)).float().cpu() for part in inputs.split(size)]
             vectors = torch.cat(parts)[: len(rows)].numpy()

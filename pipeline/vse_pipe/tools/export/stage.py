@@ -27,13 +27,13 @@ from vse_pipe.evaluate.stage import read_inputs, warn_of_residual
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import INFERENCES, Family
-from vse_pipe.project.traits import Traits
+from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking.engine import criteria, tuning
 from vse_pipe.ranking.engine.bank import ItemBias
 from vse_pipe.ranking.engine.criteria import Criterion
 from vse_pipe.ranking.engine.fragments import plain
 from vse_pipe.ranking.engine.split import Split
+from vse_pipe.tools.export import formats
 from vse_pipe.tools.export.fold import DEPTH, Folded, FoldedSide, folded
 
 MANIFEST = "manifest.json"
@@ -50,7 +50,6 @@ _FILES = (
     "text_emb/*",
     "metadata/*",
 )
-TARGETS = Family("export target", "vse_pipe.tools.export.targets", Traits())
 # Similarities of this pipeline that are the inner product of the stored vectors.
 _INNER_PRODUCTS = ("cosine",)
 
@@ -67,13 +66,13 @@ def export_run(
 ) -> dict:
     """Write ``out`` from data/embed/<run>/ and return the manifest.
 
-    to: a member of ``TARGETS``, ``-`` or ``_`` alike; depth: as of ``Folded``. Raises UsageError for a name that does not exist, a criterion that
+    to: a key of ``formats.TARGETS``, ``-`` or ``_`` alike; depth: as of ``Folded``. Raises UsageError for a name that does not exist, a criterion that
     is more than one number an item and a similarity that is no inner product; MissingResource where a target's package
     is not installed; InputError for embeddings that cannot be used, IntegrityError for those of another model than the run's.
     """
     criterion = _foldable(inference, params.inference)
     folder = paths.embedded(run)
-    target, where = _target(to, direction, params.evaluate), resolve(device)
+    to, where = _checked(to, direction, params.evaluate), resolve(device)
     embedded = members.embedded(params, run, where)
     if isinstance(embedded, Ensemble):
         raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
@@ -88,7 +87,7 @@ def export_run(
         home = members.at_home(params, run, where)
     given = read_inputs(embedded, run, params.evaluate, where, lender, home)
     sources = _digests([folder / embeddings.IMAGES, folder / embeddings.CAPTIONS])
-    return _export(given, criterion, params.evaluate, target, direction, out, sources, depth)
+    return _export(given, criterion, params.evaluate, to, direction, out, sources, depth)
 
 
 def export_files(
@@ -104,14 +103,14 @@ def export_files(
 ) -> dict:
     """The same for files; which caption belongs to which image does not matter. Raises as ``export_run`` does."""
     criterion = _foldable(inference, options)
-    target, where = _target(to, direction, params), resolve(device)
+    to, where = _checked(to, direction, params), resolve(device)
     with ExitStack() as reading:
         for path in files.existing():
             reading.enter_context(unchanged.throughout(path))
         given = external.read(files, params, where, paired=False)
         sources = _digests(files.existing())
     must_be_given(given, [criterion], params)
-    return _export(given, criterion, params, target, direction, out, sources, depth)
+    return _export(given, criterion, params, to, direction, out, sources, depth)
 
 
 def _digests(paths: list[Path]) -> dict[str, str]:
@@ -128,20 +127,21 @@ def _foldable(inference: str, options: dict[str, Strict]) -> Criterion:
     return criterion
 
 
-def _target(to: str, direction: str, params: EvaluateParams):
-    """The module that writes it. All that can be wrong with the options is said before any work."""
+def _checked(to: str, direction: str, params: EvaluateParams) -> str:
+    """``to`` as ``formats.TARGETS`` has it. All that can be wrong with the options is said before any work."""
     if direction not in DIRECTIONS:
         raise UsageError(unknown("direction", direction, DIRECTIONS))
     if params.protocol != "full":
         raise UsageError("an export has no folds; use -S evaluate.protocol=full")
-    return TARGETS.load(to.replace("-", "_"))
+    formats.target(name := to.replace("-", "_"))
+    return name
 
 
 def _export(
     given: Inputs,
     criterion: Criterion,
     params: EvaluateParams,
-    target,
+    to: str,
     direction: str,
     out: Path,
     sources: dict[str, str],
@@ -156,10 +156,10 @@ def _export(
     bias = _bias(given, criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)
     content = replace(_folded(given.ranked, bias, direction, given.names), depth=depth)
-    manifest = _manifest(given, criterion, bias, content, target.__name__.rpartition(".")[2])
+    manifest = _manifest(given, criterion, bias, content, to)
     manifest["sources"] = sources
     with locks.claim(out), whole_folder(out, _FILES) as folder:
-        target.write(folder, content)
+        formats.target(to)(folder, content)
         if given.names is not None:
             names.write(folder, given.names)
         write_json(folder / MANIFEST, manifest)
@@ -205,7 +205,7 @@ def _correct(split: Split, direction: str) -> tuple[np.ndarray, np.ndarray] | No
     return pairs if direction == "text_to_image" else (pairs[1], pairs[0])
 
 
-def _manifest(given: Inputs, criterion: Criterion, bias: ItemBias, content: Folded, target: str) -> dict:
+def _manifest(given: Inputs, criterion: Criterion, bias: ItemBias, content: Folded, to: str) -> dict:
     parameters = criterion.rescoring.params.model_dump()
     return {
         **given.about,
@@ -215,7 +215,7 @@ def _manifest(given: Inputs, criterion: Criterion, bias: ItemBias, content: Fold
         "bank": given.bank.name if criterion.needs_bank else "none",
         "transductive": criterion.needs_bank and given.bank.own,
         "direction": content.direction,
-        "to": target,
+        "to": to,
         "search": "inner product, vectors not normalised",
         "scale": bias.scale,
         "dimensions": content.items.vectors.shape[1],

@@ -20,7 +20,7 @@ from vse_pipe.extract.text_engine.method import State
 from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
 from vse_pipe.ranking.engine.words import Words
 from vse_pipe.tools.hub.files import FEATURES, TEXTS, in_pack
-from vse_pipe.tools.search.photos import NO_NETWORK, Eye, must_be_the_same
+from vse_pipe.tools.search.encoders import NO_NETWORK, PhotoEncoder, must_be_the_same
 from vse_pipe.train.engine import encode, restore
 from vse_pipe.train.engine.model import DualEncoder
 
@@ -89,7 +89,7 @@ class PackedNetwork:
         """(photos, dim) or (photos, R, dim) float32 on the CPU. Raises InputError for a file that is no picture, UsageError
         where no network here makes the features, MissingResource and IntegrityError where its weights are not there or
         are others."""
-        return torch.cat([self._eye.see(path.read_bytes(), str(path)).cpu() for path in photos])
+        return torch.cat([self._photo_encoder.photo(path.read_bytes(), str(path)).cpu() for path in photos])
 
     def scores(self, images: Tensor, captions: Tensor | Words) -> Tensor:
         """(images, captions), larger is more alike; of what ``images`` or ``features``, and ``captions`` give."""
@@ -97,10 +97,10 @@ class PackedNetwork:
             return self.model.score(images.to(self.device), captions.to(self.device)).cpu()
 
     @cached_property
-    def _eye(self) -> Eye:
+    def _photo_encoder(self) -> PhotoEncoder:
         config = self.files.config
         if self.model.tests_on_pixels:
-            return Eye(self.model, config, self.device, None, None, "float32")
+            return PhotoEncoder(self.model, config, self.device, None, None, "float32")
         meta = self._meta(FEATURES, features.META)
         if meta.get("sha256") != config.get("features_sha256"):
             raise IntegrityError(
@@ -116,7 +116,7 @@ class PackedNetwork:
         backbone = BACKBONES.load(name).build(options, (meta.get("weights") or {}).get("seed", 1))
         must_be_the_same(backbone, meta, config["features"])
         forward = Forward(backbone.module.to(self.device), options, self.device)
-        return Eye(self.model, config, self.device, backbone, forward, meta.get("precision", "float32"))
+        return PhotoEncoder(self.model, config, self.device, backbone, forward, meta.get("precision", "float32"))
 
     def _meta(self, side: str, name: str) -> dict:
         return read_json(require(self.folder / side / name))

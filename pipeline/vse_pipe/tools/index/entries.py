@@ -12,7 +12,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.schema import Name
 from vse_pipe.project.params.typed import Params
-from vse_pipe.tools.search.photos import NO_NETWORK
+from vse_pipe.tools.search.encoders import NO_NETWORK
 
 FORMAT = "folder"
 # Of the features: a picture that only the network's transform refuses is no reason to leave all others unsearched.

@@ -13,8 +13,7 @@ from vse_pipe.prepare.engine.regions.proposing import Seen, settled
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import PROPOSALS
 from vse_pipe.tools.localize.photo import Photo
-from vse_pipe.tools.search import together
-from vse_pipe.tools.search.network import Network
+from vse_pipe.tools.search.network import Network, Together, open_run
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,8 @@ class FoundBox:
 def find(params: Params, run: str, photo: Photo, phrases: Sequence[str], device: str) -> list[FoundBox]:
     """run: one that ``question.check`` lets pass. Raises InputError for a phrase without a word that the run knows, and where no
     box is proposed."""
-    network = together.open_run(params, run, "test", resolve(device))
-    if isinstance(network, together.Together):
+    network = open_run(params, run, "test", resolve(device))
+    if isinstance(network, Together):
         warn(f"localize {run}: of the run's two networks the first alone is asked")
         network = network.parts[0]
     assert isinstance(network, Network)  # a run of one network or two; ensembles have no entry under runs

@@ -3,12 +3,12 @@
 import json
 
 from vse_pipe.artifacts import captions, embeddings
+from vse_pipe.core import parquet
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.repetitions import entry
-from vse_pipe.tools.search.columns import footer
 
 _FIGURES = "metrics.json"
 
@@ -64,4 +64,6 @@ def _data(params: Params, run: str) -> str | None:
     path = paths.embedded(one) / embeddings.IMAGES
     if not path.is_file():
         return None
-    return json.loads(footer(path, one).get(embeddings.DATA, "{}")).get(params.evaluate.split)
+    with parquet.opened(path) as file:
+        data = (file.schema.metadata or {}).get(embeddings.DATA.encode(), b"{}")
+    return json.loads(data).get(params.evaluate.split)

@@ -1,33 +1,44 @@
-"""What a criterion takes off the score of each item, from a bank of queries: computed once, then kept in data/search/."""
+"""What a bank of queries teaches about the scores of the items: the correction of a criterion, and the probability of a match.
 
-from dataclasses import dataclass, replace
+Both are computed once and kept in data/search/<run>/ until embeddings, bank, criterion, parameters or code are others. The folder
+can be removed at any time.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+import torch
+from jaxtyping import Float, Float32, Float64
+from safetensors import SafetensorError, safe_open
 
 from vse_pipe.artifacts import current, embeddings, evaluation
-from vse_pipe.core.errors import InputError, MissingResource, UsageError
+from vse_pipe.core.console import say, warn
+from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
+from vse_pipe.core.files import save_tensors
+from vse_pipe.evaluate.engine.measure import open_parameters
+from vse_pipe.evaluate.stage import warn_of_residual
 from vse_pipe.project import code, paths
-from vse_pipe.project.params import criteria as grammar
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.tools.search import stored
-from vse_pipe.tools.search.gallery import SPLITS
-from vse_pipe.tools.search.network import Network
-from vse_pipe.tools.search.together import Together
+from vse_pipe.ranking.engine import calibration, criteria
+from vse_pipe.ranking.engine.bank_source import BankSource
+from vse_pipe.ranking.engine.criteria import PLAIN, Criterion
+from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.split import Split
+from vse_pipe.ranking.metrics.calibration import ISOTONIC, Curve, fitted
+from vse_pipe.tools.search.gallery import SPLITS, states
+from vse_pipe.tools.search.network import Networks, Together, files_of, open_run
+from vse_pipe.tools.search.query import TO_IMAGES
 
-PLAIN = "nns"
-_BANKS = "vse_pipe.ranking.engine.bank_source"
-
-
-@dataclass(frozen=True)
-class Rescoring:
-    """A criterion that is one number an item, by name, with its parameters; nothing of it is imported that needs torch."""
-
-    name: str
-    params: Any
+_VAL, _VALUES, _ABOUT = "val", "values", "about"
+# Criteria whose scores grow or fall with the number of the bank's queries.
+_SUMS = ("is", "dual_is")
 
 
 @dataclass(frozen=True)
@@ -39,93 +50,120 @@ class Correction:
     bias: Float64[np.ndarray, " items"] | None
     about: dict
 
-    def apply(self, scores: Float32[np.ndarray, "*queries items"]) -> Float32[np.ndarray, "*queries items"]:
+    def apply(self, scores: Float32[np.ndarray, " items"]) -> Float32[np.ndarray, " items"]:
         """In the precision of the scores, as the evaluation has it."""
         if self.bias is None:
             return scores
         return scores.dtype.type(self.scale) * scores - self.bias.astype(scores.dtype)
 
-    def at(self, places: Int64[np.ndarray, " places"]) -> "Correction":
-        """Of some items alone."""
-        return self if self.bias is None else replace(self, bias=self.bias[places])
+
+@dataclass(frozen=True)
+class Calibration:
+    """about: method, candidates, whose queries (run, split), on how many queries and pairs of val it was fitted, their base_rate, when
+    and how long it took, and whether it was kept from an earlier call."""
+
+    curve: Curve
+    about: dict
+
+    def __call__(self, scores: Float[np.ndarray, " items"]) -> Float[np.ndarray, " items"]:
+        """The probabilities of corrected scores."""
+        return self.curve(scores)
 
 
-def criterion_of(params: Params, inference: str) -> Rescoring:
+def criterion_of(params: Params, inference: str) -> Criterion:
     """Raises UsageError for one that does not exist, or that cannot answer one query by itself."""
-    objection = grammar.objection(inference)
-    if objection:
-        raise UsageError(objection)
-    if grammar.matches(inference):
+    criterion = criteria.parse(inference, params.inference)
+    able = ", ".join(name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias)
+    if criterion.matching:
         raise UsageError(
-            f"{inference} matches all queries of a set with the items at once and cannot answer one by itself; search "
-            f"with {_able()}"
+            f"{inference} matches all queries of a set with the items at once and cannot answer one by itself; search with {able}"
         )
-    if not INFERENCES.traits(inference).item_bias:
-        raise UsageError(f"{inference} is more than one number an item and is not searched with; search with {_able()}")
-    return Rescoring(inference, params.inference.get(inference) or INFERENCES.options(inference)())
+    if not criterion.rescoring.traits.item_bias:
+        raise UsageError(f"{inference} is more than one number an item and is not searched with; search with {able}")
+    return criterion
 
 
-def _able() -> str:
-    return ", ".join(name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias)
-
-
-def correction_of(
-    params: Params, run: str, criterion: Rescoring, network: Network | Together, direction: str
-) -> Correction:
+def correction_of(params: Params, run: str, criterion: Criterion, network: Networks, direction: str) -> Correction:
     """Of the items of ``network``'s split in one direction; the bank is that of ``evaluate.bank``, where ``test`` means the
     queries of the split that is searched.
 
-    From data/search/<run>/ where it was computed from the same embeddings, bank, criterion and parameters; computed and
-    kept there otherwise. Raises MissingResource under ``evaluate.tune`` where no evaluation has chosen the parameters yet,
-    and what banks raise.
+    Raises MissingResource under ``evaluate.tune`` where no evaluation has chosen the parameters yet, and as banks do.
     """
     if criterion.name == PLAIN:
         return Correction(1.0, None, {})
     criterion = _with_tuned(params, run, criterion, direction)
     split = network.galleries[0].split
     bank = split if params.evaluate.bank in ("test", split) else params.evaluate.bank
-    moved = params.transfers.get(run)
-    if moved is not None and moved.bank != moved.dataset and bank in SPLITS and bank != split:
+    transfer = params.transfers.get(run)
+    if transfer is not None and transfer.bank != transfer.dataset and bank in SPLITS and bank != split:
         raise UsageError(
-            f"the bank of '{run}' is the {bank} split of {moved.bank}, which is not searched; -S evaluate.bank=test takes the "
+            f"the bank of '{run}' is the {bank} split of {transfer.bank}, which is not searched; -S evaluate.bank=test takes the "
             "queries of the split that is searched"
         )
     files = files_of(network)
     if bank not in SPLITS:
-        files |= stored.stamped(Path(bank) / name for name in (embeddings.IMAGES, embeddings.CAPTIONS))
+        files |= states(Path(bank) / name for name in (embeddings.IMAGES, embeddings.CAPTIONS))
     identity = {
         "criterion": criterion.name,
-        "parameters": criterion.params.model_dump(mode="json"),
+        "parameters": criterion.rescoring.params.model_dump(mode="json"),
         "direction": direction,
         "split": split,
         "bank": bank,
-        "weights": network.weights if isinstance(network, Together) else None,
-        "code": code.digest(code.closure([INFERENCES.module(criterion.name), _BANKS])),
+        "weights": network.weights,
+        "files": files,
+        "code": code.digest(code.closure([INFERENCES.module(criterion.name), BankSource.__module__])),
     }
-    path = paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors"
-    found = stored.read(path, identity, files)
-    if found is not None:
-        return Correction(found.about["scale"], found.tensors["bias"], {**found.about, "kept": True})
-    from vse_pipe.tools.search.computed import computed
-
-    made = computed(params, criterion.name, criterion.params, network, direction, bank)
-    stored.write(path, made, identity, files)
-    return Correction(made.about["scale"], made.tensors["bias"], {**made.about, "kept": False})
+    bias, about = _kept(
+        paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors",
+        identity,
+        lambda: _bias(params, criterion, network, direction, bank),
+    )
+    return Correction(about["scale"], bias, about)
 
 
-def files_of(network: Network | Together) -> stored.Stamps:
-    """Those of all its galleries."""
-    return {path: stamp for gallery in network.galleries for path, stamp in gallery.files.items()}
+def calibration_of(
+    params: Params, run: str, criterion: Criterion, network: Networks, correction: Correction, direction: str
+) -> Calibration:
+    """Of one direction, by ``evaluate.calibrate``, isotonic where that is none, on val of what is searched; of a transfer to a data
+    set without val, on that of its run. correction: of what is searched.
+
+    Warns where that correction and that of val are sums over different numbers of queries. Raises InputError where neither has
+    embedded captions of val, UsageError where val would correct itself, and as ``correction_of`` does there.
+    """
+    if params.evaluate.bank == _VAL and criterion.name != PLAIN:
+        raise UsageError(
+            f"a probability is learnt on val, and evaluate.bank=val would correct those queries by themselves: no probability under "
+            f"{criterion.name}, or -S evaluate.bank=test or train"
+        )
+    method = ISOTONIC if params.evaluate.calibrate == "none" else params.evaluate.calibrate
+    val_run, val = _val(params, run, network)
+    of_val = correction_of(params, val_run, criterion, val, direction)
+    counts = [one.about.get("queries") for one in (correction, of_val)]
+    if criterion.name in _SUMS and counts[0] != counts[1]:
+        warn(
+            f"{criterion.name} sums over the queries of its bank, {counts[0]:,} for what is searched and {counts[1]:,} where "
+            "probabilities are learnt, and scores with them: probabilities are off; evaluate.bank=train has one bank for both"
+        )
+    identity = {
+        "method": method,
+        "criterion": criterion.name,
+        "parameters": criterion.rescoring.params.model_dump(mode="json"),
+        "correction": {key: value for key, value in of_val.about.items() if key != "kept"},
+        "weights": network.weights,
+        "files": files_of(val),
+        "code": code.digest(code.closure([calibration.__name__])),
+    }
+    knots, about = _kept(
+        paths.searched(run) / f"{criterion.name}.{method}.{direction}.safetensors",
+        identity,
+        lambda: _knots(params, method, val_run, val, of_val, direction),
+    )
+    return Calibration(Curve(method, knots), about)
 
 
-def _with_tuned(params: Params, run: str, criterion: Rescoring, direction: str) -> Rescoring:
+def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) -> Criterion:
     """Under ``evaluate.tune``, with the parameters that the evaluation of this direction chose."""
-    if not params.evaluate.tune:
-        return criterion
-    from vse_pipe.evaluate.engine.measure import open_parameters
-    from vse_pipe.ranking.engine.criteria import parse
-
-    if not open_parameters(parse(criterion.name, params.inference), params.evaluate):
+    if not open_parameters(criterion, params.evaluate):
         return criterion
     folder = paths.evaluated(run, criterion.name)
     if why := evaluation.read_unmeasured(paths.evaluations(run)).get(criterion.name):
@@ -137,4 +175,113 @@ def _with_tuned(params: Params, run: str, criterion: Rescoring, direction: str) 
         )
     current.require(params, run, [criterion.name])
     chosen = evaluation.read_metrics(folder)["parameters"][direction]
-    return Rescoring(criterion.name, criterion.params.model_copy(update=chosen))
+    options = criterion.rescoring.params.model_copy(update=chosen)
+    return criteria.parse(criterion.name, {criterion.name: options})
+
+
+def _bias(
+    params: Params, criterion: Criterion, network: Networks, direction: str, bank: str
+) -> tuple[np.ndarray, dict]:
+    """Of each item, and what is known of it. Raises as banks do."""
+    memory, similarity, split = params.evaluate.memory, network.similarity(), _split_of(network)
+    scores = Scores.of(split.images, split.captions, similarity, memory=memory)
+    if direction == TO_IMAGES:
+        scores = scores.transposed()
+    queries = BankSource(bank, _other(network, bank)).bank(split, scores, direction, similarity, memory)
+    rows, columns = queries.queries.shape
+    if not rows:
+        folder = paths.embedded(params.trained(network.galleries[0].run))
+        raise InputError(
+            f"{criterion.name} corrects by queries, and split '{bank}' has no captions; name a folder of embeddings by the same "
+            f"model that has some, such as -S evaluate.bank={folder}"
+        )
+    say(f"{criterion.name}: computing the correction of {columns:,} items by {rows:,} queries of {bank}, once")
+    bias = criterion.item_bias(queries)
+    assert bias is not None
+    warn_of_residual(criterion, direction, bias.notes)
+    about = {"bank": bank, "queries": rows, "items": columns, "scale": bias.scale, "notes": dict(bias.notes)}
+    return bias.bias.double().cpu().numpy(), about
+
+
+def _knots(
+    params: Params, method: str, run: str, val: Networks, correction: Correction, direction: str
+) -> tuple[np.ndarray, dict]:
+    """Of the curve, and what is known of it."""
+    split = _split_of(val)
+    scores = Scores.of(split.images, split.captions, val.similarity(), memory=params.evaluate.memory)
+    scores = scores.transposed() if direction == TO_IMAGES else scores
+    if correction.bias is not None:
+        bias, scale = torch.from_numpy(correction.bias), correction.scale
+        scores = scores.mapped(lambda strip, rows: scale * strip - bias.to(strip))
+    known = calibration.candidates(scores, split.truth(direction))
+    curve = fitted(method, known.scores, known.matched)
+    say(f"probability of a match: {method} on {len(known.scores):,} pairs of {_VAL}, fitted once")
+    about = {"method": method, "run": run, "split": _VAL, "candidates": calibration.CANDIDATES, **known.about}
+    return np.ascontiguousarray(curve.knots), about
+
+
+def _split_of(network: Networks) -> Split:
+    """What a network has embedded of its split."""
+    ids = network.ids
+    return Split(ids.image_ids, ids.caption_ids, ids.caption_images, network.images(), network.captions())
+
+
+def _other(network: Networks, bank: str) -> Split | None:
+    """The bank's own images and captions; None where they are those that are searched. Raises InputError for a folder of
+    another model's, or beside an ensemble."""
+    gallery = network.galleries[0]
+    if bank == gallery.split:
+        return None
+    if bank in SPLITS:
+        return _split_of(network.of(bank))
+    if isinstance(network, Together):
+        raise InputError("several networks take their bank from their own runs: evaluate.bank test, train or val")
+    other = Embedded.read(Path(bank))
+    Embedded.read(gallery.folder, gallery.run).must_match(other)
+    return other.whole(network.device)
+
+
+def _val(params: Params, run: str, network: Networks) -> tuple[str, Networks]:
+    """Queries with known answers, and the run or transfer that embedded them."""
+    trained = params.trained(run)
+    try:
+        return run, network.of(_VAL)
+    except InputError as error:
+        if run == trained:
+            raise InputError(f"a probability of a match is learnt from val: {error}") from error
+    try:
+        return trained, open_run(params, trained, _VAL, network.device)
+    except (InputError, MissingResource) as error:
+        raise type(error)(
+            f"a probability of a match is learnt from val, of '{trained}' where '{run}' has none: {error}"
+        ) from error
+
+
+def _kept(path: Path, identity: dict, compute: Callable[[], tuple[np.ndarray, dict]]) -> tuple[np.ndarray, dict]:
+    """The array of ``compute`` and what it says of it, from ``path`` where that was written for the same identity.
+
+    What is damaged is computed again, and what cannot be written is computed by every search, both with a warning. ``about`` gains
+    ``computed``, ``seconds`` and ``kept``. identity: as JSON has it, with the states of all files that are read.
+    """
+    identity = json.loads(json.dumps(identity))
+    if path.is_file():
+        try:
+            with safe_open(path, framework="numpy") as file:
+                content = json.loads(file.metadata()[_ABOUT])
+                if content["identity"] == identity:
+                    return file.get_tensor(_VALUES), {**content[_ABOUT], "kept": True}
+        except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+            warn(f"{path}: damaged ({' '.join(str(error).split())}); it is made again")
+    started = time.monotonic()
+    values, about = compute()
+    about |= {
+        "computed": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.monotonic() - started, 3),
+    }
+    try:
+        save_tensors(
+            path, {_VALUES: values}, {_ABOUT: json.dumps({_ABOUT: about, "identity": identity}, sort_keys=True)}
+        )
+    except (OSError, PipelineError) as error:
+        warn(f"{path} cannot be kept and the next search makes it again: {error}")
+    return values, {**about, "kept": False}

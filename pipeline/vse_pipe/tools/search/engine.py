@@ -1,38 +1,29 @@
-"""A run's embeddings, opened once and asked many times."""
+"""A run's embeddings, opened once and searched many times."""
 
+import copy
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vse_pipe.artifacts import names
-from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import text_ids
+from vse_pipe.core.device import resolve
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.unknown import unknown
-from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.repetitions import one_model
-from vse_pipe.tools.search import combine, query, together
+from vse_pipe.tools.search import correction, query, scores
 from vse_pipe.tools.search.answer import SHOWN, Answer, Hit
 from vse_pipe.tools.search.catalogue import Catalogue
-from vse_pipe.tools.search.correction import Correction, Rescoring, correction_of, criterion_of
+from vse_pipe.tools.search.correction import Calibration, Correction
 from vse_pipe.tools.search.gallery import SPLITS
-from vse_pipe.tools.search.narrow import INDEXED, LEFT_OUT, Wanted, best, leaders
-from vse_pipe.tools.search.network import Asked, Network
-from vse_pipe.tools.search.probability import Calibration, calibration_of
-from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term
-from vse_pipe.tools.search.scoring import Scoring
-from vse_pipe.tools.search.together import Together
+from vse_pipe.tools.search.network import EncodedQuery, open_run
+from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term, Wanted
+from vse_pipe.tools.search.scores import Scoring
 
-if TYPE_CHECKING:
-    from vse_pipe.tools.search.approximate import Approximate
-
-_SEARCHED = {TO_IMAGES: "images", TO_CAPTIONS: "captions"}
 _TEN = Wanted()
 _NONE = np.empty(0, np.int64)
 # What a cosine of equal vectors may lack of 1.
@@ -41,28 +32,25 @@ _ROUNDING = 1e-6
 
 class Engine:
     """One run, criterion and split. Vectors, models and corrections are loaded when a query first needs them; queries may
-    come from several threads at once. counts: ``images`` and ``captions`` that are searched; left_out: those of the split that
-    could not be read and have no embedding, empty where all have one. named: are the images' ids text? Those of hits and questions
-    are then."""
+    come from several threads at once.
 
-    run: str
-    inference: str
-    split: str
-    counts: dict[str, int]
-    left_out: dict[str, int]
-    named: bool
-    _params: Params
-    _names: TextIds | None
-    _criterion: Rescoring
-    _network: Network | Together
-    _opens: Callable[[str, str], Network | Together]
-    _catalogue: Catalogue
-    _lock: RLock
-    _scoring: Scoring
-    _corrections: dict[str, Correction]
-    _calibrations: dict[str, Calibration]
-    _indexes: "dict[str, Approximate | None]"
-    _units: dict[str, Any]
+    counts: ``images`` and ``captions`` that are searched; left_out: those of the split that could not be read and have no
+    embedding, empty where all have one; named: are the images' ids text? Those of hits and queries are then.
+    """
+
+    def __init__(self, params: Params, run: str, inference: str, split: str, device: str) -> None:
+        self.run, self.inference, self.split = run, inference, split
+        self._params, self._criterion = params, correction.criterion_of(params, inference)
+        self._network = open_run(params, run, split, resolve(device))
+        galleries, ids = self._network.galleries, self._network.ids
+        self._catalogue = Catalogue.read(params.dataset(run), *(gallery.origin for gallery in galleries))
+        self.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
+        self.left_out = galleries[0].left_out
+        self._names = names.read(galleries[0].folder)
+        self.named = self._names is not None and self._names.has("image_id")
+        self._lock, self._scoring = RLock(), Scoring(self._network)
+        self._corrections: dict[str, Correction] = {}
+        self._calibrations: dict[str, Calibration] = {}
 
     @classmethod
     def open(
@@ -71,24 +59,17 @@ class Engine:
         """Raises UsageError for an unknown run, criterion, split or device and for a criterion that needs all queries at
         once; MissingResource naming the command that makes what is not there; IntegrityError for embeddings of another
         model, or of other images or captions, than there are now."""
-        _check_known("run", one_model(params, run), params.evaluated())
-        _check_known("split", split, SPLITS)
-        found = cls()
-        found.run, found.inference, found.split = run, inference, split
-        found._params, found._criterion = params, criterion_of(params, inference)
-        computing = together.computing(device)
-        found._opens = lambda run, split: together.open_run(params, run, split, **computing)
-        found._network = found._opens(run, split)
-        origins = [gallery.origin for gallery in found._network.galleries]
-        found._catalogue = Catalogue.read(params.dataset(run), *origins)
-        ids = found._network.ids
-        found.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
-        found.left_out = found._network.galleries[0].left_out
-        found._names = names.read(found._network.galleries[0].folder)
-        found.named = found._names is not None and found._names.has("image_id")
-        found._lock, found._scoring = RLock(), Scoring(found._network)
-        found._corrections, found._calibrations, found._indexes, found._units = {}, {}, {}, {}
-        return found
+        for kind, name, known in (("run", one_model(params, run), params.evaluated()), ("split", split, SPLITS)):
+            if name not in known:
+                raise UsageError(unknown(kind, name, known))
+        return cls(params, run, inference, split, device)
+
+    def under(self, inference: str) -> "Engine":
+        """The same under another criterion, with the same vectors and models in memory. Raises UsageError as ``open``."""
+        other = copy.copy(self)
+        other.inference, other._criterion = inference, correction.criterion_of(self._params, inference)
+        other._corrections, other._calibrations = {}, {}
+        return other
 
     def by_text(self, text: str, k: int = 10) -> Answer:
         """The images that a sentence describes best. Raises InputError for a sentence that holds nothing to look for."""
@@ -100,15 +81,15 @@ class Engine:
         return self.ask((Term(PHOTO, name, content=content),), Wanted(k))
 
     def by_image_id(self, image_id: int | str, k: int = 10) -> Answer:
-        """The captions that fit an image of the data set, of whatever split. Raises InputError for an unknown one, UsageError
-        for a text where ids are numbers."""
+        """The captions that fit an image of the data set, of any split; no model is loaded. Raises InputError for an unknown one,
+        UsageError for a text where ids are numbers."""
         return self.ask((Term(IMAGE, str(image_id)),), Wanted(k))
 
     def ask(self, parts: Sequence[Term], wanted: Wanted = _TEN) -> Answer:
-        """What fits a query of any parts, see ``combine.scores``; the criterion corrects the scores of the items, by the bank
-        of their direction, whatever the query is made of. Images that are asked with are not among the images found.
+        """What fits a query of any parts, see ``Scoring.scores``; the criterion corrects the scores of the items, by the bank
+        of their direction, whatever the query is made of. Images of the query are not among the images that are hits.
 
-        Raises as ``Wanted.check``, ``query.direction``, ``where.rows``, ``combine.scores``, ``by_text`` and ``by_image_id``.
+        Raises as ``Wanted.check``, ``query.direction``, ``catalogue.rows_where``, ``Scoring.scores``, ``by_text`` and ``by_image_id``.
         """
         wanted.check()
         direction = query.direction(parts, wanted.to, self.counts["captions"])
@@ -117,80 +98,65 @@ class Engine:
                 f"data set '{self._catalogue.dataset}' has no captions of split '{self.split}'; find images: --to {query.IMAGES}"
             )
         started = time.monotonic()
-        sure = self._sure(parts, wanted, direction)
+        calibration = self._calibration(parts, wanted, direction)
         kept, narrowed = self._kept(parts, wanted, direction)
-        asked = [self._asked(part) for part in parts]
-        sides = [one.side for one in asked]
-        chosen, about = self._chosen(sides, parts, kept, wanted, direction)
-        hits = tuple(
-            self._hit(rank, score, place, alike, direction, sure)
-            for rank, (score, place, alike) in enumerate(chosen[wanted.offset :], start=wanted.offset + 1)
+        encoded = [self._encoded(part) for part in parts]
+        sides = [one.side for one in encoded]
+        corrected = self.correction(direction).apply(self._scoring.scores(parts, sides, direction))
+        if calibration and wanted.least is not None:
+            kept &= calibration(corrected) >= wanted.least
+        places = self._best(corrected, kept, wanted, direction)[wanted.offset :]
+        hits = [
+            self._hit(rank, float(corrected[place]), place, alike, direction, calibration)
+            for rank, (place, alike) in enumerate(places, start=wanted.offset + 1)
+        ]
+        return Answer(
+            query=query.described(parts),
+            run=self.run,
+            inference=self.inference,
+            hits=tuple(hits),
+            unknown=tuple(dict.fromkeys(word for one in encoded for word in one.unknown)),
+            seconds=time.monotonic() - started,
+            notes=tuple(dict.fromkeys(note for one in encoded for note in one.notes)),
+            parts=tuple(
+                {"kind": one.kind, "value": one.value, "weight": one.weight} for one in parts if len(parts) > 1
+            ),
+            narrowed=narrowed,
+            calibration=calibration.about if calibration else {},
         )
-        unknown = tuple(dict.fromkeys(word for one in asked for word in one.unknown))
-        notes = tuple(dict.fromkeys(note for one in asked for note in one.notes))
-        several = [] if len(parts) == 1 else parts
-        told = tuple({"kind": one.kind, "value": one.value, "weight": one.weight} for one in several)
-        seconds = time.monotonic() - started
-        asked_for, known = query.described(parts), sure.about if sure else {}
-        return Answer(asked_for, self.run, self.inference, hits, unknown, seconds, notes, told, narrowed, about, known)
 
     def picture(self, image_id: int | str) -> Path | None:
         """Where an image of the data set lies, inside its root, as ``sources.read.at`` takes it; None where the file is gone or
         there are only features. Raises as ``by_image_id``."""
         return self._catalogue.path(self._number(image_id))
 
-    def _number(self, image_id: int | str) -> int:
-        """What an image is inside the pipeline."""
-        if self.named and self._names is not None:
-            found = self._names.number("image_id", str(image_id))
-            if found is None:
-                raise InputError(f"data set '{self._catalogue.dataset}' has no image {text_ids.shown(str(image_id))}")
-            return found
-        try:
-            return int(image_id)
-        except ValueError as error:
-            raise UsageError(f"image_id must be a whole number, got {text_ids.shown(str(image_id))}") from error
-
-    def _shown(self, key: str, number: int) -> int | str:
-        """As the data set has it."""
-        return number if self._names is None else self._names.shown(key, number)
-
     def correction(self, direction: str) -> Correction:
         """What the criterion takes off the items of one direction; computed now if nothing has needed it yet."""
         with self._lock:
             if direction not in self._corrections:
-                self._corrections[direction] = correction_of(
+                self._corrections[direction] = correction.correction_of(
                     self._params, self.run, self._criterion, self._network, direction
                 )
             return self._corrections[direction]
 
-    def approximate(self, direction: str) -> "Approximate | None":
-        """What finds the items of one direction, None where all of them are scored; made now where it is not kept."""
-        least, scoring = self._params.search.approximate_from, self._scoring
-        if least is None or not scoring.light or self.counts[_SEARCHED[direction]] < least:
-            return None
-        from vse_pipe.tools.search import approximate
-
-        correction = self.correction(direction)
-        other = TO_CAPTIONS if direction == TO_IMAGES else TO_IMAGES
+    def calibration(self, direction: str) -> Calibration:
+        """What makes probabilities of the corrected scores of one direction; fitted now if nothing has needed it yet."""
         with self._lock:
-            if direction not in self._indexes:
-                self._indexes[direction] = approximate.opened(
-                    self._params.search,
-                    paths.searched(self.run) / f"{self.inference}.{self.split}.{direction}",
-                    scoring.vectors(direction),
-                    correction,
-                    self._network.galleries[0].files,
-                    partial(scoring.vectors, other),
+            if direction not in self._calibrations:
+                of_items = self.correction(direction)
+                self._calibrations[direction] = correction.calibration_of(
+                    self._params, self.run, self._criterion, self._network, of_items, direction
                 )
-            return self._indexes[direction]
+            return self._calibrations[direction]
 
-    def keep(self) -> None:
-        """Write to data/search/ what makes the next start faster; after an answer, so that nobody waits for it."""
-        for gallery in self._network.galleries:
-            gallery.keep()
+    def _calibration(self, parts: Sequence[Term], wanted: Wanted, direction: str) -> Calibration | None:
+        """None where no probability is wanted."""
+        if not wanted.probability and wanted.least is None:
+            return None
+        scores.require_native(parts, direction)
+        return self.calibration(direction)
 
-    def _asked(self, part: Term) -> Asked:
+    def _encoded(self, part: Term) -> EncodedQuery:
         if part.kind == TEXT:
             return self._network.sentence(part.value)
         if part.kind == IMAGE:
@@ -198,86 +164,33 @@ class Engine:
         assert part.content is not None
         return self._network.photo(part.content, part.value)
 
-    @property
-    def _joint(self) -> bool:
-        return combine.joint(self._network)
-
-    def _kept(self, parts: Sequence[Term], wanted: Wanted, direction: str) -> tuple[np.ndarray | None, dict]:
-        """bool (items,), None for all of them; and what the answer says of it."""
+    def _kept(self, parts: Sequence[Term], wanted: Wanted, direction: str) -> tuple[np.ndarray, dict]:
+        """bool (items,), those that may be hits; and what the answer says of it."""
         ids = self._network.ids
         owners = ids.image_ids if direction == TO_IMAGES else ids.caption_images
-        kept, limits = None, {"group": wanted.group, "min_probability": wanted.least}
+        kept, limits = np.ones(len(owners), bool), {"group": wanted.group, "min_probability": wanted.least}
         narrowed: dict = {name: value for name, value in limits.items() if value is not None}
         if wanted.where is not None:
             kept = np.isin(owners, self._catalogue.fitting(wanted.where, self._names))
             narrowed |= {"where": wanted.where, "left": int(kept.sum())}
         own = [self._number(part.value) for part in parts if part.kind == IMAGE and direction == TO_IMAGES]
-        if own:
-            kept = np.isin(owners, own, invert=True) & (True if kept is None else kept)
-        return kept, narrowed
+        return kept & np.isin(owners, own, invert=True) if own else kept, narrowed
 
-    def calibration(self, direction: str) -> Calibration:
-        """What makes probabilities of the corrected scores of one direction; fitted now if nothing has needed it yet."""
-        with self._lock:
-            if direction not in self._calibrations:
-                self._calibrations[direction] = calibration_of(
-                    self._params,
-                    self.run,
-                    self._criterion,
-                    self._network,
-                    self.correction(direction),
-                    direction,
-                    self._opens,
-                )
-            return self._calibrations[direction]
-
-    def _sure(self, parts: Sequence[Term], wanted: Wanted, direction: str) -> Calibration | None:
-        if not wanted.probability and wanted.least is None:
-            return None
-        combine.must_be_native(parts, direction)
-        return self.calibration(direction)
-
-    def _chosen(
-        self, sides: list, parts: Sequence[Term], kept: np.ndarray | None, wanted: Wanted, direction: str
-    ) -> tuple[list[tuple[float, int, np.ndarray]], dict]:
-        """Scores and places of the hits, the better ones before them included, and of what is alike to each; and what an
-        approximate index says of itself where one was asked."""
-        count, dropped = wanted.offset + wanted.k, 0 if kept is None else len(kept) - int(kept.sum())
-        sure = None if wanted.least is None else self.calibration(direction)
-        if wanted.group is None and count <= INDEXED and dropped <= LEFT_OUT:
-            index = self.approximate(direction)
-            found = None if index is None else index.find(combine.one(sides, parts, direction)[0], count + dropped)
-            if index is not None and found is not None:
-                values, places = found
-                left = [
-                    (float(value), int(place), _NONE)
-                    for value, place in zip(values, places, strict=True)
-                    if (kept is None or kept[place]) and (sure is None or sure(np.array([value]))[0] >= wanted.least)
-                ]
-                return left[:count], index.about
-        raw = combine.scores(sides, parts, direction, self._joint, partial(self._scoring, direction))
-        scores = self.correction(direction).apply(raw)
-        if sure is not None:
-            kept = (sure(scores) >= wanted.least) & (True if kept is None else kept)
-        if wanted.group is not None:
-            among = np.ones(len(scores), bool) if kept is None else kept
-            led = leaders(scores, among, count, self._alike(direction, wanted.group))
-            return [(float(scores[place]), place, alike) for place, alike in led], {}
-        among = np.arange(len(scores)) if kept is None else np.flatnonzero(kept)
-        values, places = best(scores if kept is None else scores[among], count)
-        return [(float(value), int(among[place]), _NONE) for value, place in zip(values, places, strict=True)], {}
-
-    def _alike(self, direction: str, least: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-        """Whether the cosine of the vectors of items (rows) and others (columns) at these places, of fragments that of their means,
-        is ``least``, up to rounding."""
-        with self._lock:
-            if direction not in self._units:
-                self._units[direction] = self._scoring.units(direction, self._joint)
-        units = self._units[direction]
-        return lambda items, others: np.asarray(units[items] @ units[others].T >= least - _ROUNDING)
+    def _best(
+        self, corrected: np.ndarray, kept: np.ndarray, wanted: Wanted, direction: str
+    ) -> list[tuple[int, np.ndarray]]:
+        """The places of the hits, those before ``offset`` included, and of the items that are alike to each."""
+        count = wanted.offset + wanted.k
+        if wanted.group is None:
+            among = np.flatnonzero(kept)
+            return [(place, _NONE) for place in among[scores.best(corrected[among], count)].tolist()]
+        units, least = self._scoring.units(direction), wanted.group - _ROUNDING
+        return scores.leaders(
+            corrected, kept, count, lambda items, others: np.asarray(units[items] @ units[others].T >= least)
+        )
 
     def _hit(
-        self, rank: int, score: float, place: int, alike: np.ndarray, direction: str, sure: Calibration | None
+        self, rank: int, score: float, place: int, alike: np.ndarray, direction: str, calibration: Calibration | None
     ) -> Hit:
         ids = self._network.ids
         key, of_items = ("image_id", ids.image_ids) if direction == TO_IMAGES else ("caption_id", ids.caption_ids)
@@ -286,13 +199,30 @@ class Engine:
             image, text = number, self._catalogue.first_caption(number)
         else:
             image, text = int(ids.caption_images[place]), self._catalogue.text(number)
-        caption = None if direction == TO_IMAGES else self._shown(key, number)
-        same = tuple(self._shown(key, one) for one in of_items[alike[:SHOWN]].tolist())
-        probability = None if sure is None else float(sure(np.array([score]))[0])
-        shown, file = self._shown("image_id", image), self._catalogue.file(image)
-        return Hit(rank, score, shown, caption, text, file, same, len(alike), probability)
+        return Hit(
+            rank=rank,
+            score=score,
+            image_id=self._shown("image_id", image),
+            caption_id=None if direction == TO_IMAGES else self._shown(key, number),
+            text=text,
+            file=self._catalogue.file(image),
+            alike=tuple(self._shown(key, one) for one in of_items[alike[:SHOWN]].tolist()),
+            alike_count=len(alike),
+            probability=float(calibration(np.array([score]))[0]) if calibration else None,
+        )
 
+    def _number(self, image_id: int | str) -> int:
+        """What an image is inside the pipeline."""
+        if self.named and self._names is not None:
+            number = self._names.number("image_id", str(image_id))
+            if number is None:
+                raise InputError(f"data set '{self._catalogue.dataset}' has no image {text_ids.shown(str(image_id))}")
+            return number
+        try:
+            return int(image_id)
+        except ValueError as error:
+            raise UsageError(f"image_id must be a whole number, got {text_ids.shown(str(image_id))}") from error
 
-def _check_known(kind: str, name: str, known: list[str] | tuple[str, ...]) -> None:
-    if name not in known:
-        raise UsageError(unknown(kind, name, known))
+    def _shown(self, key: str, number: int) -> int | str:
+        """As the data set has it."""
+        return number if self._names is None else self._names.shown(key, number)

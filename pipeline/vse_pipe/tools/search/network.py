@@ -1,243 +1,250 @@
-"""One trained network and what it made of a data set."""
+"""The networks of a run or an ensemble, with what they made of a data set: they encode queries and compare them with items."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
+import torch
+from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, joins, model_files
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
+from vse_pipe.artifacts import current, embeddings, evaluation, joins, model_files
+from vse_pipe.core.errors import InputError, MissingResource, UsageError
+from vse_pipe.pictures.images import Item
+from vse_pipe.project import paths
+from vse_pipe.project.params.ensemble_node import TUNED
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.tools.search import light
-from vse_pipe.tools.search.gallery import Gallery, Ids
-from vse_pipe.tools.search.sentences import Read, Reader
-
-if TYPE_CHECKING:  # torch, Pillow and the backbones, which a sentence and vectors do not need
-    import torch
-    from torch import Tensor
-
-    from vse_pipe.pictures.images import Item
-    from vse_pipe.ranking.engine.fragments import Sides
-    from vse_pipe.ranking.engine.scores import Similarity
-    from vse_pipe.ranking.engine.words import Words
-    from vse_pipe.tools.search.photos import Eye
-
-# What a search reads of config.json.
-_NEEDED = ("dataset", "features", "texts", "texts_sha256", "text", "text_inputs", "embed_size", "similarity")
+from vse_pipe.project.stages import dvc_stage
+from vse_pipe.ranking.engine.fragments import MeanScore, Several, Sides
+from vse_pipe.ranking.engine.scores import Similarity
+from vse_pipe.ranking.engine.words import Words
+from vse_pipe.tools.search.encoders import PhotoEncoder, Reader
+from vse_pipe.tools.search.gallery import Gallery, Ids, States
+from vse_pipe.train.engine import restore
+from vse_pipe.train.engine.model import DualEncoder
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A query in the space of the network: one row, of numpy where the network is light. unknown, notes: as in ``Read``."""
+class EncodedQuery:
+    """side: one row in the space of the network; unknown, notes: as of ``TextInputs``."""
 
-    side: "Sides | np.ndarray"
+    side: Sides
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 class Network:
-    """gallery: its embeddings; trained: data/train/<run>/ or the peer in it. Thread-safe: what is loaded is loaded once.
+    """gallery: its embeddings; trained: data/train/<run>/ or the peer in it. Model and vectors are loaded when they are first needed.
 
-    device: that it computes on, or its name, as ``vse_pipe.core.device.resolve`` takes it, which is then looked up when it is
-    needed. light: is everything that can be computed in numpy, on the CPU? That is so where scores are inner products.
+    Several threads may use it at once.
     """
 
-    def __init__(
-        self, params: Params, gallery: Gallery, trained: Path, device: "torch.device | str", light: bool = False
-    ) -> None:
-        self.gallery, self.light = gallery, light and gallery.inner
-        self._params, self._trained, self._device = params, trained, device
+    weights = None
+
+    def __init__(self, params: Params, gallery: Gallery, trained: Path, device: torch.device) -> None:
+        self.gallery, self.device = gallery, device
+        self._params, self._trained, self._run = params, trained, params.trained(gallery.run)
         self._lock = RLock()
         self._sides: dict[str, Sides] = {}
-        self._vectors: dict[str, np.ndarray] = {}
-        self._others = {gallery.split: self}
-        self._eye: Eye | None = None
-        self._check_digest()
-
-    @cached_property
-    def device(self) -> "torch.device":
-        from vse_pipe.core.device import resolve
-
-        return resolve(self._device) if isinstance(self._device, str) else self._device
+        self._splits = {gallery.split: self}
+        self._photo_encoder: PhotoEncoder | None = None
+        self._require_model()
 
     @property
     def ids(self) -> Ids:
         return self.gallery.ids
 
-    def of(self, split: str) -> "Network":
-        """The same network with the embeddings of another split."""
-        with self._lock:
-            if split not in self._others:
-                gallery = self.gallery.of(split)
-                other = Network(self._params, gallery, self._trained, self._device, self.light)
-                self._others[split] = other
-            return self._others[split]
-
     @property
     def galleries(self) -> list[Gallery]:
         return [self.gallery]
 
-    def images(self) -> "Sides":
-        return self._held(embeddings.IMAGES, self.gallery.images)
-
-    def captions(self) -> "Sides":
-        return self._held(embeddings.CAPTIONS, self.gallery.captions)
-
-    def vectors(self, name: str) -> np.ndarray:
-        """Of the file ``name``, where the network is light."""
+    def of(self, split: str) -> "Network":
+        """The same network with the embeddings of another split."""
         with self._lock:
-            if name not in self._vectors:
-                self._vectors[name] = self.gallery.vectors(name)
-            return self._vectors[name]
+            if split not in self._splits:
+                gallery = self.gallery.of(split)
+                self._splits[split] = Network(self._params, gallery, self._trained, self.device)
+            return self._splits[split]
 
-    def image(self, image_id: int) -> Asked:
-        """An image of the data set, of whatever split. Raises InputError where the run has embedded none of that id."""
-        where = self.of(self.gallery.split_of(image_id))
-        place = int((where.ids.image_ids == image_id).argmax())
-        every = where.vectors(embeddings.IMAGES) if self.light else where.images()
-        return Asked(every[place : place + 1])
+    def images(self) -> Sides:
+        return self._on_device(embeddings.IMAGES, self.gallery.images)
 
-    def _held(self, name: str, read: "Callable[[], Tensor | Words]") -> "Sides":
-        with self._lock:
-            if name not in self._sides:
-                if self.light:
-                    import torch
+    def captions(self) -> Sides:
+        return self._on_device(embeddings.CAPTIONS, self.gallery.captions)
 
-                    self._sides[name] = torch.from_numpy(self.vectors(name)).to(self.device)
-                else:
-                    self._sides[name] = read().to(self.device)
-            return self._sides[name]
-
-    def similarity(self) -> "Similarity":
+    def similarity(self) -> Similarity:
         return self.gallery.similarity(self.device)
 
-    def sentence(self, text: str) -> Asked:
+    def image(self, image_id: int) -> EncodedQuery:
+        """An image of the data set, of any split. Raises InputError where the run has embedded no image of that id."""
+        network = self.of(self.gallery.split_of(image_id))
+        place = int((network.ids.image_ids == image_id).argmax())
+        return EncodedQuery(network.images()[place : place + 1])
+
+    def sentence(self, text: str) -> EncodedQuery:
         """Raises as ``Reader.read``; InputError also where the encoder gives no finite vector."""
         with self._lock:
-            read = self._reader.read(text)
-            encode = self._light_encoder or self._torch_encode
-        return Asked(_finite(encode(read)), read.unknown, read.notes)
+            inputs = self._reader.read(text)
+            model, _ = self._loaded
+        with torch.inference_mode():
+            side = model.captions(tuple(map(torch.from_numpy, inputs.arrays)), self.device).float()
+        return EncodedQuery(_finite(side), inputs.unknown, inputs.notes)
 
-    def photo(self, content: bytes, name: str) -> Asked:
-        """Raises as ``Eye.see``."""
-        side = _finite(self._opened_eye().see(content, name))
-        return Asked(side.cpu().numpy() if self.light else side)
+    def photo(self, content: bytes, name: str) -> EncodedQuery:
+        """Raises as ``PhotoEncoder.photo``."""
+        return EncodedQuery(_finite(self._opened_photo_encoder().photo(content, name)))
 
-    def boxes(self, folder: Path, items: "list[Item]") -> "Sides":
+    def boxes(self, folder: Path, items: list[Item]) -> Sides:
         """A row for each of the pictures, or boxes in them, below ``folder``. Raises as ``images.load``."""
-        return _finite(self._opened_eye().of(folder, items))
+        return _finite(self._opened_photo_encoder().boxes(folder, items))
 
-    def _opened_eye(self) -> "Eye":
-        from vse_pipe.tools.search.photos import Eye
-
+    def _opened_photo_encoder(self) -> PhotoEncoder:
         with self._lock:
-            if self._eye is None:
-                self._eye = Eye.open(self._params, self._run, self._trained, self._files.config, self.device)
-            return self._eye
-
-    @property
-    def _run(self) -> str:
-        """Whose model it is."""
-        return self._params.trained(self.gallery.run)
-
-    @cached_property
-    def _files(self) -> model_files.ModelFiles:
-        path = self._trained / model_files.MODEL
-        if not path.is_file():
-            raise MissingResource(f"{path} does not exist; make it with `vse-pipe train --run {self._run}`")
-        self._check_digest()  # it may have been trained anew since
-        files = model_files.read(self._trained, self._run, "numpy" if self.light else "torch")
-        absent = [key for key in _NEEDED if key not in files.config]
-        if absent:
-            raise IntegrityError(
-                f"{self._trained / model_files.CONFIG}: has no '{absent[0]}': an earlier version of the pipeline trained this "
-                f"run; run `vse-pipe train --run {self._run}` again, then embed"
-            )
-        return files
+            if self._photo_encoder is None:
+                model, files = self._loaded
+                self._photo_encoder = PhotoEncoder.open(self._params, self._run, model, files.config, self.device)
+            return self._photo_encoder
 
     @cached_property
     def _reader(self) -> Reader:
-        return Reader.open(self._run, self._files)
+        return Reader.open(self._run, self._loaded[1])
 
     @cached_property
-    def _own_weights(self) -> dict[str, Any]:
-        """Those of the text side."""
-        return {
-            name.removeprefix("txt."): value for name, value in self._files.weights.items() if name.startswith("txt.")
-        }
+    def _loaded(self) -> tuple[DualEncoder, model_files.ModelFiles]:
+        path = self._trained / model_files.MODEL
+        if not path.is_file():
+            raise MissingResource(f"{path} does not exist; make it with `vse-pipe train --run {self._run}`")
+        self._require_model()  # it may have been trained anew since
+        model, files = restore.load(self._trained, self._run)
+        return model.to(self.device), files
 
-    @cached_property
-    def _light_encoder(self) -> Callable[[Read], np.ndarray] | None:
-        """None where torch is asked."""
-        if not self.light:
-            return None
-        described = self._files.config["text"]
-        options = TEXT_ENCODERS.options(described["name"]).model_validate(described["params"])
-        encode = light.encoder(described["name"], options, self._own_weights)
-        if encode is None:
-            return None
+    def _on_device(self, name: str, read: Callable[[], Tensor | Words]) -> Sides:
+        with self._lock:
+            if name not in self._sides:
+                self._sides[name] = read().to(self.device)
+            return self._sides[name]
 
-        def of(read: Read) -> np.ndarray:
-            try:
-                return encode(*read.inputs).astype(np.float32, copy=False)
-            except (KeyError, IndexError, ValueError) as error:
-                raise self._unfit(error) from error
-
-        return of
-
-    def _torch_encode(self, read: Read) -> "Tensor | Words | np.ndarray":
-        import torch
-
-        from vse_pipe.ranking.engine.words import Words
-
-        first, *rest = map(torch.from_numpy, read.inputs)
-        inputs = first.to(self.device), *rest
-        with torch.inference_mode():
-            if _compares_fragments(self._files.config):
-                return Words.of(self._text_encoder.words(*inputs), inputs[1]).float()
-            found = self._text_encoder(*inputs).float()
-        return found.cpu().numpy() if self.light else found
-
-    @cached_property
-    def _text_encoder(self) -> Any:
-        """The text side alone, a member's module: the image side may be a network that takes seconds to build."""
-        import torch
-
-        from vse_pipe.train.engine.model import restore
-
-        config = self._files.config
-        member = restore(TEXT_ENCODERS, config["text"])
-        module = TEXT_ENCODERS.load(member.name)
-        side = module.build(member.params, config["text_inputs"], config["embed_size"], torch.Generator())
-        own = {name: torch.as_tensor(value) for name, value in self._own_weights.items()}
-        try:
-            side.load_state_dict(own)
-        except RuntimeError as error:
-            raise self._unfit(error) from error
-        return side.eval().to(self.device)
-
-    def _unfit(self, error: Exception) -> IntegrityError:
-        config = self._trained / model_files.CONFIG
-        return IntegrityError(f"{config}: does not fit {model_files.MODEL}; train the run again ({error})")
-
-    def _check_digest(self) -> None:
+    def _require_model(self) -> None:
         """Raises IntegrityError where the embeddings come from other weights than the run now has."""
-        told = self.gallery.about.get("model_sha256", "")
-        joins.require_model(self.gallery.folder, told, self._trained, self._run, self.gallery.mend)
+        digest = self.gallery.about.get("model_sha256", "")
+        joins.require_model(self.gallery.folder, digest, self._trained, self._run, self.gallery.mend)
 
 
-def _compares_fragments(config: dict) -> bool:
-    return SIMILARITIES.traits(config["similarity"]["name"]).fragments
+class Together:
+    """Networks whose scores are averaged: an ensemble, or the two networks of a run. weights: of each, None for the plain
+    mean. Raises InputError unless they embedded the same images and captions."""
+
+    def __init__(self, parts: list["Network | Together"], weights: tuple[float, ...] | None = None) -> None:
+        self.parts, self.weights = parts, weights
+        self.ids: Ids = parts[0].ids
+        self.device: torch.device = parts[0].device
+        for part in parts[1:]:
+            for key, ids in vars(part.ids).items():
+                first = getattr(self.ids, key)
+                if len(first) != len(ids) or (first != ids).any():
+                    raise InputError(
+                        f"{part.galleries[0].folder}: other {key.replace('_', ' ')} than {self.galleries[0].folder}; "
+                        "embed the runs again"
+                    )
+
+    def of(self, split: str) -> "Together":
+        return Together([part.of(split) for part in self.parts], self.weights)
+
+    @property
+    def galleries(self) -> list[Gallery]:
+        return [gallery for part in self.parts for gallery in part.galleries]
+
+    def images(self) -> Several:
+        return self._several([part.images() for part in self.parts])
+
+    def captions(self) -> Several:
+        return self._several([part.captions() for part in self.parts])
+
+    def similarity(self) -> Similarity:
+        return MeanScore([part.similarity() for part in self.parts])
+
+    def image(self, image_id: int) -> EncodedQuery:
+        return self._joined([part.image(image_id) for part in self.parts])
+
+    def sentence(self, text: str) -> EncodedQuery:
+        return self._joined([part.sentence(text) for part in self.parts])
+
+    def photo(self, content: bytes, name: str) -> EncodedQuery:
+        return self._joined([part.photo(content, name) for part in self.parts])
+
+    def _joined(self, queries: list[EncodedQuery]) -> EncodedQuery:
+        unknown = tuple(dict.fromkeys(word for query in queries for word in query.unknown))
+        notes = tuple(dict.fromkeys(note for query in queries for note in query.notes))
+        return EncodedQuery(self._several([query.side for query in queries]), unknown, notes)
+
+    def _several(self, sides: list[Sides]) -> Several:
+        return Several(tuple(sides), self.weights)
+
+
+Networks = Network | Together
+
+
+def open_run(params: Params, run: str, split: str, device: torch.device) -> Networks:
+    """A run of one network or two, or an ensemble of runs."""
+    if run in params.ensembles:
+        weights = _weights(params, run)
+        return Together([open_run(params, name, split, device) for name in params.ensembles[run].members], weights)
+    folder, trained = paths.embedded(run), paths.trained(params.trained(run))
+    mend = joins.mend(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
+    prepared = paths.prepared(params.dataset(run))
+    gallery = Gallery.open(folder, run, split, prepared, mend)
+    first = Network(params, gallery, trained, device)
+    digest = gallery.about.get("peer_sha256")
+    if digest is None:
+        return first
+    peer = Gallery.open(folder / embeddings.PEER, run, split, prepared, mend)
+    if peer.about.get("model_sha256") != digest:
+        raise InputError(
+            f"{peer.folder}: another network than {embeddings.IMAGES} beside it names; embed the run again"
+        )
+    return Together([first, Network(params, peer, trained / model_files.PEER, device)])
+
+
+def is_joint(network: Networks) -> bool:
+    """Do images and captions lie in one space of unit vectors, where everything can be compared with everything?"""
+    return all(gallery.inner for gallery in network.galleries)
+
+
+def files_of(network: Networks) -> States:
+    """Those of all its galleries."""
+    return {path: state for gallery in network.galleries for path, state in gallery.files.items()}
+
+
+def _weights(params: Params, run: str) -> tuple[float, ...] | None:
+    """Those of its evaluation where they are chosen on val. Raises UsageError for an ensemble whose score of an item depends on
+    the others, MissingResource where no evaluation has chosen the weights yet."""
+    node = params.ensembles[run]
+    if node.cascade:
+        raise UsageError(
+            f"ensemble '{run}' is a cascade, which needs an evaluation; search '{node.members[0]}' instead"
+        )
+    if node.fusion != "mean":
+        raise UsageError(
+            f"ensemble '{run}' is a fusion by {node.fusion}, which needs an evaluation; search works for the mean"
+        )
+    if node.weights != TUNED:
+        return None if node.pair else node.shares
+    for inference in params.grid.inferences:
+        folder = paths.evaluated(run, inference)
+        if (folder / evaluation.METRICS).is_file():
+            ensemble = evaluation.read_metrics(folder).get("ensemble", {})
+            if node.tells(ensemble):
+                current.require(params, run, [inference])
+                return tuple(ensemble["weights"])
+    raise MissingResource(
+        f"{paths.evaluations(run)}: no evaluation has chosen the weights of the runs of '{run}' yet; run `vse-pipe evaluate --run {run}`"
+    )
 
 
 def _finite(side: Any) -> Any:
-    """``side``, vectors of numpy or torch, or words. Raises InputError unless all of it is finite."""
-    vectors = getattr(side, "vectors", side)
-    if not (np.isfinite(vectors).all() if isinstance(vectors, np.ndarray) else vectors.isfinite().all()):
+    """``side``, vectors or words. Raises InputError unless all of it is finite."""
+    if not getattr(side, "vectors", side).isfinite().all():
         raise InputError("the model gives no finite vector for this query")
     return side

@@ -1,4 +1,4 @@
-"""What is searched for: a sentence, or parts of text and pictures that are added up and taken away.
+"""A query: a sentence, or parts of text and pictures that are added up and taken away, and how its hits are limited.
 
     query  = sentence | [operator] part operator part ...
     part   = (text | "text" | file.jpg | image:ID | image:"ID") [:weight]
@@ -32,6 +32,32 @@ _FORMS = (
     (PHOTO, re.compile(rf'(?P<value>[^"].*?(?i:{"|".join(map(re.escape, PICTURES))})){_WEIGHT}', re.DOTALL)),
     (TEXT, re.compile(rf'(?P<value>[^"].*?){_WEIGHT}', re.DOTALL)),
 )
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """k: how many hits, fewer where fewer fit; offset: how many better ones are left out. to: IMAGES, CAPTIONS, None as of
+    ``direction``. where: a condition on the columns of images.parquet, see ``catalogue.rows_where``. group: from which cosine on two items
+    are alike, of which only the better is a hit. probability: is that of a match in the answer? least: the lowest of a hit."""
+
+    k: int = 10
+    to: str | None = None
+    where: str | None = None
+    group: float | None = None
+    offset: int = 0
+    probability: bool = False
+    least: float | None = None
+
+    def check(self) -> None:
+        """Raises UsageError for numbers that mean nothing."""
+        if self.k < 1:
+            raise UsageError(f"k is {self.k}; ask for at least one result")
+        if self.offset < 0:
+            raise UsageError(f"offset is {self.offset}; the first result has 0")
+        if self.least is not None and not 0 <= self.least <= 1:
+            raise UsageError(f"--min-probability is from 0 to 1, got {self.least:g}")
+        if self.group is not None and not 0 < self.group <= 1:
+            raise UsageError(f"--group is a cosine above 0 and at most 1, got {self.group:g}")
 
 
 @dataclass(frozen=True)

@@ -1,93 +1,66 @@
-"""A search's answer on the terminal: a table for people, or one JSON document for programs."""
+"""The answer of a search as JSON, as a table, as pictures in the terminal, and as a page.
 
+Pictures in terminals: https://sw.kovidgoyal.net/kitty/graphics-protocol/, https://iterm2.com/documentation-images.html. A picture is
+decoded and encoded anew, so that nothing of a file reaches the terminal but base64 of the thumbnail. The page is one HTML file that
+asks nothing of the network and runs no script.
+"""
+
+import base64
+import hashlib
+import io
 import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO
+
+from markupsafe import Markup
+from PIL import Image
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
 
 from vse_pipe.core.console import plain, say, stdout
-from vse_pipe.tools.search.sentences import shortened
+from vse_pipe.core.errors import UsageError
+from vse_pipe.core.files import may_replace, write_text
+from vse_pipe.pictures.images import shown
+from vse_pipe.report.engine.pictures import data_uri, fit, thumbnail
+from vse_pipe.tools.search.answer import remarks
+from vse_pipe.tools.search.query import TO_IMAGES
 
-_SHOWN = 20
+KITTY, ITERM = "kitty", "iterm"
+_PROGRAMS = {"iTerm.app": ITERM, "WezTerm": ITERM, "ghostty": KITTY}
+# Pixels of a thumbnail's longer side; its lines in a terminal, hits that have one there, and characters of one command of kitty's.
+_SIDE, _LINES, _MOST, _CHUNK = 256, 7, 24, 4096
+_FOLDER = Path(__file__).parent / "template"
+# In the head of the template, behind the policy, the title and no style.
+_MARK, _HEAD = b'<meta name="generator" content="vse-pipe search">', 1000
+# Bytes of all pictures of a page; a page of 10,000 hits still opens.
+_BUDGET = 32 * 2**20
+# Where an image lies, by its id, as ``sources.read.at`` takes it.
+Locate = Callable[[int | str], Path | None]
 
 
 def show(told: dict, as_json: bool) -> None:
-    """told: as ``answer.document``."""
+    """told: as of ``answer.document``."""
     if as_json:
         text = json.dumps(told, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
         stdout.file.write(text + "\n")
     else:
         for line in remarks(told):
             say(line)
-        _table(told)
-    stdout.file.flush()  # what comes after the answer takes its time
+        _print_table(told)
+    stdout.file.flush()  # pictures and a page take their time
 
 
-def remarks(told: dict) -> list[str]:
-    """What to know beside the hits, a sentence each."""
-    found = [f"run {told['run']} ({told['chosen']})"]
-    if told["unknown"]:
-        named = [plain(shortened(word)) for word in told["unknown"][:_SHOWN]]
-        more = len(told["unknown"]) - len(named)
-        found.append(f"not in the vocabulary: {', '.join(named)}" + (f" and {more} more" if more else ""))
-    found += told["notes"]
-    kind = "images" if told["direction"] == "text_to_image" else "captions"
-    if told["narrowed"].get("where") is not None:
-        found.append(f"{told['narrowed']['left']:,} of {told['searched']:,} {kind} fit {told['narrowed']['where']}")
-    if told["calibration"]:
-        found.append(calibrated(told))
-    if not told["hits"]:
-        least = told["narrowed"].get("min_probability")
-        found.append("nothing fits" + ("" if least is None else f" with a probability of {least:g} or more"))
-    if told["left_out"]:
-        images, captions = (told["left_out"][kind] for kind in ("images", "captions"))
-        nor = f", nor their {captions:,} captions" if captions else ""
-        found.append(f"{images:,} images that could not be read are not searched{nor}")
-    if told["approximate"]:
-        found.append(estimated(told["approximate"]))
-    return found + ([corrected(told)] if told["correction"] else [])
-
-
-def estimated(about: dict) -> str:
-    """What was asked in place of every item, and how much of the truth it finds."""
-    return (
-        f"approximate index {about['kind']}: finds {about['recall']:.1%} of the ten best, on {about['queries']} {about['asked']}; "
-        "-S search.approximate_from=null scores every item"
-    )
-
-
-def corrected(told: dict) -> str:
-    """Whose queries corrected the scores, and when that was computed."""
-    about = told["correction"]
-    kind = "captions" if told["direction"] == "text_to_image" else "images"
-    when = f"on {about['computed']}" if about["kept"] else "now"
-    return (
-        f"{told['inference']}: corrected by {about['queries']:,} {kind} of {about['bank']}, computed {when} in "
-        f"{about['seconds']:.1f} s and kept"
-    )
-
-
-def calibrated(told: dict) -> str:
-    """What a probability is of."""
-    about = told["calibration"]
-    query, item = ("sentence", "image") if told["direction"] == "text_to_image" else ("image", "caption")
-    whose = "" if about["run"] == told["run"] else f" of run {about['run']}"
-    return (
-        f"probability that one of the {about['candidates']} best of a {query} is its own {item}: {about['method']} on "
-        f"{about['queries']:,} queries of {about['split']}{whose}, where {about['base_rate']:.1%} are"
-    )
-
-
-def _table(told: dict) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    to_images = told["direction"] == "text_to_image"
+def _print_table(told: dict) -> None:
+    to_images = told["direction"] == TO_IMAGES
     kind = "images" if to_images else "captions"
     caption = f"{told['inference']}, {told['searched']:,} {kind} of {told['split']}, {told['seconds']:.2f} s"
     if not told["hits"]:
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=Text(caption), caption_justify="left")
-    sure = ["probability"] if told["calibration"] else []
-    for name in ("rank", "score", *sure):
+    probability = ["probability"] if told["calibration"] else []
+    for name in ("rank", "score", *probability):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("image", overflow="fold")
     described = any(hit["text"] for hit in told["hits"])
@@ -99,7 +72,103 @@ def _table(told: dict) -> None:
         table.add_column(key, justify="right", no_wrap=True)
     for hit in told["hits"]:
         file = plain(hit["file"]) + (f"\n+{hit['alike_count']} alike" if hit["alike"] else "")
-        cells = [str(hit["rank"]), f"{hit['score']:.4f}", *(f"{hit[name]:.2f}" for name in sure), file]
+        cells = [str(hit["rank"]), f"{hit['score']:.4f}", *(f"{hit[name]:.2f}" for name in probability), file]
         cells += [plain(hit["text"])] * described + [plain(str(hit[key]))] * numbered
         table.add_row(*map(Text, cells))
     stdout.print(table)
+
+
+def protocol(stream: IO[str], environment: Mapping[str, str]) -> str | None:
+    """KITTY, ITERM, or None: in a pipe or a file, in tmux and screen, which keep pictures to themselves, and where the
+    terminal is not known to show any."""
+    if not stream.isatty() or environment.get("TERM", "").startswith(("screen", "tmux", "dumb")):
+        return None
+    if "TMUX" in environment or "CI" in environment:
+        return None
+    if "KITTY_WINDOW_ID" in environment or "kitty" in environment.get("TERM", ""):
+        return KITTY
+    program = environment.get("LC_TERMINAL") or environment.get("TERM_PROGRAM", "")
+    return _PROGRAMS.get("iTerm.app" if program == "iTerm2" else program)
+
+
+def draw(stream: IO[str], kind: str, hits: list[dict], picture: Locate) -> None:
+    """The pictures of the first hits, each below its rank and file. kind: KITTY or ITERM."""
+    for hit in hits[:_MOST]:
+        path = picture(hit["image_id"])
+        png = None if path is None else _png(path)
+        if png is not None:
+            stream.write(f"{hit['rank']}  {plain(hit['file'])}\n{_command(kind, png)}\n")
+    stream.flush()
+
+
+def _command(kind: str, png: bytes) -> str:
+    """What makes the terminal draw it, ``_LINES`` lines tall."""
+    text = base64.b64encode(png).decode("ascii")
+    if kind == ITERM:
+        return f"\x1b]1337;File=inline=1;size={len(png)};height={_LINES};preserveAspectRatio=1:{text}\a"
+    parts = [text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK)]
+    first = f"a=T,f=100,q=2,r={_LINES},"
+    return "".join(
+        f"\x1b_G{'' if place else first}m={int(place < len(parts) - 1)};{part}\x1b\\"
+        for place, part in enumerate(parts)
+    )
+
+
+def _png(path: Path) -> bytes | None:
+    """None where it cannot be read."""
+    content = shown(path)
+    small = None if content is None else thumbnail(content, _SIDE)
+    if small is None:
+        return None
+    out = io.BytesIO()
+    Image.open(io.BytesIO(small)).save(out, "PNG")
+    return out.getvalue()
+
+
+def check_free(out: Path) -> None:
+    """Raises UsageError where something lies at ``out`` that is no page of ``write_page``."""
+    if not may_replace(out, _MARK, _HEAD):
+        raise UsageError(f"--html: {out} exists and is no page of `vse-pipe search`; choose another name")
+
+
+def write_page(out: Path, told: dict, picture: Locate, query: bytes | None = None) -> None:
+    """told: as of ``answer.document``; query: the photo of the query. Appears whole or not at all."""
+    write_text(out, page(told, picture, query))
+
+
+def page(told: dict, picture: Locate, query: bytes | None = None) -> str:
+    """Captions, file names and the query are escaped by the template; the page's own policy allows its style by its digest,
+    pictures that it holds, and nothing else."""
+    from vse_pipe.report.engine.formatting import environment  # jinja2, which other answers do not need
+
+    style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")
+    files = {hit["image_id"]: picture(hit["image_id"]) for hit in told["hits"]}
+    # The query first: of pictures that do not fit the last are left out.
+    contents = {None: query, **{image_id: shown(path) for image_id, path in files.items() if path is not None}}
+    return (
+        environment(_FOLDER)
+        .get_template("gallery.html")
+        .render(
+            told=told,
+            to_images=told["direction"] == TO_IMAGES,
+            remarks=remarks(told),
+            pictures=_pictures({key: content for key, content in contents.items() if content is not None}),
+            style=Markup(style),  # noqa: S704 (the page's own)
+            policy=_policy(style),
+        )
+    )
+
+
+def _pictures(contents: dict[int | str | None, bytes]) -> dict[int | str | None, str]:
+    """As data URIs by image_id, None for the query, small enough for all of them together; those that cannot be read are left out."""
+
+    def thumbnails(side: int) -> dict[int | str | None, bytes]:
+        made = {key: thumbnail(content, side) for key, content in contents.items()}
+        return {key: webp for key, webp in made.items() if webp is not None}
+
+    return {key: data_uri(webp) for key, webp in fit(thumbnails, _SIDE, _BUDGET)[0].items()}
+
+
+def _policy(style: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"

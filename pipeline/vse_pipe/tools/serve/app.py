@@ -13,14 +13,12 @@ from starlette.types import ASGIApp
 
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
-from vse_pipe.tools.serve import query as queries
-from vse_pipe.tools.serve.guard import LOOPBACK, Guarded
-from vse_pipe.tools.serve.line import WaitingLine
-from vse_pipe.tools.serve.pages import Form, Pages
-from vse_pipe.tools.serve.pictures import Thumbnails, check_upload
-from vse_pipe.tools.serve.query import FIELDS, Query
-from vse_pipe.tools.serve.searching import Desk, Found, Searcher
-from vse_pipe.tools.serve.uploads import Uploads
+from vse_pipe.tools.search.answer import Searcher
+from vse_pipe.tools.serve import requests
+from vse_pipe.tools.serve.desk import Desk, Found, WaitingLine
+from vse_pipe.tools.serve.pages import Form, Pages, Thumbnails
+from vse_pipe.tools.serve.requests import FIELDS, Query, Uploads, check_upload
+from vse_pipe.tools.serve.server import LOOPBACK, Guarded
 
 _DATA = ("/api/", "/picture/", "/health")
 # Places in line of a search with a photo, which lies in memory for as long.
@@ -33,7 +31,7 @@ def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, why
 
     why: how the run was chosen. hosts: the names that a request's Host header may carry. The application answers
 
-    - GET /, POST /: the page; ``text``, ``image_id`` or the upload ``photo``, and what else ``query.FIELDS`` names;
+    - GET /, POST /: the page; ``text``, ``image_id`` or the upload ``photo``, and what else ``requests.FIELDS`` names;
     - GET /api/search, POST /api/search: the document of ``vse-pipe search --json``;
     - GET /picture/ID: a thumbnail of an image of the data set; GET /health: what is served.
     """
@@ -82,7 +80,7 @@ class _Site:
         asked = request.path_params["image_id"]
         if not asked or ("/" in asked and not self._desk.named):  # text may hold a slash; it is looked up and no path
             raise HTTPException(404)
-        number = queries.image_id(asked, self._desk.named)
+        number = requests.image_id(asked, self._desk.named)
         try:
             async with self._decoders.turn(_address(request)):
                 webp = await anyio.to_thread.run_sync(self._thumbnails.get, number)
@@ -108,11 +106,11 @@ class _Site:
 
     async def _query(self, request: Request) -> Query | None:
         if request.method != "POST":
-            return queries.read(request.query_params.multi_items(), self._desk.inferences, named=self._desk.named)
+            return requests.read(request.query_params.multi_items(), self._desk.inferences, named=self._desk.named)
         values, photo = await self._uploads.read(request)
         check_upload(photo)
         asked = [*request.query_params.multi_items(), *values]
-        return queries.read(asked, self._desk.inferences, photo, self._desk.named)
+        return requests.read(asked, self._desk.inferences, photo, self._desk.named)
 
     async def _search(self, request: Request, query: Query) -> Found:
         places = 1 if query.photo is None else _PHOTO

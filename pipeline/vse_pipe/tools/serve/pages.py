@@ -1,5 +1,8 @@
-"""The page as HTML: everything that a data set or a visitor says is escaped by the template."""
+"""The page as HTML, in which everything that a data set or a visitor says is escaped by the template, and its thumbnails."""
 
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,14 +10,19 @@ from urllib.parse import urlencode
 
 import numpy as np
 
+from vse_pipe.pictures.images import shown
 from vse_pipe.report.engine import formatting
 from vse_pipe.report.engine.pictures import data_uri, thumbnail
 from vse_pipe.tools.search.query import literal
-from vse_pipe.tools.serve.query import DEFAULT_K, MAX_K, MAX_TEXT, MAX_UPLOAD, Query
-from vse_pipe.tools.serve.searching import ALIKE, Desk, Found
+from vse_pipe.tools.serve.desk import ALIKE, Desk, Found
+from vse_pipe.tools.serve.requests import DEFAULT_K, MAX_K, MAX_TEXT, MAX_UPLOAD, Query
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _PREVIEW = 240
+# Twice the width of a tile, for screens with two pixels to a point.
+SIDE = 400
+# About 3,000 thumbnails.
+CACHE_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)
@@ -82,3 +90,37 @@ class Pages:
 
         context = {"message": None, "query": None, "found": None, "preview": None, **shown}
         return self._page.render(desk=self._desk, form=form, again=again, more=more, **context)
+
+
+class Thumbnails:
+    """WebP by image_id; beyond ``budget`` bytes the least recently used are forgotten. For several threads at once."""
+
+    def __init__(self, find: Callable[[int | str], Path | None], budget: int = CACHE_BYTES) -> None:
+        """find: where the image of an image_id lies, as ``sources.read.at`` takes it; None where there is none."""
+        self._find = find
+        self._budget = budget
+        self._kept: OrderedDict[int | str, bytes] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, image_id: int | str) -> bytes | None:
+        """None when the data set has no such image, or no readable picture of it."""
+        with self._lock:
+            if image_id in self._kept:
+                self._kept.move_to_end(image_id)
+                return self._kept[image_id]
+        path = self._find(image_id)
+        content = shown(path) if path is not None else None
+        made = thumbnail(content, SIDE) if content is not None else None
+        if made is not None:
+            self._keep(image_id, made)
+        return made
+
+    def _keep(self, image_id: int | str, made: bytes) -> None:
+        with self._lock:
+            if image_id not in self._kept:
+                self._kept[image_id] = made
+                self._bytes += len(made)
+            while self._bytes > self._budget:
+                _, oldest = self._kept.popitem(last=False)
+                self._bytes -= len(oldest)

@@ -1,13 +1,41 @@
-"""The listening socket and the loop that serves it until Ctrl-C."""
+"""The listening socket, the connections to it and the guard before the application, until Ctrl-C."""
 
+import asyncio
 import errno
+import ipaddress
 import socket
+from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vse_pipe.core.errors import PipelineError, UsageError
-from vse_pipe.tools.serve.connections import Connection
+
+# Seconds without a whole request head, from the connection or the last answer on.
+PATIENCE = 10.0
+# Connections at once, of all addresses and of one; most systems allow a process 1,024 open files.
+ALL, EACH = 800, 400
+# Seconds in which nobody is turned out: of a crowd that comes at once the requests may lie unread.
+_GRACE = 1.0
+# One script of ours that fetches further results, nothing from anywhere else; data: is the preview of an uploaded photo.
+POLICY = (
+    "default-src 'none'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    # Nothing for others; with none at all a browser would send the page's own form with "Origin: null".
+    "Referrer-Policy": "same-origin",
+    # Another site's page cannot embed the pictures, nor hold on to the window.
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    # The same address shows another data set when another run is served.
+    "Cache-Control": "no-store",
+}
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -55,6 +83,116 @@ def serve(app: ASGIApp, listening: socket.socket) -> None:
         timeout_graceful_shutdown=3,
     )
     uvicorn.Server(config).run(sockets=[listening])
+
+
+class Connection(H11Protocol):
+    """uvicorn's, which limits the time between two requests, not that of a request or of an answer that nobody fetches.
+
+    One connection more than is allowed closes that which has waited for its client the longest: a slow client costs
+    nothing but its place, and takes nobody else's.
+    """
+
+    _since = 0.0
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_request()
+        self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_clock()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self._under_way():
+            self._stop_clock()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._under_way():
+            self._await_request()
+
+    def _await_request(self) -> None:
+        self._stop_clock()
+        self._since = self.loop.time()
+        self._late = self.loop.call_later(PATIENCE, self.transport.abort)
+
+    def _stop_clock(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+
+    def _under_way(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _waits(self) -> bool:
+        """For its client: for a request, or for the rest of a body."""
+        return not self._under_way() or self.cycle.more_body
+
+    def _make_room(self) -> None:
+        others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
+        crowd = [one for one in others if self._neighbour(one)]
+        if len(crowd) < EACH:
+            crowd = others if len(others) >= ALL else []
+        before = self.loop.time() - _GRACE
+        idle = [one for one in crowd if one._waits() and one._since < before]
+        if idle:
+            min(idle, key=lambda one: one._since).transport.abort()
+        elif len(others) >= ALL:
+            self.transport.abort()
+
+    def _neighbour(self, other: "Connection") -> bool:
+        return self.client is not None and other.client is not None and self.client[0] == other.client[0]
+
+
+class Guarded:
+    """``app`` behind the check of the Host header and with HEADERS on each response, error pages included.
+
+    A page of another site can make its own name lead to 127.0.0.1 (DNS rebinding) and would then read the answers as
+    its own; its requests carry that name, which is not among ``hosts``.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: list[str]) -> None:
+        self._app = TrustedHostMiddleware(app, allowed_hosts=hosts, www_redirect=False)
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", []), *self._headers]}
+            await send(message)
+
+        await self._app(scope, receive, send_guarded)
+
+
+def accepted_hosts(host: str, bound: str) -> list[str]:
+    """The names a browser may have used to come here. host: as asked for; bound: the address listened on.
+
+    Where that is every address of the machine, its own name and the addresses of that name are accepted too.
+    """
+    names = [*LOOPBACK, _bracketed(host), _bracketed(bound)]
+    if ipaddress.ip_address(bound).is_unspecified:
+        names += [socket.gethostname(), *_addresses(socket.gethostname())]
+    return list(dict.fromkeys(name.lower() for name in names))
+
+
+def is_private(bound: str) -> bool:
+    """Can only this machine reach the address?"""
+    return ipaddress.ip_address(bound).is_loopback
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _addresses(name: str) -> list[str]:
+    try:
+        found: list[Any] = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except socket.gaierror:
+        # A machine whose name no resolver knows is still reached by its name's owner or by --host ADDRESS.
+        return []
+    return [_bracketed(address[0]) for *_, address in found]
 
 
 def _explained(error: OSError, host: str, port: int) -> PipelineError:

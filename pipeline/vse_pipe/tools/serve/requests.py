@@ -1,11 +1,19 @@
-"""What a request asks for, read strictly: every wrong value is one plain sentence, never a guess."""
+"""What a request asks for, read strictly: every wrong value is one plain sentence, never a guess. And the upload of a photo."""
 
+import io
 import re
+import warnings
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from vse_pipe.core.errors import UsageError
+import anyio
+from PIL import Image, UnidentifiedImageError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import Message
+
+from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.text_ids import LONGEST
 from vse_pipe.core.unknown import missing
 from vse_pipe.tools.search.query import CAPTIONS, IMAGES
@@ -19,12 +27,20 @@ FIELDS = ("text", "image_id", "k", "offset", "inference", "to", "where", "group"
 # How far results can be leafed through; where what is alike is one result, each is compared with all items.
 DEEPEST, DEEPEST_GROUPED = 10_000, 300
 _INT64 = 2**63
+# Seconds from the head of the request to the end of the photo: 20 MB at 1.3 Mbit/s.
+UPLOAD_SECONDS = 120.0
+# Bytes of all uploads that are under way.
+TOGETHER = 20 * MAX_UPLOAD
+_TOO_LARGE = f"the upload is too large: {MAX_UPLOAD // 10**6} MB are the most"
+# Formats that Pillow decodes by itself; EPS, for one, would start another program.
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+MAX_PIXELS = 50_000_000
 
 
 @dataclass(frozen=True)
 class Query:
     """One search: exactly one of ``text``, ``image_id`` and ``photo`` is set. ``k``: how many results, after the first
-    ``offset``; ``to``, ``where``, ``group``, ``least``: as ``vse_pipe.tools.search.narrow.Wanted`` has them."""
+    ``offset``; ``to``, ``where``, ``group``, ``least``: as ``vse_pipe.tools.search.query.Wanted`` has them."""
 
     k: int
     inference: str
@@ -130,3 +146,83 @@ def _sentence(value: str) -> str:
     if len(text) > MAX_TEXT:
         raise UsageError(f"the sentence has {len(text):,} characters; {MAX_TEXT:,} are the most")
     return text
+
+
+class Uploads:
+    """The photos that one server receives: who may send them, how large they may be and how long they may take."""
+
+    def __init__(self) -> None:
+        self._held = 0
+
+    async def read(self, request: Request) -> tuple[list[tuple[str, str]], bytes]:
+        """The plain fields of a form and the content of its field ``photo``. Raises UsageError, HTTPException."""
+        if not _of_this_site(request):
+            raise HTTPException(403, "forms of other sites are not answered")
+        declared = request.headers.get("content-length", "0")
+        if not declared.isascii() or not declared.isdigit() or int(declared) > MAX_UPLOAD:
+            raise HTTPException(413, _TOO_LARGE)
+        size = 0
+
+        async def receive() -> Message:
+            nonlocal size
+            message = await request.receive()
+            more = len(message.get("body", b""))
+            size += more
+            self._held += more
+            if size > MAX_UPLOAD:
+                raise HTTPException(413, _TOO_LARGE)
+            if self._held > TOGETHER:
+                raise later(503, "too many photos are being sent; try again in a moment")
+            return message
+
+        try:
+            with anyio.fail_after(UPLOAD_SECONDS):
+                return await _form(Request(request.scope, receive))
+        except TimeoutError:
+            raise HTTPException(408, f"the photo was not there after {UPLOAD_SECONDS:.0f} seconds") from None
+        finally:
+            self._held -= size
+
+
+async def _form(request: Request) -> tuple[list[tuple[str, str]], bytes]:
+    async with request.form(max_files=1, max_fields=8, max_part_size=10_000) as form:
+        values, photo = [], b""
+        for name, value in form.multi_items():
+            if isinstance(value, str):
+                values.append((name, value))
+            elif name == "photo":
+                photo = await value.read()
+    if not photo:
+        raise UsageError("choose a photo to search with (multipart/form-data, field photo)")
+    return values, photo
+
+
+def later(status: int, message: str) -> HTTPException:
+    """For who is asked to come again."""
+    return HTTPException(status, message, {"Retry-After": "2"})
+
+
+def _of_this_site(request: Request) -> bool:
+    """A browser says where a form was sent from, older ones by Origin alone, programs that are no browser not at all."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        return site in ("same-origin", "none")
+    return origin is None or origin.partition("://")[2].lower() == request.headers["host"].lower()
+
+
+def check_upload(content: bytes) -> None:
+    """Raises InputError unless ``content`` starts as a picture of a usual format and a bearable size does.
+
+    Only the header is read: a file of 50 kB may claim 400 megapixels, and must be refused before it is decoded.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
+                pixels = opened.width * opened.height
+    except Image.DecompressionBombError as error:
+        raise InputError(f"the picture is too large: {MAX_PIXELS // 10**6} megapixels are the most") from error
+    except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
+        raise InputError(f"the file is no picture that can be read; known: {', '.join(FORMATS)}") from error
+    if pixels > MAX_PIXELS:
+        raise InputError(f"the picture has {pixels / 1e6:,.0f} megapixels; {MAX_PIXELS // 10**6} are the most")

@@ -1,38 +1,25 @@
-"""Between the web and the search engines."""
+"""Between the web and the search engines: searches, and the line of those who wait for one."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import anyio
 
 from vse_pipe.core.errors import UsageError
-from vse_pipe.tools.search.answer import document
-from vse_pipe.tools.search.narrow import INDEXED, Wanted
-from vse_pipe.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Term, direction, parse
-from vse_pipe.tools.serve.query import DEEPEST, DEEPEST_GROUPED, Query
-
-
-class Searcher(Protocol):
-    """What the web page needs of ``vse_pipe.tools.search.engine.Engine``."""
-
-    run: str
-    inference: str
-    split: str
-    counts: dict[str, int]
-    left_out: dict[str, int]
-    named: bool
-
-    def ask(self, parts: Sequence[Term], wanted: Wanted) -> Any: ...
-
-    def picture(self, image_id: int | str) -> Path | None: ...
-
-    def correction(self, direction: str) -> Any: ...
-
+from vse_pipe.tools.search.answer import Searcher, document
+from vse_pipe.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Term, Wanted, direction, parse
+from vse_pipe.tools.serve.requests import DEEPEST, DEEPEST_GROUPED, Query, later
 
 # Of what is alike to a result so many are shown.
 ALIKE = 12
 # Items times results, where what is alike is one result: each item is compared with each result.
 _COMPARED = 5 * 10**7
+# Seconds in line, and the places in it that one address may take.
+TURN_SECONDS = 10.0
+OF_ADDRESS = 64
 
 
 @dataclass(frozen=True)
@@ -71,10 +58,7 @@ class Desk:
         )
         whole = engine.ask(parts, wanted)
         answer = replace(whole, hits=whole.hits[: query.k])
-        # Results of an index and those of all items do not go on from each other.
-        deepest = INDEXED - 1 if whole.approximate else DEEPEST
-        if query.group is not None:
-            deepest = min(DEEPEST_GROUPED, _COMPARED // max(1, items))
+        deepest = DEEPEST if query.group is None else min(DEEPEST_GROUPED, _COMPARED // max(1, items))
         more = len(whole.hits) > query.k and query.photo is None and last + query.k <= deepest
         told = {
             **document(engine, answer, way, self._why),
@@ -97,3 +81,35 @@ def _parts(query: Query) -> tuple[Term, ...]:
         return (Term(IMAGE, str(query.image_id)),)
     assert query.text is not None
     return parse(query.text, files=False)
+
+
+class WaitingLine:
+    """``turns`` at a time. Those asked to come again get status 429 or 503 with Retry-After."""
+
+    def __init__(self, turns: int) -> None:
+        self._turns = anyio.CapacityLimiter(turns)
+        self._taken: Counter[str] = Counter()
+
+    @contextlib.asynccontextmanager
+    async def turn(self, address: str, places: int = 1) -> AsyncIterator[None]:
+        """Wait for a turn and have it while the block runs. places: in line, more for what needs more memory.
+
+        Raises HTTPException where the address has taken its places, or where the turn does not come.
+        """
+        if self._taken[address] + places > OF_ADDRESS:
+            raise later(429, "too many requests of this address wait already; try again in a moment")
+        self._taken[address] += places
+        try:
+            try:
+                with anyio.fail_after(TURN_SECONDS):
+                    await self._turns.acquire()
+            except TimeoutError:
+                raise later(503, "too many others wait; try again in a moment") from None
+            try:
+                yield
+            finally:
+                self._turns.release()
+        finally:
+            self._taken[address] -= places
+            if not self._taken[address]:
+                del self._taken[address]

@@ -1,11 +1,15 @@
-"""What may be asked: exact values pass, everything else is one plain sentence."""
+"""What may be asked: exact values pass, everything else is one plain sentence; uploads are refused before they are decoded."""
+
+import struct
+import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vse_pipe.core.errors import UsageError
-from vse_pipe.tools.serve.query import MAX_K, MAX_TEXT, Query, read
+from tests.tools.serve.test_page import png
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.tools.serve.requests import MAX_K, MAX_TEXT, Query, check_upload, read
 
 SERVED = ["csls", "nns"]
 
@@ -118,3 +122,32 @@ def test_ids_that_are_text_are_taken_as_they_are():
     assert asked.image_id == "beach/boat 1.jpg"
     with pytest.raises(UsageError, match="an image_id has at most 200 characters, this one 201"):
         read([("image_id", "x" * 201)], ["nns"], named=True)
+
+
+def header(width: int, height: int) -> bytes:
+    """A PNG that claims a size and has no pixels."""
+    fields = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    checked = struct.pack(">I", 13) + fields + struct.pack(">I", zlib.crc32(fields))
+    return b"\x89PNG\r\n\x1a\n" + checked + struct.pack(">I", 0) + b"IDAT" + struct.pack(">I", zlib.crc32(b"IDAT"))
+
+
+def test_uploads_that_pass():
+    check_upload(png(30, 20))
+    check_upload(header(10_000, 5_000))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is no picture that can be read"),
+        (b"<html>not a picture</html>", "is no picture that can be read; known: JPEG, PNG, "),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "is no picture that can be read"),
+        (header(10_001, 5_000), "the picture has 50 megapixels; 50 are the most"),
+        (header(12_000, 10_000), "the picture has 120 megapixels; 50 are the most"),
+        (header(60_000, 60_000), "the picture is too large: 50 megapixels are the most"),
+    ],
+)
+def test_uploads_that_do_not(content, message):
+    with pytest.raises(InputError) as refused:
+        check_upload(content)
+    assert message in str(refused.value)

@@ -1,8 +1,9 @@
-"""A photo as the input of a run's image encoder, treated as the run's own images were."""
+"""Sentences and photos as inputs of a run's encoders, treated as its own captions and images were."""
 
 import hashlib
 import json
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +12,12 @@ import torch
 from torch import Tensor
 
 from vse_pipe.artifacts import features
+from vse_pipe.artifacts.model_files import ModelFiles
 from vse_pipe.core import precision
-from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.embed.engine.alike import identity
+from vse_pipe.embed.engine.fitted import Fitted, fitted
 from vse_pipe.extract.engine.backbone import Backbone
 from vse_pipe.extract.engine.forward import Forward
 from vse_pipe.pictures import images
@@ -22,20 +25,72 @@ from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet, Params
 from vse_pipe.project.registry import BACKBONES
+from vse_pipe.tools.search.answer import shortened
 from vse_pipe.train.encoders.image import finetune as networks
-from vse_pipe.train.engine import restore
 from vse_pipe.train.engine.model import DualEncoder
 
 # Backbones that pass on what somebody else computed: there is no network to show a photo to.
 NO_NETWORK = ("precomp", "bottom_up")
 # Boxes that go through the network at once.
 _BATCH = 16
+# Characters of a sentence, and unknown words in a message.
+_LONGEST, _LISTED = 100_000, 10
 
 
 @dataclass(frozen=True)
-class Eye:
-    """model: the trained network; config: what lies beside it; backbone, forward, computing: what makes its features,
-    None where its image encoder reads pixels itself."""
+class TextInputs:
+    """arrays: what the text encoder takes, of one caption; unknown: words that the vocabulary lacks; notes: what was left out."""
+
+    arrays: tuple[np.ndarray, ...]
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reader:
+    """fitted: the text features of the run."""
+
+    fitted: Fitted
+
+    @classmethod
+    def open(cls, run: str, files: ModelFiles) -> "Reader":
+        """Raises as ``fitted``."""
+        return cls(fitted(run, files))
+
+    def read(self, sentence: str) -> TextInputs:
+        """Raises InputError for a sentence without a word, too long to be one, or with no word that the run knows."""
+        if not sentence.strip():
+            raise InputError("the sentence is empty; write what to look for")
+        if len(sentence) > _LONGEST:
+            raise InputError(f"a sentence of {len(sentence)} characters; the longest that is read has {_LONGEST}")
+        unknown = self._unknown(sentence)
+        method, options, gives = self.fitted.method, self.fitted.options, self.fitted.traits.gives
+        transformed = method.transform([sentence], self.fitted.state, options)
+        if gives == "vectors":
+            return TextInputs((np.asarray(transformed, np.float32),), unknown)
+        if gives == "fragments":
+            rows, lengths = transformed
+            return TextInputs((rows[None], lengths), unknown)
+        tokens, cut = transformed
+        notes = (f"only the first {options.max_words} words are read",) if cut else ()
+        return TextInputs(tokens.padded(np.zeros(1, np.int64)), unknown, notes)
+
+    def _unknown(self, sentence: str) -> tuple[str, ...]:
+        """Words that the vocabulary does not hold, each once, marks left out. Raises InputError where it holds none."""
+        if not self.fitted.traits.terms:
+            return ()
+        words = Counter(self.fitted.method.terms(sentence, self.fitted.options))
+        unknown = tuple(self.fitted.unknown(words))
+        if not words.keys() & set(self.fitted.state.words):
+            listed = f": {', '.join(map(shortened, unknown[:_LISTED]))}" if unknown else ""
+            raise InputError(f"no word of the sentence is in the vocabulary of texts '{self.fitted.name}'{listed}")
+        return unknown
+
+
+@dataclass(frozen=True)
+class PhotoEncoder:
+    """model: the trained network; config: of its run; backbone, forward, computing: what makes its features, None where its image
+    encoder reads pixels itself."""
 
     model: DualEncoder
     config: dict
@@ -45,8 +100,8 @@ class Eye:
     computing: str
 
     @classmethod
-    def open(cls, params: Params, run: str, trained: Path, config: dict, device: torch.device) -> "Eye":
-        """config: of the run. Raises UsageError where the features were computed elsewhere, MissingResource where weights are not there,
+    def open(cls, params: Params, run: str, model: DualEncoder, config: dict, device: torch.device) -> "PhotoEncoder":
+        """model: on ``device``. Raises UsageError where the features were computed elsewhere, MissingResource where weights are not there,
         IntegrityError where weights or transform are not those of the run's features."""
         name = config["features"]
         source = params.features.get(name)
@@ -57,7 +112,6 @@ class Eye:
                 f"features.{name} of run '{run}' are '{source.backbone.name}': computed elsewhere, with no network here to "
                 "show a photo to; `search --image-id` takes an image of the data set"
             )
-        model = restore.load(trained, run)[0].to(device)
         if model.tests_on_pixels:
             return cls(model, config, device, None, None, "float32")
         meta = _meta(source, name, run, config)
@@ -66,14 +120,14 @@ class Eye:
         forward = Forward(backbone.module.to(device), source.backbone.params, device)
         return cls(model, config, device, backbone, forward, meta.get("precision", "float32"))
 
-    def see(self, content: bytes, name: str) -> Tensor:
+    def photo(self, content: bytes, name: str) -> Tensor:
         """(1, dim) or (1, R, dim). name: for messages. Raises InputError when ``content`` is no picture that can be read."""
         images.decode(content, name)
         with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
             (Path(folder) / "photo").write_bytes(content)
-            return self.of(Path(folder), [Item(0, "photo", hashlib.sha256(content).hexdigest(), name)])
+            return self.boxes(Path(folder), [Item(0, "photo", hashlib.sha256(content).hexdigest(), name)])
 
-    def of(self, folder: Path, items: list[Item]) -> Tensor:
+    def boxes(self, folder: Path, items: list[Item]) -> Tensor:
         """A row for each of the pictures, or boxes in them, below ``folder``."""
         starts = range(0, len(items), _BATCH)
         return torch.cat([self._embedded(folder, items[start : start + _BATCH]) for start in starts])

@@ -1,16 +1,75 @@
-"""Probabilities of a match: fitted on val by the loops of tests.naive.calibrated, and what they leave."""
+"""Corrections are kept between searches; probabilities of a match are fitted on val by the loops of tests.naive.calibrated."""
 
 import numpy as np
 import pytest
 
 from tests.naive import calibrated as naive
 from tests.tools.search.project import SPLITS
-from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.tools.search.narrow import Wanted
-from vse_pipe.tools.search.query import IMAGE, TEXT, TO_CAPTIONS, TO_IMAGES, Term, parse
+from vse_pipe.artifacts import embeddings
+from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.core.errors import InputError, IntegrityError, UsageError
+from vse_pipe.project import paths
+from vse_pipe.tools.search.query import IMAGE, TEXT, TO_CAPTIONS, TO_IMAGES, Term, Wanted, parse
 
 SENTENCE = (Term(TEXT, "a red disc"),)
 EVERY = Wanted(10**4, probability=True)
+
+
+def _turned(path):
+    """The same file with the vectors in another order."""
+    side = embeddings.read(path)
+    embeddings.write(path, Side(side.ids, side.image_ids, side.splits, side.vectors[::-1].copy(), side.about))
+
+
+def test_a_correction_is_computed_once_and_kept(opened):
+    first, second = opened("sum", "csls"), opened("sum", "csls")
+    assert first.by_text("a red disc").hits == second.by_text("a red disc").hits
+    made, kept = first.correction(TO_IMAGES).about, second.correction(TO_IMAGES).about
+    assert (made["kept"], kept["kept"]) == (False, True)
+    assert {**made, "kept": True} == kept
+    assert (kept["bank"], kept["queries"], kept["items"]) == ("test", 20, 10)
+
+
+def test_other_parameters_split_or_bank_are_computed_anew(opened):
+    opened("sum", "csls").correction(TO_IMAGES)
+    changes = [{"inference": {"csls": {"k": 3}}}, {"evaluate": {"bank": "val"}}]
+    assert not any(opened("sum", "csls", **one).correction(TO_IMAGES).about["kept"] for one in changes)
+    assert not opened("sum", "csls", "val").correction(TO_IMAGES).about["kept"]
+
+
+def test_a_stale_correction_is_computed_anew(opened):
+    before = opened("sum", "csls").correction(TO_IMAGES)
+    _turned(paths.embedded("sum") / embeddings.CAPTIONS)
+    after = opened("sum", "csls").correction(TO_IMAGES)
+    assert after.about["kept"] is False
+    assert not np.array_equal(before.bias, after.bias)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 40, b"\x02\0\0\0\0\0\0\0{}"])
+def test_a_damaged_file_is_said_and_made_again(opened, capsys, content):
+    before = opened("sum", "csls").correction(TO_IMAGES)
+    (path,) = paths.searched("sum").iterdir()
+    path.write_bytes(content)
+    np.testing.assert_array_equal(opened("sum", "csls").correction(TO_IMAGES).bias, before.bias)
+    assert "damaged" in capsys.readouterr().err
+    assert opened("sum", "csls").correction(TO_IMAGES).about["kept"]
+
+
+def test_a_folder_that_cannot_be_written_is_a_warning(opened, capsys):
+    paths.searched("sum").parent.mkdir()
+    paths.searched("sum").write_bytes(b"")
+    assert opened("sum", "csls").by_text("a red disc").hits
+    assert "cannot be kept" in capsys.readouterr().err
+
+
+def test_files_that_change_while_they_are_searched_are_refused(opened):
+    engine = opened("sum", "csls")
+    _turned(paths.embedded("sum") / embeddings.CAPTIONS)
+    with pytest.raises(IntegrityError, match=r"captions\.parquet: written anew while it was read"):
+        engine.correction(TO_IMAGES)
+    with pytest.raises(IntegrityError, match=r"captions\.parquet: written anew while it was read"):
+        engine.ask((Term(IMAGE, "5"),))  # of another split than is searched
+    assert not paths.searched("sum").exists()
 
 
 @pytest.mark.parametrize(("run", "criterion"), [("sum", "nns"), ("sum", "csls"), ("scan", "nns"), ("both", "is")])

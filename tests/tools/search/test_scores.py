@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.naive import asked as naive
 from tests.tools.search.project import SPLITS
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.tools.search import narrow
-from vse_pipe.tools.search.narrow import Wanted, leaders
-from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term, parse
+from vse_pipe.tools.search import scores as scoring
+from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term, Wanted, parse
+from vse_pipe.tools.search.scores import best, leaders
 
 TEST = SPLITS.count("test")
 ALL = Wanted(10**4)
@@ -145,10 +145,18 @@ def test_of_many_that_are_alike_twenty_are_named_and_all_counted(opened):
 def test_items_in_many_blocks_are_grouped_as_in_one(monkeypatch):
     rng = np.random.default_rng(3)
     scores, alike = rng.standard_normal(40), rng.random((40, 40)) < 0.1
-    monkeypatch.setattr(narrow, "_BLOCK", 7)
+    monkeypatch.setattr(scoring, "_BLOCK", 7)
     found = leaders(scores, np.full(40, True), 12, lambda items, others: alike[np.ix_(others, items)].T)
     wanted = naive.grouped(scores.tolist(), [True] * 40, 12, lambda a, b: alike[a][b])
     assert [(leader, group.tolist()) for leader, group in found] == wanted
+
+
+def test_the_best_are_those_of_a_sort_and_ties_keep_their_order():
+    scores = np.array([1.0, 3.0, 3.0, 2.0, 3.0, -1.0], np.float32)
+    for k in range(1, 9):
+        assert best(scores, k).tolist() == [1, 2, 4, 3, 0, 5][:k]
+    with pytest.raises(InputError, match="not finite"):
+        best(np.array([1.0, np.nan]), 1)
 
 
 def test_without_captions_pictures_find_pictures(opened):

@@ -1,15 +1,18 @@
-"""The page of an answer, in a real browser where there is one."""
+"""The page of an answer, in a real browser where there is one; pictures in a terminal, read back from what is written to it."""
 
+import base64
+import io
 import re
 
 import pytest
+from PIL import Image
 
 from tests.report.browser import Browser, installed
 from tests.tools.search.project import HOSTILE, SPLITS
 from vse_pipe.core.errors import UsageError
-from vse_pipe.tools.search import page
 from vse_pipe.tools.search.answer import document
 from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES
+from vse_pipe.tools.search.show import ITERM, KITTY, check_free, draw, page, protocol, write_page
 
 TEST = SPLITS.count("test")
 
@@ -23,7 +26,7 @@ def written(opened, tmp_path):
         answer = engine.by_text(text, TEST)
         gone = engine.picture(answer.hits[1].image_id)
         gone.unlink(missing_ok=True)
-        page.write(tmp_path / "out.html", document(engine, answer, TO_IMAGES, "as asked"), engine.picture)
+        write_page(tmp_path / "out.html", document(engine, answer, TO_IMAGES, "as asked"), engine.picture)
         return tmp_path / "out.html"
 
     return write
@@ -49,7 +52,7 @@ def test_the_image_asked_with_is_shown(opened, tmp_path):
     engine = opened()
     content = engine.picture(5).read_bytes()
     told = document(engine, engine.by_image(content, 3, "photo.png"), TO_CAPTIONS, "as asked")
-    html = page.render(told, engine.picture, content)
+    html = page(told, engine.picture, content)
     assert 'alt="The image asked with: photo.png"' in html
     assert html.count("<li>\n    <figure>") == 3
 
@@ -58,7 +61,7 @@ def test_a_picture_that_cannot_be_read_is_left_out(opened, project):
     engine = opened()
     told = document(engine, engine.by_text("a red disc", 1), TO_IMAGES, "as asked")
     engine.picture(told["hits"][0]["image_id"]).write_bytes(b"no picture")
-    assert "no picture</div>" in page.render(told, engine.picture)
+    assert "no picture</div>" in page(told, engine.picture)
 
 
 @pytest.mark.skipif(installed() is None, reason="no Chromium installed; `apt-get install chromium` runs these tests")
@@ -86,9 +89,70 @@ def test_the_page_in_a_browser_asks_for_nothing_and_fits_a_phone(written, tmp_pa
 def test_what_is_no_page_is_not_replaced(tmp_path, make):
     make(tmp_path / "params.yaml")
     with pytest.raises(UsageError, match="exists and is no page of `vse-pipe search`; choose another name"):
-        page.check_free(tmp_path / "params.yaml")
+        check_free(tmp_path / "params.yaml")
 
 
 def test_a_page_is_replaced(written, tmp_path):
-    page.check_free(tmp_path / "out.html")
-    page.check_free(written())
+    check_free(tmp_path / "out.html")
+    check_free(written())
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "wanted"),
+    [
+        ({"TERM": "xterm-kitty"}, KITTY),
+        ({"TERM": "xterm-256color", "KITTY_WINDOW_ID": "3"}, KITTY),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "ghostty"}, KITTY),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, ITERM),
+        ({"TERM": "xterm-256color", "LC_TERMINAL": "iTerm2"}, ITERM),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "WezTerm"}, ITERM),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "Apple_Terminal"}, None),
+        ({"TERM": "xterm-256color"}, None),
+        ({}, None),
+        ({"TERM": "tmux-256color", "KITTY_WINDOW_ID": "3"}, None),
+        ({"TERM": "xterm-kitty", "TMUX": "/tmp/tmux"}, None),
+        ({"TERM": "dumb", "KITTY_WINDOW_ID": "3"}, None),
+        ({"TERM": "xterm-kitty", "CI": "true"}, None),
+    ],
+)
+def test_the_protocol_is_that_of_the_terminal(environment, wanted):
+    assert protocol(Terminal(), environment) == wanted
+    assert protocol(io.StringIO(), environment) is None, "never in a pipe"
+
+
+def images(kind: str, text: str) -> list[Image.Image]:
+    """As a terminal reads them."""
+    if kind == ITERM:
+        found = re.findall(r"\x1b\]1337;File=inline=1;size=\d+;height=7;preserveAspectRatio=1:([^\a]*)\a", text)
+    else:
+        whole, found = "", []
+        for control, part in re.findall(r"\x1b_G([^;]*);([^\x1b]*)\x1b\\", text):
+            assert len(part) <= 4096
+            assert ("a=T,f=100" in control) == (whole == "")
+            whole += part
+            if "m=0" in control:
+                found.append(whole)
+                whole = ""
+    return [Image.open(io.BytesIO(base64.b64decode(one))) for one in found]
+
+
+@pytest.mark.parametrize("kind", [KITTY, ITERM])
+def test_what_is_drawn_are_the_pictures_of_the_hits(tmp_path, kind):
+    noise = Image.effect_noise((300, 150), 90).convert("RGB")
+    noise.save(tmp_path / "1.png")
+    Image.new("RGB", (40, 40), "red").save(tmp_path / "2.png")
+    (tmp_path / "3.png").write_bytes(b"no picture")
+    hits = [{"rank": rank, "image_id": rank, "file": f"{rank}\x1b[31m.png"} for rank in (1, 2, 3, 4)]
+    out = Terminal()
+    draw(out, kind, hits, lambda number: None if number == 4 else tmp_path / f"{number}.png")
+    found = images(kind, out.getvalue())
+    assert [one.size for one in found] == [(256, 128), (40, 40)]
+    assert found[1].convert("RGB").getpixel((20, 20))[0] > 240
+    assert "\x1b[31m" not in out.getvalue()
+    assert "1\ufffd[31m.png" in out.getvalue()
+    assert "3\ufffd" not in out.getvalue()

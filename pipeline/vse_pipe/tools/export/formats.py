@@ -1,0 +1,162 @@
+"""The forms of an export: files of vectors, an index of faiss, and answers as TREC has them.
+
+Each writes the items and the queries of ``Folded``, with their ids, into an empty folder.
+"""
+
+import importlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from pyarrow import csv
+
+from vse_pipe.core import tables
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.extras import absent
+from vse_pipe.core.files import write_array
+from vse_pipe.core.unknown import unknown
+from vse_pipe.ranking.engine.scores import strip_height
+from vse_pipe.ranking.engine.top import top_k
+from vse_pipe.tools.export.fold import Folded, FoldedSide
+
+Write = Callable[[Path, Folded], None]
+# clip-retrieval: its folders, and the column that it shows.
+_FOLDERS = {"image_id": "img_emb", "caption_id": "text_emb"}
+_SHOWN = {"image_id": "image_path", "caption_id": "caption"}
+_TREC = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
+_TAG = "vse-pipe"
+
+
+def target(name: str) -> Write:
+    """Raises UsageError for an unknown name, MissingResource where faiss is asked for and not installed."""
+    if name not in TARGETS:
+        raise UsageError(unknown("export target", name, sorted(TARGETS)))
+    if name == "faiss":
+        _faiss()
+    return TARGETS[name]
+
+
+def npy(folder: Path, folded: Folded) -> None:
+    """items.npy and queries.npy (rows, D + 1) float32, items_ids.npy and queries_ids.npy int64, or Unicode of ids that are text."""
+    _write_arrays(folder, "items", folded.items)
+    _write_arrays(folder, "queries", folded.queries)
+
+
+def parquet(folder: Path, folded: Folded) -> None:
+    """items.parquet and queries.parquet: id and embedding, a row each."""
+    for name, side in [("items", folded.items), ("queries", folded.queries)]:
+        vector = pa.list_(pa.field("element", pa.float32(), nullable=False), side.vectors.shape[1])
+        columns = [
+            tables.field("id", side.shown.type, side.key),
+            tables.field("embedding", vector, "search by inner product; the last value is the correction"),
+        ]
+        schema = pa.schema(columns, metadata={"artefact": f"exported {name}", "version": "1"})
+        table = pa.table({"id": side.shown, "embedding": _lists(side, vector)})
+        tables.write(folder / f"{name}.parquet", table, schema, {})
+
+
+def clip_retrieval(folder: Path, folded: Folded) -> None:
+    """The folders that ``clip-retrieval index`` reads: img_emb, text_emb, metadata, with one part each.
+
+    metadata_0.parquet has a row for each item, in the order of its vectors: ``image_path`` or ``caption``, where that program
+    looks for what to show, holds the id as text; the id itself is beside it. The queries, whose ids are in queries_ids.npy, are
+    in the folder of their kind and have no metadata.
+    """
+    for side in (folded.items, folded.queries):
+        name = _FOLDERS[side.key]
+        (folder / name).mkdir()
+        write_array(folder / name / f"{name}_0.npy", side.vectors)
+    write_array(folder / "queries_ids.npy", folded.queries.array)
+    key, ids = folded.items.key, folded.items.shown
+    columns = [
+        tables.field(_SHOWN[key], pa.string(), "the id as text"),
+        tables.field(key, ids.type, "as in the embeddings"),
+    ]
+    table = pa.table({_SHOWN[key]: ids.cast(pa.string()), key: ids})
+    tables.write(folder / "metadata" / "metadata_0.parquet", table, pa.schema(columns), {})
+
+
+def faiss(folder: Path, folded: Folded) -> None:
+    """items.faiss, an exact inner-product index that answers with ids."""
+    library, items = _faiss(), folded.items
+    index = library.IndexIDMap2(library.IndexFlatIP(items.vectors.shape[1]))
+    index.add_with_ids(np.ascontiguousarray(items.vectors), items.ids)
+    library.write_index(index, str(folder / "items.faiss"))
+    _write_arrays(folder, "queries", folded.queries)
+
+
+def trec(folder: Path, folded: Folded) -> None:
+    """run.txt, the best items of each query as TREC has them (``query Q0 item rank score tag``), and qrels.txt where it is known
+    which are correct (``query 0 item 1``): what trec_eval, ir-measures and ranx read.
+
+    Equal scores in the order of the items; in programs that go by the scores they are ties.
+    """
+    _write_lines(folder / "run.txt", _answers(folded))
+    if folded.correct is not None:
+        queries, items = (
+            _trec_ids(side, ids) for side, ids in zip((folded.queries, folded.items), folded.correct, strict=True)
+        )
+        same = pa.repeat(pa.scalar(0), len(queries)), items, pa.repeat(pa.scalar(1), len(queries))
+        qrels = pa.table([queries, *same], ["query", "iteration", "item", "relevance"])
+        _write_lines(folder / "qrels.txt", iter([qrels]))
+
+
+# By name; the command line takes - for _.
+TARGETS: dict[str, Write] = {write.__name__: write for write in (clip_retrieval, faiss, npy, parquet, trec)}
+
+
+def _faiss() -> ModuleType:
+    try:
+        return importlib.import_module("faiss")
+    except ImportError as error:
+        raise absent("--to faiss", "faiss-cpu", "faiss") from error
+
+
+def _write_arrays(folder: Path, name: str, side: FoldedSide) -> None:
+    write_array(folder / f"{name}.npy", side.vectors)
+    write_array(folder / f"{name}_ids.npy", side.array)
+
+
+def _lists(side: FoldedSide, kind: pa.DataType) -> pa.Array:
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(side.vectors).reshape(-1)), type=kind)
+
+
+def _answers(folded: Folded) -> Iterator[pa.Table]:
+    items, queries = (torch.from_numpy(side.vectors) for side in (folded.items, folded.queries))
+    height = strip_height(len(items))
+    for start in range(0, len(queries), height):
+        values, columns = top_k(queries[start : start + height] @ items.T, folded.depth)
+        count, best = values.shape
+        table = {
+            "query": _trec_ids(folded.queries, np.repeat(folded.queries.ids[start : start + count], best)),
+            "iteration": pa.repeat("Q0", count * best),
+            "item": _trec_ids(folded.items, folded.items.ids[columns.numpy().ravel()]),
+            "rank": np.tile(np.arange(1, best + 1), count),
+            "score": values.numpy().ravel(),
+            "tag": pa.repeat(_TAG, count * best),
+        }
+        yield pa.table(table)
+
+
+def _trec_ids(side: FoldedSide, ids: np.ndarray) -> pa.Array:
+    """As the data set has them. Raises InputError for a text with a space, at which lines are split, or a quotation mark."""
+    if side.names is None:
+        return pa.array(ids)
+    order = np.argsort(side.ids)
+    texts = side.names.take(pa.array(order[np.searchsorted(side.ids, ids, sorter=order)]))
+    if pc.any(wrong := pc.match_substring_regex(texts, r'[\p{Z}"]')).as_py():
+        text = texts.filter(wrong)[0].as_py()
+        raise InputError(f"--to trec: {side.key} {text!r} holds a space, at which lines are split, or a quotation mark")
+    return texts
+
+
+def _write_lines(path: Path, parts: Iterator[pa.Table]) -> None:
+    first = next(parts)
+    with csv.CSVWriter(path, first.schema, write_options=_TREC) as file:
+        file.write(first)
+        for table in parts:
+            file.write(table)

@@ -1,0 +1,153 @@
+"""The scores of all items for one query, before a criterion corrects them; and the best items, or one of each group that is alike."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float32, Int64
+
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.ranking.engine.fragments import Several, Sides, plain, pooled
+from vse_pipe.ranking.engine.scores import Similarity
+from vse_pipe.tools.search.network import Networks, is_joint
+from vse_pipe.tools.search.query import TEXT, TO_IMAGES, Term
+
+# Numbers of items that are compared at once, where a similarity makes copies of them, and items with fragments.
+_NUMBERS, _TILE = 1 << 24, 2048
+# Below this length a sum of unit vectors is what rounding leaves of nothing.
+_NOTHING = 1e-5
+# Items that are compared with all leaders at once.
+_BLOCK = 512
+
+
+class Scoring:
+    """Of the items of a network, from several threads at once. What is loaded is loaded when it is first needed."""
+
+    def __init__(self, network: Networks) -> None:
+        self._network = network
+        self._is_joint = is_joint(network)
+        self._similarity: Similarity | None = None
+        self._units: dict[str, Float32[np.ndarray, "items dim"]] = {}
+        self._lock = Lock()
+
+    def scores(self, parts: Sequence[Term], sides: Sequence[Sides], direction: str) -> Float32[np.ndarray, " items"]:
+        """sides: of each part, one row.
+
+        One part that the model compares with the items has the model's score. In one space several parts are one query, the
+        sum of their unit vectors times their weights, brought to unit length; of several networks in the space of each.
+        Elsewhere the score is ``sum(w * s) / sum(|w|)`` over the parts, all of which the model must compare with the items.
+        Raises UsageError where it cannot, InputError where nothing is left of the sum.
+        """
+        weights = [part.weight for part in parts]
+        comparable = all(is_native(part, direction) for part in parts)
+        if len(parts) == 1 and comparable:
+            return self._compared(sides[0], direction)
+        if self._is_joint:
+            return self._compared(_sum(sides, weights), direction)
+        if not comparable:
+            items, kind = ("images", "text") if direction == TO_IMAGES else ("captions", "pictures")
+            raise UsageError(
+                f"this model compares images with captions alone, not in one space of vectors: its {items} are searched with {kind}"
+            )
+        each = [weight * self._compared(side, direction) for side, weight in zip(sides, weights, strict=True)]
+        return np.asarray(sum(each) / sum(map(abs, weights)))
+
+    def units(self, direction: str) -> Float32[np.ndarray, "items dim"]:
+        """The items at unit length; of fragments their means."""
+        with self._lock:
+            if direction not in self._units:
+                units = pooled(self._items(direction))
+                if not self._is_joint:
+                    units = torch.nn.functional.normalize(units, dim=1)
+                self._units[direction] = units.cpu().numpy()
+            return self._units[direction]
+
+    def _items(self, direction: str) -> Any:
+        return self._network.images() if direction == TO_IMAGES else self._network.captions()
+
+    def _compared(self, side: Sides, direction: str) -> Float32[np.ndarray, " items"]:
+        """By the model. Images are the first argument of a similarity, captions the second."""
+        items = self._items(direction)
+        with self._lock:
+            self._similarity = self._similarity or self._network.similarity()
+        similarity = self._similarity
+        size = max(1, _NUMBERS // items.shape[1]) if plain(items) else _TILE
+        tiles = [items[start : start + size] for start in range(0, len(items), size)]
+        with torch.inference_mode():
+            if direction == TO_IMAGES:
+                scores = torch.cat([similarity(tile, side)[:, 0] for tile in tiles])
+            else:
+                scores = torch.cat([similarity(side, tile)[0] for tile in tiles])
+        return scores.cpu().numpy()
+
+
+def is_native(part: Term, direction: str) -> bool:
+    """Is it of the kind that the model compares with the items?"""
+    return (part.kind == TEXT) == (direction == TO_IMAGES)
+
+
+def require_native(parts: Sequence[Term], direction: str) -> None:
+    """Raises UsageError unless there is one part, compared as in training: others have scores of another scale."""
+    if len(parts) > 1 or not is_native(parts[0], direction):
+        raise UsageError(
+            "a probability of a match is that of one sentence and an image, or of one picture and a caption; leave it out for "
+            "other queries"
+        )
+
+
+def _sum(sides: Sequence[Any], weights: Sequence[float]) -> Any:
+    """The one row of a query in one space."""
+    first = sides[0]
+    if isinstance(first, Several):
+        each = zip(*(side.parts for side in sides), strict=True)
+        return replace(first, parts=tuple(_sum(parts, weights) for parts in each))
+    units = torch.nn.functional.normalize(torch.cat(list(sides)), dim=1)
+    total = (units * units.new_tensor(weights)[:, None]).sum(dim=0, keepdim=True)
+    length = float(total.norm())
+    if length < _NOTHING * max(map(abs, weights)):
+        raise InputError("the parts of the query cancel out: nothing is left to look for")
+    return total / length
+
+
+def best(scores: Float[np.ndarray, " items"], k: int) -> Int64[np.ndarray, " best"]:
+    """The places of the min(k, items) best, best first, equal scores in the order of the items, as the evaluation
+    has them. Raises InputError on scores that are not finite."""
+    if not np.isfinite(scores).all():
+        raise InputError("the model gives scores that are not finite for this query")
+    k = min(k, len(scores))
+    if not k:
+        return np.empty(0, np.int64)
+    threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
+    reach = np.flatnonzero(scores >= threshold)
+    return reach[np.argsort(-scores[reach], kind="stable")][:k]
+
+
+def leaders(
+    scores: Float[np.ndarray, " items"],
+    kept: Bool[np.ndarray, " items"],
+    k: int,
+    alike: Callable[[np.ndarray, np.ndarray], np.ndarray],
+) -> list[tuple[int, np.ndarray]]:
+    """The places of at most k of the ``kept`` items, best first, each with those of the kept that are alike to it, better
+    first, and to none before it. ``alike``: of the items at places (rows) to others (columns), bool.
+
+    In the order of the scores, every item is compared with the leaders before it and no other.
+    """
+    ranked = np.flatnonzero(kept)
+    ranked = ranked[np.argsort(-scores[ranked], kind="stable")]
+    places, groups = list[int](), np.full(len(ranked), -1)
+    for start in range(0, len(ranked), _BLOCK):
+        block, group = ranked[start : start + _BLOCK], groups[start : start + _BLOCK]
+        if places:
+            same = alike(block, np.array(places))
+            group[:] = np.where(same.any(axis=1), same.argmax(axis=1), -1)
+        while len(places) < k and (group < 0).any():
+            left = np.flatnonzero(group < 0)
+            near = alike(block[left], block[left[:1]])[:, 0]
+            near[0] = True
+            group[left[near]] = len(places)
+            places.append(int(block[left[0]]))
+    return [(place, ranked[groups == number][1:]) for number, place in enumerate(places)]
