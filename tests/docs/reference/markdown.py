@@ -1,13 +1,6 @@
-"""Markdown from plain values: tables, and docstrings as text."""
+"""Markdown from plain values: docstrings as text."""
 
 import re
-from collections.abc import Iterable, Sequence
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; bars in cells are escaped."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def text(docstring: str) -> str:
