@@ -73,7 +73,9 @@ def test_every_schema_of_every_artefact_has_its_columns():
     page = artefacts.page()
     modules = {module.__name__.rpartition(".")[2] for module in artefacts.modules()}
     others = {path.stem for path in (PACKAGE / "artifacts").glob("[!_]*.py")} - modules
-    assert others == {"current", "joins", "noise_index", "seen"}, "the docstring of an artefact begins with its place, data/..."
+    assert others == {"current", "joins", "noise_index", "seen"}, (
+        "the docstring of an artefact begins with its place, data/..."
+    )
     for module in artefacts.modules():
         declared = [one for one in vars(module).values() if isinstance(one, pa.Schema) and one.metadata]
         sides = 2 if hasattr(module, "schema") else 0
