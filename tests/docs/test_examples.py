@@ -33,7 +33,8 @@ PACKED = {
     "entities": standins.entities,
     "folder": standins.photos,
 }
-FORMATS = {section.split("\n")[0]: section for section in DATA.split("\n## ")[1:]}
+INTRODUCTION, *SECTIONS = DATA.split("\n## ")
+FORMATS = {section.split("\n")[0]: section for section in SECTIONS}
 
 
 def test_every_example_is_yaml_whose_sections_exist():
@@ -64,9 +65,8 @@ def test_the_example_of_every_format_can_be_read(name, tmp_path):
     shutil.copytree(
         ROOT / "pipeline/vse_pipe/prepare/engine/scenes", tmp_path / "pipeline/vse_pipe/prepare/engine/scenes"
     )
-    overlays = [block for block in pages.blocks(section) if block.language == "yaml" and "\nruns:" in block.text]
-    assert overlays, f"{name}: no overlay"
-    (tmp_path / "mine.yaml").write_text(overlays[0].text)
+    with (tmp_path / "mine.yaml").open("w") as file:
+        YAML().dump(_first_yaml(INTRODUCTION) | _first_yaml(section), file)
     _write_data(section, tmp_path)
     if name in PACKED:
         PACKED[name](tmp_path / "data/raw/mine")
@@ -75,6 +75,12 @@ def test_the_example_of_every_format_can_be_read(name, tmp_path):
     assert "mine" in project.run("vse-pipe prepare")
     assert (tmp_path / "data/prepare/mine/captions.parquet").is_file()
     project.run("vse-pipe inject")
+
+
+def _first_yaml(text: str) -> dict:
+    """The first overlay in a part of data.md: the whole one at its beginning, lines in place of others, or none."""
+    overlays = [block.text for block in pages.blocks(text) if block.language == "yaml"]
+    return YAML(typ="safe").load(overlays[0]) if overlays else {}
 
 
 def _write_data(section, root):

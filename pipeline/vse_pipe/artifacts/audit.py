@@ -1,5 +1,5 @@
-"""data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv and, where the run's scheme
-recorded it, costs.csv. ``data`` in metrics.json has the digest of the images and captions of train."""
+"""data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv, and costs.csv if the scheme recorded
+costs. ``data`` in metrics.json is the digest of train's images and captions."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""data/prepare/<dataset>/captions.parquet: one row per caption; an image may have any number of them, a data set none at all."""
+"""data/prepare/<dataset>/captions.parquet: a row per caption; an image may have any number, a data set none."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""data/extract/<dataset>/<features>/contents.parquet: what each row of features.npy is the features of, row by row.
+"""data/extract/<dataset>/<features>/contents.parquet: the picture behind each row of features.npy.
 
-A later call takes the rows of pictures that it finds here and computes the others. The footer's ``made`` is one digest of all
-else that decides a row: weights, options, code, versions. In data/embed/<run>/ the same of the rows of images.parquet.
+A later call takes these rows and computes the others. ``made`` in the footer is a digest of weights, options, code and versions.
+data/embed/<run>/ has the same for the rows of images.parquet.
 """
 
 from collections.abc import Iterable

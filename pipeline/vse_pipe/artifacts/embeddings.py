@@ -1,6 +1,6 @@
-"""data/embed/<run>/images.parquet and captions.parquet: id, split and a fixed-size float32 vector.
+"""data/embed/<run>/images.parquet and captions.parquet: ids, splits and float32 vectors.
 
-The footer says how to compare them: run, similarity, normalised, and the digest of the model they come from.
+The footer has run, similarity, normalised and the digest of the model.
 """
 
 import json

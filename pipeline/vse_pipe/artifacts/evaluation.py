@@ -1,17 +1,14 @@
-"""data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item),
-relaxation.parquet where a matching's lambda was chosen on validation data, and what judgements and labels say. Where ids are text,
-columns ``query_name``, ``image_name``, ``top_names`` and ``item_name`` stand beside the numbers.
+"""data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item), and
+relaxation.parquet if val chose a matching's lambda. Text ids add columns ``query_name``, ``image_name``, ``top_names`` and ``item_name``.
 
-metrics.json of an ensemble has ``ensemble``: its ``runs``, and ``weights``, ``weights_from`` (params.yaml or val) and ``fusion``, or
-``cascade``. Nothing is told of a pair, the plain mean of ``first`` and ``second``. ``tuned_on`` names the validation data that chose
-parameters where it is of another data set than the one that is ranked.
+metrics.json has
 
-``made_from`` in metrics.json holds digests of what was ranked: ``models`` (of weights, by run), ``vectors`` (of the embedding files, of all members
-of an ensemble), ``prepared`` (of the split's images and captions) and ``bank`` (of its embedding files, where the bank is none of the run's own). The criteria of a run are
-written together and agree in it.
+- ``made_from``: digests of ``models`` (by run), ``vectors``, ``prepared`` (images and captions of the split) and ``bank`` (if it is not the
+  run's own); all criteria of a run agree in it;
+- ``ensemble``: ``runs``, ``weights``, ``weights_from`` (params.yaml or val), and ``fusion`` or ``cascade``; absent for the plain mean of a pair;
+- ``tuned_on``: the validation data that chose parameters, if it is of another data set.
 
-data/evaluate/<run>/unmeasured.json says why there are no figures: ``why`` of a data set without captions, ``criteria`` by name of
-those that cannot be computed on these data, or whose parameters nothing could choose."""
+data/evaluate/<run>/unmeasured.json has ``why`` (a data set without captions) or ``criteria`` (by name, why each was not computed)."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,8 +1,6 @@
 """data/extract/<dataset>/<features>/: features.npy, index.parquet and meta.json.
 
-features.npy is (rows, D) or (rows, R, D), float16 or float32, read through a memory map. index.parquet says which
-row belongs to which image; status is ``ok``, anything else leaves the image out with the reason in detail. For regions it
-holds their boxes and scores too, where there are any.
+features.npy is (rows, D) or (rows, R, D), float16 or float32, read through a memory map. index.parquet has the row of each image.
 """
 
 import hashlib

@@ -1,7 +1,6 @@
 """data/embed/<run>/ of a model that compares fragments: images.parquet and captions.parquet with lists of vectors.
 
-A row is an image with its regions or a caption with its words. Row groups hold one split each, so that a reader takes up
-the split it needs and no other.
+A row is an image with its regions or a caption with its words. A row group holds one split.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""data/train/<run>/history.csv: one row per epoch, the learning curve that DVC plots and the report draw.
+"""data/train/<run>/history.csv: a row an epoch, for learning curves.
 
-Columns ``epoch``, ``lr``, ``loss``, ``val_rsum`` and the recalls behind it; of a run that averages its weights these are the
-average's, and ``own_rsum`` is that of the weights as they are."""
+Columns ``epoch``, ``lr``, ``loss``, ``val_rsum`` and its recalls. If a run averages its weights, these belong to the average, and
+``own_rsum`` to the weights as they are."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

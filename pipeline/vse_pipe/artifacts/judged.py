@@ -1,5 +1,5 @@
-"""data/evaluate/<run>/<inference>/: beside an evaluation judged.parquet, a row for each query that has a correct item by
-``evaluate.judgements``, and plausible.parquet, one for each whose image has ``evaluate.labels``."""
+"""data/evaluate/<run>/<inference>/: judged.parquet, a row for each query with a correct item by ``evaluate.judgements``, and
+plausible.parquet, a row for each query whose image has ``evaluate.labels``."""
 
 from pathlib import Path
 

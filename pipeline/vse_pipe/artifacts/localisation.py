@@ -1,5 +1,5 @@
-"""data/localize/<run>/: metrics.json and ranks.parquet (a row per mention of a phrase). ``source_data`` in metrics.json has by split the digest of the
-whole pictures and their captions."""
+"""data/localize/<run>/: metrics.json and ranks.parquet (a row per mention of a phrase). ``source_data`` in metrics.json has
+digests of the whole pictures and their captions by split."""
 
 from pathlib import Path
 

@@ -1,17 +1,14 @@
-"""data/train/<run>/: model.safetensors, vocabulary.json and config.json, everything `embed` needs to use the model.
+"""data/train/<run>/: model.safetensors, vocabulary.json and config.json.
 
-A run of two networks has the second in peer/, the same files, and its digest as ``peer_sha256`` in config.json. A run with seeds
-has a folder for each, ``data/train/max/1/``, and so in data/embed/, data/evaluate/ and data/audit/.
+The second network of a run lies in peer/; ``peer_sha256`` in config.json is its digest. A run with seeds has a folder for each,
+data/train/max/1/, and so in data/embed/, data/evaluate/ and data/audit/. config.json has
 
-config.json holds
-
-- ``loss``, ``scheme``, ``similarity``, ``text``, ``image``, ``sampler``: ``name`` and ``params``; under ``loss`` what it ``learned``, if anything;
+- ``loss``, ``scheme``, ``similarity``, ``text``, ``image``, ``sampler``: ``name`` and ``params``; ``learned`` values of the loss;
 - ``embed_size``, ``feature_shape``, ``text_inputs``: sizes; ``run``, ``dataset``, ``features``, ``texts``, ``noise``: names in params.yaml;
-- ``sha256``: of the files beside it; ``features_sha256``, ``texts_sha256``, ``pairs_sha256``: of what it was trained on;
-- ``train``: the options of its training, but for ``processes``; ``seed``; ``inputs``: ``name`` and ``params`` of what made its ``features``, ``texts`` and ``pairs``;
-- ``best``: ``epoch`` and ``val_rsum``; ``ended``: after which ``epoch``, ``by`` ``epochs`` or ``patience``, whether it had ``converged``, and ``stuck``: what its loss
-  says of a run that no longer moves;
-- ``backbone``: of a model that reads pixels, its network; ``origin``: of a model that was not trained here, its names there.
+- ``sha256``: of the files beside it; ``features_sha256``, ``texts_sha256``, ``pairs_sha256``: of the training data;
+- ``train``: options, without ``processes``; ``seed``; ``inputs``: ``name`` and ``params`` of what made ``features``, ``texts`` and ``pairs``;
+- ``best``: ``epoch`` and ``val_rsum``; ``ended``: ``epoch``, ``by`` (``epochs`` or ``patience``), ``converged``, ``stuck`` (why the run does not move);
+- ``backbone``: the network of a model that reads pixels; ``origin``: the names of a model that was not trained here.
 """
 
 from dataclasses import dataclass

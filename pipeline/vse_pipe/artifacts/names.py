@@ -1,7 +1,7 @@
-"""data/prepare/<dataset>/names.parquet: the data set's own ids where they are text; data/embed/<run>/ has the same file.
+"""data/prepare/<dataset>/names.parquet: ids of the data set that are text; data/embed/<run>/ has the same file.
 
-Inside the pipeline images and captions have numbers; what people and other programs see is the text. There is no such file
-where the data set's ids are numbers. images.parquet holds its digest.
+All other files have numbers; people and other programs see the text. Data sets with numbers have no such file. images.parquet
+holds its digest.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,6 @@
-"""data/inject/<dataset>/<noise>/pairs.parquet: which image each caption is shown with, and the truth. The footer has the digests of the
-tables whose ids these are, as ``images_sha256`` and ``captions_sha256``."""
+"""data/inject/<dataset>/<noise>/pairs.parquet: the image that each caption is shown with, and the truth.
+
+``images_sha256`` and ``captions_sha256`` in the footer are digests of the tables."""
 
 from pathlib import Path
 

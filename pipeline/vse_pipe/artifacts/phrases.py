@@ -1,6 +1,6 @@
-"""data/prepare/<dataset>/phrases.parquet: the phrases of captions whose box in the picture is known.
+"""data/prepare/<dataset>/phrases.parquet: phrases of captions with a known box.
 
-Only of data sets that have them: Flickr30k Entities, the rendered shapes, and what ``format: regions`` makes of these.
+Only data sets of the formats entities, shapes (with phrases) and regions have it.
 """
 
 from pathlib import Path

@@ -1,7 +1,6 @@
-"""data/prepare/<dataset>/regions.parquet: which box of which picture each row of images.parquet is.
+"""data/prepare/<dataset>/regions.parquet: the box of each row of images.parquet.
 
-Only of data sets that ``format: regions`` makes: their pictures are the boxes of the phrases of another data set, and
-boxes that are proposed for them.
+Only data sets of ``format: regions`` have it. Boxes belong to phrases of another data set, or are proposed.
 """
 
 import json

@@ -1,22 +1,19 @@
-"""data/train/<run>/rematching.json: how a scheme told matched from mismatched pairs, one entry for each epoch that did.
+"""data/train/<run>/rematching.json: how a scheme split matched from mismatched pairs.
 
-A list, in the order of epochs. Each entry has
+A list with an entry for each epoch that split:
 
-- ``epoch``, counted from 1 as in history.csv; ``pairs``: of the training set; ``matched``: pairs taken for matched;
-- ``mixture``: ``alpha``, ``beta`` and ``weight`` of both components on scaled losses, the one of the lower mean first (null
-  where there was nothing to split), ``converged``, ``iterations``, and ``doubts`` in words;
-- ``by``: whose word decides what counts as matched in the histograms, ``truth`` where inject mixed pairs up and knows which,
-  else ``split``;
-- ``losses``: ``smallest`` and ``largest`` loss, and the histogram of scaled losses: ``edges``, ``matched``, ``mismatched``;
-- ``cost``: the histogram of a pair's own transport cost at the steps of the epoch, whose last bin takes what lies above it;
-- ``moved``: mean mass of the epoch's transport plans, null without any;
-- ``kept``: of it what stays with the pair's own caption, which the mask forbids;
-- ``alignment``: of ``transported`` images (more than half of their mass is moved) and of ``untransported`` ones how many there
-  were, ``rows``, and the ``mean`` of their refined alignments, each sorted from its largest entry down; null without any plan;
-- ``rematched``: at most twelve pairs, of different images, whose image the last plan they were in gives to one caption
-  most plainly: ``image_id``, ``caption_id``, ``rematch_caption_id`` and its ``weight`` in the refined alignment;
-- ``truth``: ``mismatched`` (share), ``auc`` of the posterior, ``precision`` and ``recall`` of the pairs taken for
-  mismatched, null where undefined; null as a whole where ``by`` is ``split``.
+- ``epoch`` (from 1); ``pairs`` of the training set; ``matched`` pairs;
+- ``mixture``: ``alpha``, ``beta`` and ``weight`` of both components on scaled losses, the lower mean first (null without a split),
+  ``converged``, ``iterations``, ``doubts``;
+- ``by``: what the histograms call matched, ``truth`` where inject knows it, else ``split``;
+- ``losses``: ``smallest``, ``largest``, and the histogram of scaled losses: ``edges``, ``matched``, ``mismatched``;
+- ``cost``: the histogram of pairs' own transport costs; the last bin takes all above it;
+- ``moved``: mean mass of the transport plans (null without any); ``kept``: the part that stays with the pair's own caption;
+- ``alignment``: number ``rows`` and sorted ``mean`` of the refined alignments of ``transported`` images (more than half of their mass
+  moved) and ``untransported`` ones;
+- ``rematched``: at most twelve pairs that the last plan rematched most clearly: ``image_id``, ``caption_id``, ``rematch_caption_id``,
+  ``weight``;
+- ``truth``: ``mismatched`` (share), ``auc`` of the posterior, ``precision`` and ``recall`` of the mismatched; null where ``by`` is ``split``.
 """
 
 from pathlib import Path

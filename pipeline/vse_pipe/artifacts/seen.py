@@ -1,6 +1,6 @@
-"""data/seen/<folder>/pictures.parquet: size, time and digest of each picture of a folder when it was last read.
+"""Size, times and digest of each picture of a folder at its last reading: data/seen/<folder>/pictures.parquet.
 
-Known to no stage; nothing that an output depends on is in it, and all of it can be removed.
+No stage depends on it, and it may be removed.
 """
 
 from collections.abc import Iterable, Iterator

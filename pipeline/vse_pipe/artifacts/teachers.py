@@ -1,8 +1,7 @@
-"""data/inject/<dataset>/<teacher>/teachers.json: the models whose similarities a run on these pairs is drawn to.
+"""data/inject/<dataset>/<teacher>/teachers.json: the teachers of a run, beside pairs.parquet.
 
-A list, in the order in which they were joined. Each entry has ``run``, ``folder`` (where ``vse-pipe embed`` wrote its vectors, those of
-a second network apart), ``weight`` (of its cosine in their mean; only proportions count), and the digests ``images`` and ``captions``
-of its two files. The pairs themselves are beside it, as of a noise.
+A list of entries with ``run``, ``folder`` (of its vectors), ``weight`` (only proportions count), and the digests ``images`` and
+``captions`` of its two files.
 """
 
 from pathlib import Path

@@ -1,10 +1,12 @@
-"""data/extract/<dataset>/<texts>/: what a text encoder reads, one entry a caption, in the order of captions.parquet.
+"""data/extract/<dataset>/<texts>/: the input of text encoders, an entry a caption, in the order of captions.parquet.
 
-Three kinds, said by ``kind`` in meta.json. ``tokens``: tokens.npy (int32, all captions end to end), index.parquet (where
-each caption lies) and vocabulary.json. ``vectors``: features.npy ((rows, D), float16 or float32, read through a memory
-map), index.parquet (the row of each caption), vocabulary.json and state.safetensors (what the method learnt, enough to
-treat further captions alike). ``fragments``: a vector for each token, features.npy ((tokens, D), all captions end to end),
-index.parquet (where each caption lies) and an empty vocabulary.json. meta.json is written last and holds the digest of every other file.
+``kind`` in meta.json is
+
+- ``tokens``: tokens.npy (int32, all captions end to end), index.parquet, vocabulary.json;
+- ``vectors``: features.npy (rows, D), float16 or float32, index.parquet, vocabulary.json, and state.safetensors (what the method learnt);
+- ``fragments``: features.npy (tokens, D), all captions end to end, index.parquet, and an empty vocabulary.json.
+
+meta.json is written last and has the digest of every other file.
 """
 
 import hashlib

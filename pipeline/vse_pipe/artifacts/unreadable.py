@@ -1,4 +1,4 @@
-"""data/extract/<dataset>/<features>/errors.parquet: the images that have no features, and why. Empty where all have some."""
+"""data/extract/<dataset>/<features>/errors.parquet: images without features, and why; it may be empty."""
 
 from pathlib import Path
 

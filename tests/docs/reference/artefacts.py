@@ -2,23 +2,24 @@
 
 import importlib
 import re
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 
 import pyarrow as pa
 
-from tests.docs.reference.markdown import code, table, text
+from tests.docs.reference.markdown import code, text
 from vse_pipe import artifacts
+from vse_pipe.artifacts import _boxes
 
 _INTRODUCTION = """# Stages and their files
 
-Every stage reads the files of the stages before it and writes one folder, whole or not at all. A file is checked when it is
-written and when it is read: columns, types, nulls, unique ids, finite numbers. Parquet files carry page checksums, arrays
-and models the digests that their meta.json or config.json promises; one that does not match ends the command with status 5.
-
-This page is written from the code by `python -m tests.docs.reference`."""
+Every stage writes one folder, whole or not at all. Columns, types, nulls, unique ids and finite numbers are checked at writing and
+at reading. Parquet files have page checksums, arrays and models digests in meta.json or config.json; a mismatch is exit status 5.
+`python -m tests.docs.reference` writes this page from the code."""
 STAGES = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize")
 _FILE = re.compile(r"^[\w.]+\.(parquet|json|npy|csv|safetensors)$")
+_BOX = "edges of the box in pixels from 0; both corners belong to it"
 _DIM = 1024  # stands for any number of dimensions
 _FLOATS = {"float": "float32", "double": "float64", "halffloat": "float16"}
 
@@ -66,10 +67,11 @@ def _kind(module: ModuleType) -> str:
     folder, _, rest = module.__doc__.partition(" ")
     stage, name = folder.split("/")[1], module.__name__.rpartition(".")[2].replace("_", " ")
     parts = [f"## {stage}: {name}", f"`{folder.rstrip(':')}`{':' * folder.endswith(':')} {_prose(rest)}"]
-    parts.append("Files: " + ", ".join(code(one) for one in files(module)) + ".")
-    for file, schema in schemas(module).items():
-        version = schema.metadata[b"version"].decode()
-        parts += [f"Columns of `{file}`, version {version}:", _columns(schema)]
+    unnamed = [file for file in files(module) if file not in module.__doc__]
+    parts += ["Further files: " + ", ".join(code(file) for file in unnamed) + "."] if unnamed else []
+    tables = schemas(module)
+    for file, schema in tables.items():
+        parts += [f"{code(file)}:"] * (len(tables) > 1 or file not in folder) + [_columns(schema)]
     return "\n\n".join(parts)
 
 
@@ -81,14 +83,26 @@ def _prose(docstring: str) -> str:
 
 
 def _columns(schema: pa.Schema) -> str:
-    return table(
-        ("column", "type", "null", "meaning"),
-        [(code(one.name), code(_type(one.type)), "yes" if one.nullable else "no", text(_about(one))) for one in schema],
-    )
+    """A list item a column; neighbours of one type and meaning share one, and so do those of several K."""
+    items = []
+    for (kind, about), group in groupby(schema, lambda column: (_kind_of(column), _about(column, "K"))):
+        columns = list(group)
+        meaning = about if len(columns) > 1 else _about(columns[0])
+        items.append(f"- {', '.join(code(column.name) for column in columns)} ({kind}): {text(meaning)}")
+    return "\n".join(items)
 
 
-def _about(column: pa.Field) -> str:
-    return (column.metadata or {}).get(b"about", b"").decode()
+def _kind_of(column: pa.Field) -> str:
+    return code(_type(column.type)) + " or null" * column.nullable
+
+
+def _about(column: pa.Field, k: str | None = None) -> str:
+    """The column's meaning. k: what stands in place of the number at the end of its name."""
+    if column.name in _boxes.COLUMNS:
+        return _BOX
+    about = column.metadata[b"about"].decode()
+    number = re.search(r"_(\d+)$", column.name)
+    return re.sub(rf"\b{number[1]}\b", k, about, count=1) if k and number else about
 
 
 def _type(kind: pa.DataType) -> str:

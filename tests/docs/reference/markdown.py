@@ -1,4 +1,4 @@
-"""Markdown from plain values: tables, and docstrings as text."""
+"""Markdown from plain values: docstrings as text."""
 
 from collections.abc import Iterable, Sequence
 
