@@ -17,7 +17,7 @@ from vse_pipe.commands._project import AsJson, Device, SearchedName
 from vse_pipe.core.errors import MissingResource, UsageError
 
 if TYPE_CHECKING:
-    from vse_pipe.tools.search.query import Term, Wanted
+    from vse_pipe.tools.search.query import Limits, Term
 
 
 def search(
@@ -72,12 +72,12 @@ def search(
         params = _project.params()
         from vse_pipe.tools.search.choose import default_run
         from vse_pipe.tools.search.engine import Engine
-        from vse_pipe.tools.search.query import Wanted
+        from vse_pipe.tools.search.query import Limits
 
-        wanted = Wanted(k, to, where, group, 0, probability, min_probability)
-        wanted.check()
+        limits = Limits(k, to, where, group, 0, probability, min_probability)
+        limits.check()
         run, why = (run, "as asked") if run else default_run(params, inference)
-        _answer(Engine.open(params, run, inference, split, device), parts, wanted, why, as_json, out, pictures)
+        _answer(Engine.open(params, run, inference, split, device), parts, limits, why, as_json, out, pictures)
 
 
 def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple[Term, ...]":
@@ -104,23 +104,23 @@ def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple
 
 
 def _answer(
-    engine, parts: "tuple[Term, ...]", wanted: "Wanted", why: str, as_json: bool, out: Path | None, pictures: bool
+    engine, parts: "tuple[Term, ...]", limits: "Limits", why: str, as_json: bool, out: Path | None, pictures: bool
 ) -> None:
     from vse_pipe.core.console import stdout
     from vse_pipe.tools.search import query, show
     from vse_pipe.tools.search.answer import document
 
-    answer = engine.ask(parts, wanted)
-    told = document(engine, answer, query.direction(parts, wanted.to, engine.counts["captions"]), why)
-    show.show(told, as_json)
+    answer = engine.ask(parts, limits)
+    content = document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), why)
+    show.show(content, as_json)
     terminal = show.protocol(stdout.file, os.environ) if pictures and not as_json else None
     if terminal is not None:
-        show.draw(stdout.file, terminal, told["hits"], engine.picture)
+        show.draw(stdout.file, terminal, content["hits"], engine.picture)
     if out is not None:
-        _write_page(out, engine, told, parts)
+        _write_page(out, engine, content, parts)
 
 
-def _write_page(out: Path, engine, told: dict, parts: "tuple[Term, ...]") -> None:
+def _write_page(out: Path, engine, content: dict, parts: "tuple[Term, ...]") -> None:
     from vse_pipe.core.console import say
     from vse_pipe.pictures.images import shown
     from vse_pipe.tools.search import show
@@ -128,7 +128,7 @@ def _write_page(out: Path, engine, told: dict, parts: "tuple[Term, ...]") -> Non
 
     asked = [shown(path) for part in parts if part.kind == IMAGE and (path := engine.picture(part.value)) is not None]
     asked += [part.content for part in parts if part.content is not None]
-    show.write_page(out, told, engine.picture, asked[0] if len(parts) == 1 and asked else None)
+    show.write_page(out, content, engine.picture, asked[0] if len(parts) == 1 and asked else None)
     say(f"{out} shows it")
 
 

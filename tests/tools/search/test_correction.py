@@ -9,10 +9,10 @@ from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.project import paths
-from vse_pipe.tools.search.query import IMAGE, TEXT, TO_CAPTIONS, TO_IMAGES, Term, Wanted, parse
+from vse_pipe.tools.search.query import IMAGE, TEXT, TO_CAPTIONS, TO_IMAGES, Limits, Term, parse
 
 SENTENCE = (Term(TEXT, "a red disc"),)
-EVERY = Wanted(10**4, probability=True)
+EVERY = Limits(10**4, probability=True)
 
 
 def _turned(path):
@@ -108,11 +108,11 @@ def test_a_threshold_keeps_what_is_sure_enough(opened, method, group):
     assert everything.calibration["method"] == method
     least = sorted(hit.probability for hit in everything.hits)[len(SPLITS) // 2]
     wanted = [hit.image_id for hit in everything.hits if hit.probability >= least]
-    found = engine.ask(SENTENCE, Wanted(10**4, least=least, group=group))
+    found = engine.ask(SENTENCE, Limits(10**4, least=least, group=group))
     assert {number for hit in found.hits for number in (hit.image_id, *hit.alike)} <= set(wanted)
     assert sum(1 + hit.alike_count for hit in found.hits) == len(wanted)
     assert found.narrowed == {"min_probability": least} | ({} if group is None else {"group": group})
-    assert engine.ask(SENTENCE, Wanted(least=1.0)).hits == () or method == "isotonic"
+    assert engine.ask(SENTENCE, Limits(least=1.0)).hits == () or method == "isotonic"
 
 
 def test_it_is_kept_and_both_directions_have_their_own(opened):
@@ -125,17 +125,17 @@ def test_it_is_kept_and_both_directions_have_their_own(opened):
         assert found.about["kept"]
         np.testing.assert_array_equal(found.curve.knots, engine.calibration(direction).curve.knots)
     assert not opened("sum", "is", evaluate={"calibrate": "platt"}).calibration(TO_IMAGES).about["kept"]
-    hit = again.ask((Term(IMAGE, "5"),), Wanted(1, probability=True)).hits[0]
+    hit = again.ask((Term(IMAGE, "5"),), Limits(1, probability=True)).hits[0]
     assert 0 <= hit.probability <= 1
 
 
 def test_where_it_means_nothing_it_is_refused(opened):
     engine = opened()
-    for parts, wanted in ((parse("a red disc + a box"), EVERY), (SENTENCE, Wanted(to="captions", least=0.5))):
+    for parts, wanted in ((parse("a red disc + a box"), EVERY), (SENTENCE, Limits(to="captions", least=0.5))):
         with pytest.raises(UsageError, match="a probability of a match is that of one sentence and an image"):
             engine.ask(parts, wanted)
     with pytest.raises(UsageError, match=r"--min-probability is from 0 to 1, got 1\.5"):
-        engine.ask(SENTENCE, Wanted(least=1.5))
+        engine.ask(SENTENCE, Limits(least=1.5))
     assert engine.ask(SENTENCE).hits[0].probability is None
 
 

@@ -9,11 +9,11 @@ from tests.naive import asked as naive
 from tests.tools.search.project import SPLITS
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.tools.search import scores as scoring
-from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term, Wanted, parse
+from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Limits, Term, parse
 from vse_pipe.tools.search.scores import best, leaders
 
 TEST = SPLITS.count("test")
-ALL = Wanted(10**4)
+ALL = Limits(10**4)
 
 
 def scored(answer, key="image_id"):
@@ -68,7 +68,7 @@ def test_models_without_one_space_average_the_scores(opened, run):
     with pytest.raises(UsageError, match=r"not in one space of vectors: its images are searched with text"):
         engine.ask(parse(f"a box + image:{everything[0]}"))
     with pytest.raises(UsageError, match=r"its captions are searched with pictures"):
-        engine.ask(parse("a box"), Wanted(to="captions"))
+        engine.ask(parse("a box"), Limits(to="captions"))
 
 
 @pytest.mark.parametrize("run", ["sum", "twins"])
@@ -77,9 +77,9 @@ def test_pictures_find_pictures_and_sentences_sentences(opened, run):
     first, *others = ids(engine, "images")
     answer = engine.ask(parse(f"image:{first} + a box:0.001"), ALL)
     assert sorted(scored(answer)) == sorted(others)
-    assert engine.ask((Term(IMAGE, str(first)),), Wanted(TEST, "images")).hits[0].image_id in others
+    assert engine.ask((Term(IMAGE, str(first)),), Limits(TEST, "images")).hits[0].image_id in others
     caption = ids(engine, "captions")[-1]
-    found = scored(engine.ask((Term(TEXT, engine._catalogue.text(caption)),), Wanted(10**4, "captions")), "caption_id")
+    found = scored(engine.ask((Term(TEXT, engine._catalogue.text(caption)),), Limits(10**4, "captions")), "caption_id")
     assert found[caption] == pytest.approx(max(found.values()), abs=1e-6) == pytest.approx(1.0, abs=1e-5)
 
 
@@ -91,16 +91,16 @@ def test_parts_that_cancel_out_are_nothing_to_look_for(opened):
 def test_a_condition_is_applied_before_the_best_are_taken(opened):
     engine = opened("sum", "nns", "all")
     everything = engine.by_text("a red disc", len(SPLITS)).hits
-    answer = engine.ask((Term(TEXT, "a red disc"),), Wanted(5, where="split = 'val' and width = 40"))
+    answer = engine.ask((Term(TEXT, "a red disc"),), Limits(5, where="split = 'val' and width = 40"))
     catalogue = engine._catalogue.columns.to_pylist()
     val = {row["image_id"] for row in catalogue if row["split"] == "val"}
     assert [hit.image_id for hit in answer.hits] == [hit.image_id for hit in everything if hit.image_id in val][:5]
     assert answer.narrowed == {"where": "split = 'val' and width = 40", "left": SPLITS.count("val")}
-    captions = engine.ask((Term(IMAGE, "5"),), Wanted(100, where="split = 'test'"))
+    captions = engine.ask((Term(IMAGE, "5"),), Limits(100, where="split = 'test'"))
     assert len(captions.hits) == captions.narrowed["left"] == 2 * TEST
-    assert engine.ask((Term(TEXT, "a box"),), Wanted(5, where="width > 40")).hits == ()
+    assert engine.ask((Term(TEXT, "a box"),), Limits(5, where="width > 40")).hits == ()
     with pytest.raises(UsageError, match="no column 'height_'; did you mean 'height'"):
-        engine.ask((Term(TEXT, "a box"),), Wanted(where="height_ > 1"))
+        engine.ask((Term(TEXT, "a box"),), Limits(where="height_ > 1"))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_of_what_is_alike_the_best_is_shown(opened, run, to):
     wanted = naive.grouped(
         [scores[one] for one in order], [True] * len(order), 4, lambda a, b: naive.inner(units[a], units[b]) >= least
     )
-    answer = engine.ask(query, Wanted(4, group=least))
+    answer = engine.ask(query, Limits(4, group=least))
     assert [(getattr(hit, key), list(hit.alike)) for hit in answer.hits] == [
         (order[leader], [order[one] for one in group]) for leader, group in wanted
     ]
@@ -135,7 +135,7 @@ def test_of_what_is_alike_the_best_is_shown(opened, run, to):
 
 
 def test_of_many_that_are_alike_twenty_are_named_and_all_counted(opened):
-    (hit,) = opened("sum", "nns", "all").ask((Term(TEXT, "a red disc"),), Wanted(4, group=1e-9)).hits[:1]
+    (hit,) = opened("sum", "nns", "all").ask((Term(TEXT, "a red disc"),), Limits(4, group=1e-9)).hits[:1]
     order = [one.image_id for one in opened("sum", "nns", "all").ask((Term(TEXT, "a red disc"),), ALL).hits]
     assert len(hit.alike) == min(20, hit.alike_count)
     assert hit.alike_count > 20
@@ -166,7 +166,7 @@ def test_without_captions_pictures_find_pictures(opened):
     for part in (Term(IMAGE, "5"), Term(PHOTO, "x.png", content=photo)):
         assert {hit.caption_id for hit in engine.ask((part,)).hits} == {None}
     with pytest.raises(InputError, match="has no captions of split 'test'"):
-        engine.ask((Term(IMAGE, "5"),), Wanted(to="captions"))
+        engine.ask((Term(IMAGE, "5"),), Limits(to="captions"))
 
 
 @given(st.data())
@@ -186,10 +186,10 @@ def test_groups_are_those_of_the_loop(data):
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        (Wanted(0), "k is 0"),
-        (Wanted(group=0.0), "--group is a cosine above 0 and at most 1, got 0"),
-        (Wanted(group=float("nan")), "--group is a cosine"),
-        (Wanted(to="sounds"), "search for images or captions"),
+        (Limits(0), "k is 0"),
+        (Limits(group=0.0), "--group is a cosine above 0 and at most 1, got 0"),
+        (Limits(group=float("nan")), "--group is a cosine"),
+        (Limits(to="sounds"), "search for images or captions"),
     ],
 )
 def test_what_means_nothing_is_refused(opened, wanted, message):
@@ -199,7 +199,7 @@ def test_what_means_nothing_is_refused(opened, wanted, message):
 
 def test_the_correction_is_that_of_the_items(opened):
     engine = opened("sum", "csls")
-    engine.ask((Term(IMAGE, "5"),), Wanted(to="images"))
+    engine.ask((Term(IMAGE, "5"),), Limits(to="images"))
     assert list(engine._corrections) == [TO_IMAGES]
-    engine.ask((Term(TEXT, "a box"),), Wanted(to="captions"))
+    engine.ask((Term(TEXT, "a box"),), Limits(to="captions"))
     assert list(engine._corrections) == [TO_IMAGES, TO_CAPTIONS]

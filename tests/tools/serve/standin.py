@@ -11,7 +11,7 @@ from PIL import Image
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.tools.search.answer import Answer, Hit
-from vse_pipe.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Term, Wanted, direction
+from vse_pipe.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Limits, Term, direction
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 200), "white": (250, 250, 250)}
 HOSTILE = "<script>alert(1)</script> & <img src=x onerror=alert(2)> \"quoted' caption"
@@ -48,9 +48,9 @@ class StandIn:
         return replace(self, inference=inference)
 
     def by_text(self, text: str, k: int = 10) -> Answer:
-        return self.ask((Term(TEXT, text),), Wanted(k))
+        return self.ask((Term(TEXT, text),), Limits(k))
 
-    def ask(self, parts: Sequence[Term], wanted: Wanted) -> Answer:
+    def ask(self, parts: Sequence[Term], wanted: Limits) -> Answer:
         """Of one part; ``where`` leaves the pictures whose name it holds, ``group`` calls the last two alike."""
         (part, *others) = parts
         names = [name for name in self.names if wanted.where is None or wanted.where in name]
@@ -94,7 +94,7 @@ class StandIn:
         names: list[str],
         captions: bool,
         unknown: list[str],
-        wanted: Wanted,
+        wanted: Limits,
         alike: tuple,
         more: tuple,
     ) -> Answer:

@@ -9,7 +9,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from tests.tools.serve.standin import HOSTILE
-from vse_pipe.tools.search.query import Wanted
+from vse_pipe.tools.search.query import Limits
 from vse_pipe.tools.serve.app import create
 from vse_pipe.tools.serve.pages import SIDE, Thumbnails
 
@@ -172,7 +172,7 @@ def test_results_are_leafed_through_by_links_that_keep_what_was_asked(client, en
     second = Reader(client.get(more).text)
     assert [one["start"] for page in (first, second) for one in page.all("ol")] == ["1", "2"]
     assert [one["src"] for page in (first, second) for one in page.all("img")] == ["/picture/7", "/picture/17"]
-    assert engines["nns"].wanted == Wanted(2, "images", "re", None, 1)
+    assert engines["nns"].wanted == Limits(2, "images", "re", None, 1)
     (third,) = [one["href"] for one in second.all("a") if "offset=" in one["href"]]
     last = Reader(client.get(third).text)
     assert "image 47: no picture" in last.text
@@ -209,7 +209,7 @@ def test_parts_conditions_and_what_is_alike_are_shown(client, engines):
 
 def test_only_what_is_probable_enough_is_shown_and_nothing_is_an_answer(client, engines):
     page = get(client, text="green", min_probability="0.5")
-    assert engines["nns"].wanted == Wanted(11, None, None, None, 0, True, 0.5)
+    assert engines["nns"].wanted == Limits(11, None, None, None, 0, True, 0.5)
     assert "90% sure" in " ".join(page.text.split())
     assert "Nothing fits with a probability of 0.95 or more." in get(client, text="green", min_probability=".95").text
     assert "sure" not in get(client, text="green").text

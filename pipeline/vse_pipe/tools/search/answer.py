@@ -84,26 +84,28 @@ def document(engine: Searcher, answer: Answer, direction: str, why: str) -> dict
     }
 
 
-def remarks(told: dict) -> list[str]:
-    """What to know beside the hits, a sentence each. told: as of ``document``."""
-    lines = [f"run {told['run']} ({told['chosen']})"]
-    if told["unknown"]:
-        words = [plain(shortened(word)) for word in told["unknown"][:_WORDS]]
-        more = len(told["unknown"]) - len(words)
+def remarks(content: dict) -> list[str]:
+    """What to know beside the hits, a sentence each. content: as of ``document``."""
+    lines = [f"run {content['run']} ({content['chosen']})"]
+    if content["unknown"]:
+        words = [plain(shortened(word)) for word in content["unknown"][:_WORDS]]
+        more = len(content["unknown"]) - len(words)
         lines.append(f"not in the vocabulary: {', '.join(words)}" + (f" and {more} more" if more else ""))
-    lines += told["notes"]
-    if (where := told["narrowed"].get("where")) is not None:
-        lines.append(f"{told['narrowed']['left']:,} of {told['searched']:,} {_kind(told['direction'])} fit {where}")
-    if told["calibration"]:
-        lines.append(_calibrated(told))
-    if not told["hits"]:
-        least = told["narrowed"].get("min_probability")
+    lines += content["notes"]
+    if (where := content["narrowed"].get("where")) is not None:
+        lines.append(
+            f"{content['narrowed']['left']:,} of {content['searched']:,} {_kind(content['direction'])} fit {where}"
+        )
+    if content["calibration"]:
+        lines.append(_calibrated(content))
+    if not content["hits"]:
+        least = content["narrowed"].get("min_probability")
         lines.append("nothing fits" + ("" if least is None else f" with a probability of {least:g} or more"))
-    if told["left_out"]:
-        images, captions = (told["left_out"][kind] for kind in ("images", "captions"))
+    if content["left_out"]:
+        images, captions = (content["left_out"][kind] for kind in ("images", "captions"))
         nor = f", nor their {captions:,} captions" if captions else ""
         lines.append(f"{images:,} images that could not be read are not searched{nor}")
-    return lines + ([_corrected(told)] if told["correction"] else [])
+    return lines + ([_corrected(content)] if content["correction"] else [])
 
 
 def shortened(word: str) -> str:
@@ -114,22 +116,22 @@ def _kind(direction: str) -> str:
     return "images" if direction == TO_IMAGES else "captions"
 
 
-def _corrected(told: dict) -> str:
+def _corrected(content: dict) -> str:
     """Whose queries corrected the scores, and when that was computed."""
-    about = told["correction"]
-    kind = "captions" if told["direction"] == TO_IMAGES else "images"
+    about = content["correction"]
+    kind = "captions" if content["direction"] == TO_IMAGES else "images"
     when = f"on {about['computed']}" if about["kept"] else "now"
     return (
-        f"{told['inference']}: corrected by {about['queries']:,} {kind} of {about['bank']}, computed {when} in "
+        f"{content['inference']}: corrected by {about['queries']:,} {kind} of {about['bank']}, computed {when} in "
         f"{about['seconds']:.1f} s and kept"
     )
 
 
-def _calibrated(told: dict) -> str:
+def _calibrated(content: dict) -> str:
     """What a probability is of."""
-    about = told["calibration"]
-    query, item = ("sentence", "image") if told["direction"] == TO_IMAGES else ("image", "caption")
-    whose = "" if about["run"] == told["run"] else f" of run {about['run']}"
+    about = content["calibration"]
+    query, item = ("sentence", "image") if content["direction"] == TO_IMAGES else ("image", "caption")
+    whose = "" if about["run"] == content["run"] else f" of run {about['run']}"
     return (
         f"probability that one of the {about['candidates']} best of a {query} is its own {item}: {about['method']} on "
         f"{about['queries']:,} queries of {about['split']}{whose}, where {about['base_rate']:.1%} are"

@@ -63,11 +63,11 @@ class Catalogue:
                     f"{folder / name} does not exist; make it with `vse-pipe prepare --dataset {dataset}`"
                 )
         with joins.compared(folder, *origins):
-            seen, read = (
-                tables.read(folder / of.NAME, pa.schema([of.SCHEMA.field(name) for name in names]), columns=names)
-                for of, names in ((images, _IMAGES), (captions, _CAPTIONS))
+            of_images, of_captions = (
+                tables.read(folder / table.NAME, pa.schema([table.SCHEMA.field(name) for name in names]), columns=names)
+                for table, names in ((images, _IMAGES), (captions, _CAPTIONS))
             )
-        return cls(dataset, seen, read, origins)
+        return cls(dataset, of_images, of_captions, origins)
 
     @cached_property
     def columns(self) -> pa.Table:
@@ -81,12 +81,13 @@ class Catalogue:
         ``rows_where``."""
         table, ids = self.columns, numbers(self.columns["image_id"])
         texts = None if names is None else names.texts("image_id", ids)
-        shown = table if texts is None else table.set_column(table.column_names.index("image_id"), "image_id", texts)
-        return ids[rows_where(condition, shown)]
+        if texts is not None:
+            table = table.set_column(table.column_names.index("image_id"), "image_id", texts)
+        return ids[rows_where(condition, table)]
 
     def file(self, image_id: int) -> str:
         """As images.parquet has it; of precomputed features the name in ``<split>_ids.txt``, where there is one."""
-        file = self._of_image("file", image_id)
+        file = self._cell("file", image_id)
         return self._names.get(file, file) if _PRECOMPUTED in file else file
 
     def first_caption(self, image_id: int) -> str:
@@ -97,37 +98,37 @@ class Catalogue:
     def text(self, caption_id: int) -> str:
         place = _place(self._caption_order, caption_id)
         if place is None:
-            raise InputError(self._strange("caption_id", caption_id, captions.NAME))
+            raise InputError(self._absent("caption_id", caption_id, captions.NAME))
         return self.captions["text"][place].as_py()
 
     def path(self, image_id: int) -> Path | None:
         """Where the image lies, as ``sources.read.at`` takes it: a file, or a member of a shard. None where the file is gone
         or the image exists as features only. Raises InputError for a name that leads out of the data set's root."""
-        if not self._of_image("width", image_id):
+        if not self._cell("width", image_id):
             return None
         where = f"{paths.prepared(self.dataset) / images.NAME}: image_id {image_id}"
-        root, file = images.root(self.images), self._of_image("file", image_id)
+        root, file = images.root(self.images), self._cell("file", image_id)
         return root / file if inside(root, path_of(file), where).is_file() else None
 
-    def _of_image(self, column: str, image_id: int):
+    def _cell(self, column: str, image_id: int):
         place = _place(self._image_order, image_id)
         if place is None:
-            raise InputError(self._strange("image_id", image_id, images.NAME))
+            raise InputError(self._absent("image_id", image_id, images.NAME))
         return self.images[column][place].as_py()
 
-    def _strange(self, key: str, value: int, name: str) -> str:
+    def _absent(self, key: str, value: int, name: str) -> str:
         return f"{paths.prepared(self.dataset) / name}: no {key} {value}; prepare and embed the data set again"
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        found: dict[str, list[str]] = {}
+        by_prefix: dict[str, list[str]] = {}
         for file in self.images["file"].to_pylist():
-            found.setdefault(file.rpartition(_PRECOMPUTED)[0], []).append(file)
+            by_prefix.setdefault(file.rpartition(_PRECOMPUTED)[0], []).append(file)
         root = images.root(self.images)
-        named: dict[str, str] = {}
-        for prefix, files in found.items():
-            named.update(zip(files, _lines_of(root / f"{prefix}_ids.txt", len(files)), strict=False))
-        return named
+        names: dict[str, str] = {}
+        for prefix, files in by_prefix.items():
+            names.update(zip(files, _lines(root / f"{prefix}_ids.txt", len(files)), strict=False))
+        return names
 
     @cached_property
     def _image_order(self) -> tuple[np.ndarray, np.ndarray]:
@@ -142,13 +143,13 @@ class Catalogue:
         return np.unique(numbers(self.captions["image_id"]), return_index=True)
 
 
-def _lines_of(path: Path, count: int) -> list[str]:
+def _lines(path: Path, count: int) -> list[str]:
     """The lines of ``path``, one for each of ``count`` images; of a line a caption those that all of an image's have. Empty
     where there is no such file, or its lines name no images."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    each = len(lines) // count
-    blocks = [{line.strip() for line in lines[start : start + each]} for start in range(0, each * count, each or 1)]
-    fits = each * count == len(lines) and all(len(block) == 1 for block in blocks)
+    size = len(lines) // count
+    blocks = [{line.strip() for line in lines[start : start + size]} for start in range(0, size * count, size or 1)]
+    fits = size * count == len(lines) and all(len(block) == 1 for block in blocks)
     return [block.pop() for block in blocks] if fits else []
 
 
@@ -158,10 +159,10 @@ def _order(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return ids[order], order
 
 
-def _place(order: tuple[np.ndarray, np.ndarray], wanted: int) -> int | None:
+def _place(order: tuple[np.ndarray, np.ndarray], number: int) -> int | None:
     ids, places = order
-    found = int(np.searchsorted(ids, wanted))
-    return int(places[found]) if found < len(ids) and ids[found] == wanted else None
+    first = int(np.searchsorted(ids, number))
+    return int(places[first]) if first < len(ids) and ids[first] == number else None
 
 
 def rows_where(condition: str, table: pa.Table) -> Bool[np.ndarray, " rows"]:

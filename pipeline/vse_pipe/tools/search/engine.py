@@ -21,10 +21,10 @@ from vse_pipe.tools.search.catalogue import Catalogue
 from vse_pipe.tools.search.correction import Calibration, Correction
 from vse_pipe.tools.search.gallery import SPLITS
 from vse_pipe.tools.search.network import EncodedQuery, open_run
-from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term, Wanted
+from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Limits, Term
 from vse_pipe.tools.search.scores import Scoring
 
-_TEN = Wanted()
+_TEN = Limits()
 _NONE = np.empty(0, np.int64)
 # What a cosine of equal vectors may lack of 1.
 _ROUNDING = 1e-6
@@ -59,9 +59,9 @@ class Engine:
         """Raises UsageError for an unknown run, criterion, split or device and for a criterion that needs all queries at
         once; MissingResource naming the command that makes what is not there; IntegrityError for embeddings of another
         model, or of other images or captions, than there are now."""
-        for kind, name, known in (("run", one_model(params, run), params.evaluated()), ("split", split, SPLITS)):
-            if name not in known:
-                raise UsageError(unknown(kind, name, known))
+        for kind, name, choices in (("run", one_model(params, run), params.evaluated()), ("split", split, SPLITS)):
+            if name not in choices:
+                raise UsageError(unknown(kind, name, choices))
         return cls(params, run, inference, split, device)
 
     def under(self, inference: str) -> "Engine":
@@ -73,42 +73,42 @@ class Engine:
 
     def by_text(self, text: str, k: int = 10) -> Answer:
         """The images that a sentence describes best. Raises InputError for a sentence that holds nothing to look for."""
-        return self.ask((Term(TEXT, text),), Wanted(k))
+        return self.ask((Term(TEXT, text),), Limits(k))
 
     def by_image(self, content: bytes, k: int = 10, name: str = "a photo") -> Answer:
         """The captions that fit a photo best, from the bytes of its file. Raises InputError when it is no picture,
         UsageError where the run's features were computed elsewhere. name: what the answer calls it."""
-        return self.ask((Term(PHOTO, name, content=content),), Wanted(k))
+        return self.ask((Term(PHOTO, name, content=content),), Limits(k))
 
     def by_image_id(self, image_id: int | str, k: int = 10) -> Answer:
         """The captions that fit an image of the data set, of any split; no model is loaded. Raises InputError for an unknown one,
         UsageError for a text where ids are numbers."""
-        return self.ask((Term(IMAGE, str(image_id)),), Wanted(k))
+        return self.ask((Term(IMAGE, str(image_id)),), Limits(k))
 
-    def ask(self, parts: Sequence[Term], wanted: Wanted = _TEN) -> Answer:
+    def ask(self, parts: Sequence[Term], limits: Limits = _TEN) -> Answer:
         """What fits a query of any parts, see ``Scoring.scores``; the criterion corrects the scores of the items, by the bank
         of their direction, whatever the query is made of. Images of the query are not among the images that are hits.
 
-        Raises as ``Wanted.check``, ``query.direction``, ``catalogue.rows_where``, ``Scoring.scores``, ``by_text`` and ``by_image_id``.
+        Raises as ``Limits.check``, ``query.direction``, ``catalogue.rows_where``, ``Scoring.scores``, ``by_text`` and ``by_image_id``.
         """
-        wanted.check()
-        direction = query.direction(parts, wanted.to, self.counts["captions"])
+        limits.check()
+        direction = query.direction(parts, limits.to, self.counts["captions"])
         if direction == TO_CAPTIONS and not self.counts["captions"]:
             raise InputError(
                 f"data set '{self._catalogue.dataset}' has no captions of split '{self.split}'; find images: --to {query.IMAGES}"
             )
         started = time.monotonic()
-        calibration = self._calibration(parts, wanted, direction)
-        kept, narrowed = self._kept(parts, wanted, direction)
+        calibration = self._calibration(parts, limits, direction)
+        mask, narrowed = self._mask(parts, limits, direction)
         encoded = [self._encoded(part) for part in parts]
         sides = [one.side for one in encoded]
         corrected = self.correction(direction).apply(self._scoring.scores(parts, sides, direction))
-        if calibration and wanted.least is not None:
-            kept &= calibration(corrected) >= wanted.least
-        places = self._best(corrected, kept, wanted, direction)[wanted.offset :]
+        if calibration and limits.least is not None:
+            mask &= calibration(corrected) >= limits.least
+        places = self._best(corrected, mask, limits, direction)[limits.offset :]
         hits = [
             self._hit(rank, float(corrected[place]), place, alike, direction, calibration)
-            for rank, (place, alike) in enumerate(places, start=wanted.offset + 1)
+            for rank, (place, alike) in enumerate(places, start=limits.offset + 1)
         ]
         return Answer(
             query=query.described(parts),
@@ -143,15 +143,15 @@ class Engine:
         """What makes probabilities of the corrected scores of one direction; fitted now if nothing has needed it yet."""
         with self._lock:
             if direction not in self._calibrations:
-                of_items = self.correction(direction)
+                corrected = self.correction(direction)
                 self._calibrations[direction] = correction.calibration_of(
-                    self._params, self.run, self._criterion, self._network, of_items, direction
+                    self._params, self.run, self._criterion, self._network, corrected, direction
                 )
             return self._calibrations[direction]
 
-    def _calibration(self, parts: Sequence[Term], wanted: Wanted, direction: str) -> Calibration | None:
-        """None where no probability is wanted."""
-        if not wanted.probability and wanted.least is None:
+    def _calibration(self, parts: Sequence[Term], limits: Limits, direction: str) -> Calibration | None:
+        """None where no probability is limits."""
+        if not limits.probability and limits.least is None:
             return None
         scores.require_native(parts, direction)
         return self.calibration(direction)
@@ -164,37 +164,37 @@ class Engine:
         assert part.content is not None
         return self._network.photo(part.content, part.value)
 
-    def _kept(self, parts: Sequence[Term], wanted: Wanted, direction: str) -> tuple[np.ndarray, dict]:
+    def _mask(self, parts: Sequence[Term], limits: Limits, direction: str) -> tuple[np.ndarray, dict]:
         """bool (items,), those that may be hits; and what the answer says of it."""
         ids = self._network.ids
         owners = ids.image_ids if direction == TO_IMAGES else ids.caption_images
-        kept, limits = np.ones(len(owners), bool), {"group": wanted.group, "min_probability": wanted.least}
-        narrowed: dict = {name: value for name, value in limits.items() if value is not None}
-        if wanted.where is not None:
-            kept = np.isin(owners, self._catalogue.fitting(wanted.where, self._names))
-            narrowed |= {"where": wanted.where, "left": int(kept.sum())}
-        own = [self._number(part.value) for part in parts if part.kind == IMAGE and direction == TO_IMAGES]
-        return kept & np.isin(owners, own, invert=True) if own else kept, narrowed
+        mask, shares = np.ones(len(owners), bool), {"group": limits.group, "min_probability": limits.least}
+        narrowed: dict = {name: value for name, value in shares.items() if value is not None}
+        if limits.where is not None:
+            mask = np.isin(owners, self._catalogue.fitting(limits.where, self._names))
+            narrowed |= {"where": limits.where, "left": int(mask.sum())}
+        queried = [self._number(part.value) for part in parts if part.kind == IMAGE and direction == TO_IMAGES]
+        return mask & np.isin(owners, queried, invert=True) if queried else mask, narrowed
 
     def _best(
-        self, corrected: np.ndarray, kept: np.ndarray, wanted: Wanted, direction: str
+        self, corrected: np.ndarray, mask: np.ndarray, limits: Limits, direction: str
     ) -> list[tuple[int, np.ndarray]]:
         """The places of the hits, those before ``offset`` included, and of the items that are alike to each."""
-        count = wanted.offset + wanted.k
-        if wanted.group is None:
-            among = np.flatnonzero(kept)
-            return [(place, _NONE) for place in among[scores.best(corrected[among], count)].tolist()]
-        units, least = self._scoring.units(direction), wanted.group - _ROUNDING
+        count = limits.offset + limits.k
+        if limits.group is None:
+            places = np.flatnonzero(mask)
+            return [(place, _NONE) for place in places[scores.best(corrected[places], count)].tolist()]
+        units, least = self._scoring.units(direction), limits.group - _ROUNDING
         return scores.leaders(
-            corrected, kept, count, lambda items, others: np.asarray(units[items] @ units[others].T >= least)
+            corrected, mask, count, lambda items, others: np.asarray(units[items] @ units[others].T >= least)
         )
 
     def _hit(
         self, rank: int, score: float, place: int, alike: np.ndarray, direction: str, calibration: Calibration | None
     ) -> Hit:
         ids = self._network.ids
-        key, of_items = ("image_id", ids.image_ids) if direction == TO_IMAGES else ("caption_id", ids.caption_ids)
-        number = int(of_items[place])
+        key, item_ids = ("image_id", ids.image_ids) if direction == TO_IMAGES else ("caption_id", ids.caption_ids)
+        number = int(item_ids[place])
         if direction == TO_IMAGES:
             image, text = number, self._catalogue.first_caption(number)
         else:
@@ -206,7 +206,7 @@ class Engine:
             caption_id=None if direction == TO_IMAGES else self._shown(key, number),
             text=text,
             file=self._catalogue.file(image),
-            alike=tuple(self._shown(key, one) for one in of_items[alike[:SHOWN]].tolist()),
+            alike=tuple(self._shown(key, one) for one in item_ids[alike[:SHOWN]].tolist()),
             alike_count=len(alike),
             probability=float(calibration(np.array([score]))[0]) if calibration else None,
         )

@@ -35,7 +35,7 @@ _FORMS = (
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Limits:
     """k: how many hits, fewer where fewer fit; offset: how many better ones are left out. to: IMAGES, CAPTIONS, None as of
     ``direction``. where: a condition on the columns of images.parquet, see ``catalogue.rows_where``. group: from which cosine on two items
     are alike, of which only the better is a hit. probability: is that of a match in the answer? least: the lowest of a hit."""

@@ -40,37 +40,39 @@ _BUDGET = 32 * 2**20
 Locate = Callable[[int | str], Path | None]
 
 
-def show(told: dict, as_json: bool) -> None:
-    """told: as of ``answer.document``."""
+def show(document: dict, as_json: bool) -> None:
+    """document: as of ``answer.document``."""
     if as_json:
-        text = json.dumps(told, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(document, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
         stdout.file.write(text + "\n")
     else:
-        for line in remarks(told):
+        for line in remarks(document):
             say(line)
-        _print_table(told)
+        _print_table(document)
     stdout.file.flush()  # pictures and a page take their time
 
 
-def _print_table(told: dict) -> None:
-    to_images = told["direction"] == TO_IMAGES
+def _print_table(document: dict) -> None:
+    to_images = document["direction"] == TO_IMAGES
     kind = "images" if to_images else "captions"
-    caption = f"{told['inference']}, {told['searched']:,} {kind} of {told['split']}, {told['seconds']:.2f} s"
-    if not told["hits"]:
+    caption = (
+        f"{document['inference']}, {document['searched']:,} {kind} of {document['split']}, {document['seconds']:.2f} s"
+    )
+    if not document["hits"]:
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=Text(caption), caption_justify="left")
-    probability = ["probability"] if told["calibration"] else []
+    probability = ["probability"] if document["calibration"] else []
     for name in ("rank", "score", *probability):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("image", overflow="fold")
-    described = any(hit["text"] for hit in told["hits"])
+    described = any(hit["text"] for hit in document["hits"])
     if described:
         table.add_column("its first caption" if to_images else "caption", overflow="fold", ratio=1)
     key = "image_id" if to_images else "caption_id"
-    numbered = any(hit[key] != hit["file"] for hit in told["hits"])
+    numbered = any(hit[key] != hit["file"] for hit in document["hits"])
     if numbered:
         table.add_column(key, justify="right", no_wrap=True)
-    for hit in told["hits"]:
+    for hit in document["hits"]:
         file = plain(hit["file"]) + (f"\n+{hit['alike_count']} alike" if hit["alike"] else "")
         cells = [str(hit["rank"]), f"{hit['score']:.4f}", *(f"{hit[name]:.2f}" for name in probability), file]
         cells += [plain(hit["text"])] * described + [plain(str(hit[key]))] * numbered
@@ -131,27 +133,27 @@ def check_free(out: Path) -> None:
         raise UsageError(f"--html: {out} exists and is no page of `vse-pipe search`; choose another name")
 
 
-def write_page(out: Path, told: dict, picture: Locate, query: bytes | None = None) -> None:
-    """told: as of ``answer.document``; query: the photo of the query. Appears whole or not at all."""
-    write_text(out, page(told, picture, query))
+def write_page(out: Path, document: dict, picture: Locate, query: bytes | None = None) -> None:
+    """document: as of ``answer.document``; query: the photo of the query. Appears whole or not at all."""
+    write_text(out, page(document, picture, query))
 
 
-def page(told: dict, picture: Locate, query: bytes | None = None) -> str:
+def page(document: dict, picture: Locate, query: bytes | None = None) -> str:
     """Captions, file names and the query are escaped by the template; the page's own policy allows its style by its digest,
     pictures that it holds, and nothing else."""
     from vse_pipe.report.engine.formatting import environment  # jinja2, which other answers do not need
 
     style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")
-    files = {hit["image_id"]: picture(hit["image_id"]) for hit in told["hits"]}
+    files = {hit["image_id"]: picture(hit["image_id"]) for hit in document["hits"]}
     # The query first: of pictures that do not fit the last are left out.
     contents = {None: query, **{image_id: shown(path) for image_id, path in files.items() if path is not None}}
     return (
         environment(_FOLDER)
         .get_template("gallery.html")
         .render(
-            told=told,
-            to_images=told["direction"] == TO_IMAGES,
-            remarks=remarks(told),
+            document=document,
+            to_images=document["direction"] == TO_IMAGES,
+            remarks=remarks(document),
             pictures=_pictures({key: content for key, content in contents.items() if content is not None}),
             style=Markup(style),  # noqa: S704 (the page's own)
             policy=_policy(style),

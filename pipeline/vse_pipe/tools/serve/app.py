@@ -15,7 +15,7 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.tools.search.answer import Searcher
 from vse_pipe.tools.serve import requests
-from vse_pipe.tools.serve.desk import Desk, Found, WaitingLine
+from vse_pipe.tools.serve.desk import Desk, Results, WaitingLine
 from vse_pipe.tools.serve.pages import Form, Pages, Thumbnails
 from vse_pipe.tools.serve.requests import FIELDS, Query, Uploads, check_upload
 from vse_pipe.tools.serve.server import LOOPBACK, Guarded
@@ -67,14 +67,14 @@ class _Site:
         query = await self._query(request)
         if query is None:
             return HTMLResponse(self._pages.empty())
-        found = await self._search(request, query)
-        return HTMLResponse(await anyio.to_thread.run_sync(self._pages.results, query, found))
+        results = await self._search(request, query)
+        return HTMLResponse(await anyio.to_thread.run_sync(self._pages.results, query, results))
 
     async def api(self, request: Request) -> Response:
         query = await self._query(request)
         if query is None:
             raise UsageError("search for what? give text, image_id, or POST a photo")
-        return JSONResponse((await self._search(request, query)).told)
+        return JSONResponse((await self._search(request, query)).document)
 
     async def picture(self, request: Request) -> Response:
         asked = request.path_params["image_id"]
@@ -112,7 +112,7 @@ class _Site:
         asked = [*request.query_params.multi_items(), *values]
         return requests.read(asked, self._desk.inferences, photo, self._desk.named)
 
-    async def _search(self, request: Request, query: Query) -> Found:
+    async def _search(self, request: Request, query: Query) -> Results:
         places = 1 if query.photo is None else _PHOTO
         async with self._searches.turn(_address(request), places):
             if await request.is_disconnected():

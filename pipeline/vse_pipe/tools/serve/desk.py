@@ -10,7 +10,7 @@ import anyio
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.tools.search.answer import Searcher, document
-from vse_pipe.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Term, Wanted, direction, parse
+from vse_pipe.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Limits, Term, direction, parse
 from vse_pipe.tools.serve.requests import DEEPEST, DEEPEST_GROUPED, Query, later
 
 # Of what is alike to a result so many are shown.
@@ -23,13 +23,13 @@ OF_ADDRESS = 64
 
 
 @dataclass(frozen=True)
-class Found:
-    """answer: the engine's, of one page. told: the same for programs, as ``search --json`` has it, with ``offset`` and the offset
+class Results:
+    """answer: the engine's, of one page. document: the same for programs, as ``search --json`` has it, with ``offset`` and the offset
     of the results that follow as ``next``, None where there are none. pictures: those image_ids of its hits, of what is alike
     to them, and of the query, that have a picture to show."""
 
     answer: Any
-    told: dict
+    document: dict
     pictures: frozenset[int | str]
 
 
@@ -43,7 +43,7 @@ class Desk:
         self.run, self.split, self.counts = first.run, first.split, first.counts
         self.picture, self.named = first.picture, first.named
 
-    def search(self, query: Query) -> Found:
+    def search(self, query: Query) -> Results:
         """For one thread at a time. Raises what the engine raises: InputError, UsageError."""
         engine, parts = self._engines[query.inference], _parts(query)
         way = direction(parts, query.to, self.counts["captions"])
@@ -53,14 +53,14 @@ class Desk:
                 f"grouped, the first {_COMPARED // items:,} results among {items:,} can be asked for, not those to {last:,}"
             )
         # One more than is shown: whether there is any.
-        wanted = Wanted(
+        limits = Limits(
             query.k + 1, query.to, query.where, query.group, query.offset, query.least is not None, query.least
         )
-        whole = engine.ask(parts, wanted)
-        answer = replace(whole, hits=whole.hits[: query.k])
+        longer = engine.ask(parts, limits)
+        answer = replace(longer, hits=longer.hits[: query.k])
         deepest = DEEPEST if query.group is None else min(DEEPEST_GROUPED, _COMPARED // max(1, items))
-        more = len(whole.hits) > query.k and query.photo is None and last + query.k <= deepest
-        told = {
+        more = len(longer.hits) > query.k and query.photo is None and last + query.k <= deepest
+        content = {
             **document(engine, answer, way, self._why),
             "offset": query.offset,
             "next": last if more else None,
@@ -70,7 +70,7 @@ class Desk:
             shown.add(query.image_id)
         if way == TO_IMAGES:
             shown.update(one for hit in answer.hits for one in hit.alike[:ALIKE])
-        return Found(answer, told, frozenset(number for number in shown if self.picture(number) is not None))
+        return Results(answer, content, frozenset(number for number in shown if self.picture(number) is not None))
 
 
 def _parts(query: Query) -> tuple[Term, ...]:

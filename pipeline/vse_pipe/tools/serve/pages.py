@@ -14,7 +14,7 @@ from vse_pipe.pictures.images import shown
 from vse_pipe.report.engine import formatting
 from vse_pipe.report.engine.pictures import data_uri, thumbnail
 from vse_pipe.tools.search.query import literal
-from vse_pipe.tools.serve.desk import ALIKE, Desk, Found
+from vse_pipe.tools.serve.desk import ALIKE, Desk, Results
 from vse_pipe.tools.serve.requests import DEFAULT_K, MAX_K, MAX_TEXT, MAX_UPLOAD, Query
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -66,14 +66,14 @@ class Pages:
     def problem(self, message: str, form: Form) -> str:
         return self._render(form, message=message)
 
-    def results(self, query: Query, found: Found) -> str:
+    def results(self, query: Query, results: Results) -> str:
         group, least = (
             "" if one is None else np.format_float_positional(one, trim="-") for one in (query.group, query.least)
         )
         narrowed = query.to or "", query.where or "", group, least
         form = Form(query.text or "", str(query.k), query.inference, *narrowed)
         small = thumbnail(query.photo, _PREVIEW) if query.photo is not None else None
-        return self._render(form, query=query, found=found, preview=data_uri(small) if small else None)
+        return self._render(form, query=query, results=results, preview=data_uri(small) if small else None)
 
     def _render(self, form: Form, **shown: Any) -> str:
         kept = {name: getattr(form, name) for name in ("k", "inference", "where", "group", "min_probability")}
@@ -88,7 +88,7 @@ class Pages:
             asked = {"text": query.text} if query.text is not None else {"image_id": query.image_id}
             return again(**asked, **({"to": form.to} if form.to else {}), offset=offset)
 
-        context = {"message": None, "query": None, "found": None, "preview": None, **shown}
+        context = {"message": None, "query": None, "results": None, "preview": None, **shown}
         return self._page.render(desk=self._desk, form=form, again=again, more=more, **context)
 
 

@@ -40,7 +40,7 @@ MAX_PIXELS = 50_000_000
 @dataclass(frozen=True)
 class Query:
     """One search: exactly one of ``text``, ``image_id`` and ``photo`` is set. ``k``: how many results, after the first
-    ``offset``; ``to``, ``where``, ``group``, ``least``: as ``vse_pipe.tools.search.query.Wanted`` has them."""
+    ``offset``; ``to``, ``where``, ``group``, ``least``: as ``vse_pipe.tools.search.query.Limits`` has them."""
 
     k: int
     inference: str
@@ -113,14 +113,14 @@ def image_id(value: str, named: bool = False) -> int | str:
 
 
 def _once(values: Iterable[tuple[str, str]]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, value in values:
         if name not in FIELDS:
             raise UsageError(missing(f"unknown field {name[:40]!r}", name, FIELDS))
-        if name in found:
+        if name in fields:
             raise UsageError(f"{name} is given twice")
-        found[name] = value
-    return found
+        fields[name] = value
+    return fields
 
 
 def _integer(name: str, value: str, low: int, high: int) -> int:

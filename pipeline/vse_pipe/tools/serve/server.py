@@ -45,11 +45,11 @@ def listen(host: str, port: int) -> socket.socket:
     that is taken or not allowed.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as error:
         raise UsageError(f"--host {host}: no address of that name is known") from error
     # localhost stands for both families; every system has the older one.
-    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    family, kind, protocol, _, address = min(addresses, key=lambda one: one[0] != socket.AF_INET)
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -188,11 +188,11 @@ def _bracketed(host: str) -> str:
 
 def _addresses(name: str) -> list[str]:
     try:
-        found: list[Any] = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        addresses: list[Any] = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except socket.gaierror:
         # A machine whose name no resolver knows is still reached by its name's owner or by --host ADDRESS.
         return []
-    return [_bracketed(address[0]) for *_, address in found]
+    return [_bracketed(address[0]) for *_, address in addresses]
 
 
 def _explained(error: OSError, host: str, port: int) -> PipelineError:
