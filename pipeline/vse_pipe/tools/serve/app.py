@@ -15,7 +15,7 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.tools.search.answer import Searcher
 from vse_pipe.tools.serve import requests
-from vse_pipe.tools.serve.desk import Desk, Results, WaitingLine
+from vse_pipe.tools.serve.desk import Desk, ResultPage, WaitingLine
 from vse_pipe.tools.serve.pages import Form, Pages, Thumbnails
 from vse_pipe.tools.serve.requests import FIELDS, Query, Uploads, check_upload
 from vse_pipe.tools.serve.server import LOOPBACK, Guarded
@@ -112,7 +112,7 @@ class _Site:
         asked = [*request.query_params.multi_items(), *values]
         return requests.read(asked, self._desk.inferences, photo, self._desk.named)
 
-    async def _search(self, request: Request, query: Query) -> Results:
+    async def _search(self, request: Request, query: Query) -> ResultPage:
         places = 1 if query.photo is None else _PHOTO
         async with self._searches.turn(_address(request), places):
             if await request.is_disconnected():

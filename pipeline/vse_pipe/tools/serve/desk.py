@@ -23,7 +23,7 @@ OF_ADDRESS = 64
 
 
 @dataclass(frozen=True)
-class Results:
+class ResultPage:
     """answer: the engine's, of one page. document: the same for programs, as ``search --json`` has it, with ``offset`` and the offset
     of the results that follow as ``next``, None where there are none. pictures: those image_ids of its hits, of what is alike
     to them, and of the query, that have a picture to show."""
@@ -43,7 +43,7 @@ class Desk:
         self.run, self.split, self.counts = first.run, first.split, first.counts
         self.picture, self.named = first.picture, first.named
 
-    def search(self, query: Query) -> Results:
+    def search(self, query: Query) -> ResultPage:
         """For one thread at a time. Raises what the engine raises: InputError, UsageError."""
         engine, parts = self._engines[query.inference], _parts(query)
         way = direction(parts, query.to, self.counts["captions"])
@@ -70,7 +70,7 @@ class Desk:
             shown.add(query.image_id)
         if way == TO_IMAGES:
             shown.update(one for hit in answer.hits for one in hit.alike[:ALIKE])
-        return Results(answer, content, frozenset(number for number in shown if self.picture(number) is not None))
+        return ResultPage(answer, content, frozenset(number for number in shown if self.picture(number) is not None))
 
 
 def _parts(query: Query) -> tuple[Term, ...]:

@@ -14,7 +14,7 @@ from vse_pipe.pictures.images import shown
 from vse_pipe.report.engine import formatting
 from vse_pipe.report.engine.pictures import data_uri, thumbnail
 from vse_pipe.tools.search.query import literal
-from vse_pipe.tools.serve.desk import ALIKE, Desk, Results
+from vse_pipe.tools.serve.desk import ALIKE, Desk, ResultPage
 from vse_pipe.tools.serve.requests import DEFAULT_K, MAX_K, MAX_TEXT, MAX_UPLOAD, Query
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -66,7 +66,7 @@ class Pages:
     def problem(self, message: str, form: Form) -> str:
         return self._render(form, message=message)
 
-    def results(self, query: Query, results: Results) -> str:
+    def results(self, query: Query, results: ResultPage) -> str:
         group, least = (
             "" if one is None else np.format_float_positional(one, trim="-") for one in (query.group, query.least)
         )
