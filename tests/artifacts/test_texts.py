@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
-from vse_pipe.core.tokens import END, PAD, SPECIAL, START, Tokens
+from vse_pipe.core.text import END, PAD, SPECIAL, START, Tokens
 
 IDS = np.array([30, 10, 20])
 TOKENS = Tokens(np.array([START, 4, END, START, 5, 4, 5, END, START, END]), np.array([0, 3, 8]), np.array([3, 5, 2]))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from vse_pipe.core import device as devices
+from vse_pipe.core import devices
 from vse_pipe.core.errors import UsageError
 
 CPU = torch.device("cpu")
@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def known(name: str) -> torch.device:
     """As of ``--device`` of a command; raises what argparse shows for one that is not there."""
     try:
-        return devices.resolve(name)
+        return devices.resolve_device(name)
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

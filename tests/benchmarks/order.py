@@ -14,7 +14,7 @@ import torch
 from tests.benchmarks.train import seconds, show
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.ranking.similarities import order
-from vse_pipe.ranking.similarities.order import Params
+from vse_pipe.ranking.similarities.options import OrderOptions as Params
 from vse_pipe.train.engine.batch import Scored
 
 

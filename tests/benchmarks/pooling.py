@@ -19,7 +19,7 @@ import torch
 from tests.benchmarks import devices
 from tests.benchmarks.train import show
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core.tokens import Tokens
+from vse_pipe.core.text import Tokens
 from vse_pipe.project.params.training import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SIMILARITIES, TEXT_ENCODERS

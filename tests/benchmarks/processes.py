@@ -15,8 +15,8 @@ import torch
 
 from tests.benchmarks import devices, train
 from tests.benchmarks.train import seconds, show
-from vse_pipe.core import ranks
-from vse_pipe.train.engine import processes
+from vse_pipe.core import processes
+from vse_pipe.train.engine import processes as engine_processes
 from vse_pipe.train.engine.optimise import optimizer_for, step
 
 _WARM = 2
@@ -24,7 +24,7 @@ _WARM = 2
 
 def steps(folder: Path, options: argparse.Namespace, out: Path, device: torch.device) -> None:
     """Write the seconds of each step to ``out``."""
-    data = train.pairs(folder / str(ranks.number()), options.images, options.vocabulary, zipf=False)
+    data = train.pairs(folder / str(processes.rank()), options.images, options.vocabulary, zipf=False)
     scheme = train.scheme(data, options, options.precision, device)
     optimizer = optimizer_for(scheme.setting.model, scheme.setting.train)
     order = np.random.default_rng(0).permutation(len(data))
@@ -33,7 +33,7 @@ def steps(folder: Path, options: argparse.Namespace, out: Path, device: torch.de
     scheme.model.train()
     work = batches[: options.steps + _WARM]
     found = [seconds(lambda chosen=chosen: step(scheme, optimizer, data.batch(chosen))) for chosen in work]
-    if ranks.first():
+    if processes.is_first():
         out.write_text(json.dumps(found[_WARM:]))
 
 
@@ -55,7 +55,7 @@ def main() -> None:
             (folder / str(place)).mkdir()
         for _ in range(options.rounds):
             for count, times in found.items():
-                processes.run(steps, (folder, options, out), count, options.device, "benchmark")
+                engine_processes.run(steps, (folder, options, out), count, options.device, "benchmark")
                 times += json.loads(out.read_text())
     one = statistics.median(found[1])
     for count, times in found.items():

@@ -29,7 +29,7 @@ from tests.benchmarks import devices
 from tests.toy_project import write_params
 from vse_pipe.artifacts import captions, embeddings, images, model_files, texts
 from vse_pipe.artifacts.embeddings import Side
-from vse_pipe.core.tokens import SPECIAL, Tokens
+from vse_pipe.core.text import SPECIAL, Tokens
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import RUN_FAMILIES

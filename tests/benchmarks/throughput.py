@@ -26,8 +26,7 @@ from PIL import Image, ImageFilter
 
 from tests.extract import project
 from vse_pipe.artifacts import images
-from vse_pipe.core import device as devices
-from vse_pipe.core import precision
+from vse_pipe.core import devices
 from vse_pipe.extract import stage
 from vse_pipe.extract.engine import job as jobs
 from vse_pipe.extract.engine.compute import Computer
@@ -94,7 +93,7 @@ def prepare(names: list[str], options: argparse.Namespace) -> Params:
 
 
 def bare(forward: Forward, batches: list[np.ndarray], exactly: str) -> None:
-    with precision.inference(forward.device, exactly):
+    with devices.inference(forward.device, exactly):
         for batch in batches:
             forward(batch)
 
@@ -161,7 +160,7 @@ def main() -> None:
 def measure(options: argparse.Namespace) -> None:
     names = corpus(Path("raw"), options.images, options.photographs)
     params = prepare(names, options)
-    device = devices.resolve(options.device)
+    device = devices.resolve_device(options.device)
     job = jobs.plan(params.features["bare"], params.seed, device)
     batches = [
         np.stack([job.backbone.read(job.root, item) for item in items])

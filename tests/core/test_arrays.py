@@ -13,8 +13,7 @@ from tests.hostile import Hostile
 from tests.mutants import mutants, refusals
 from vse_pipe.artifacts import features, noise_index
 from vse_pipe.core import arrays
-from vse_pipe.core.damage import Damage
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.errors import Damage, InputError, IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.evaluate.external import npy
 from vse_pipe.prepare.engine.arrays import open_array
@@ -34,7 +33,7 @@ DAMAGE = Damage(InputError, "copy it again")
 )
 def test_whole_files_are_mapped(tmp_path: Path, array: np.ndarray) -> None:
     np.save(tmp_path / "a.npy", array)
-    found = arrays.opened(tmp_path / "a.npy", DAMAGE)
+    found = arrays.open_npy(tmp_path / "a.npy", DAMAGE)
     np.testing.assert_array_equal(found, array)
     assert found.dtype == array.dtype
 
@@ -42,7 +41,7 @@ def test_whole_files_are_mapped(tmp_path: Path, array: np.ndarray) -> None:
 def test_objects_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([Hostile(tmp_path / "pwned")], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="holds pickled Python objects, which are never loaded"):
-        arrays.opened(tmp_path / "a.npy", DAMAGE)
+        arrays.open_npy(tmp_path / "a.npy", DAMAGE)
     assert not (tmp_path / "pwned").exists()
 
 
@@ -68,7 +67,7 @@ def test_threads_read_headers_side_by_side(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.ones((3, 2)))
 
     def opened(depth: int) -> np.ndarray:
-        return opened(depth - 1) if depth else arrays.opened(tmp_path / "a.npy", DAMAGE)
+        return opened(depth - 1) if depth else arrays.open_npy(tmp_path / "a.npy", DAMAGE)
 
     between = sys.getswitchinterval(), gc.get_threshold()
     gc.callbacks.append(lambda *_: sum(range(50)))
@@ -93,7 +92,7 @@ def _packed(path: Path, header: dict, content: bytes) -> None:
 @pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3), np.asfortranarray(np.eye(2, 3)), np.array(["ab", ""]), np.zeros((0, 4)), np.float32(3)])  # fmt: skip
 def test_members_of_an_archive(tmp_path: Path, array: np.ndarray) -> None:
     np.savez_compressed(tmp_path / "a.npz", a=array, b=array)
-    found = arrays.packed(tmp_path / "a.npz", DAMAGE, ["a"], ["c"])
+    found = arrays.read_npz(tmp_path / "a.npz", DAMAGE, ["a"], ["c"])
     assert list(found) == ["a"]
     np.testing.assert_array_equal(found["a"], array)
     assert found["a"].dtype == array.dtype
@@ -105,11 +104,11 @@ def test_members_of_an_archive(tmp_path: Path, array: np.ndarray) -> None:
 def test_members_that_promise_more_than_they_hold(tmp_path: Path, shape: tuple, kind: str) -> None:
     _packed(tmp_path / "a.npz", {"descr": kind, "shape": shape}, bytes(64))
     with pytest.raises(InputError, match=r"a\.npz: a\.npy: not a whole \.npy file \(\d+ bytes, its header promises"):
-        arrays.packed(tmp_path / "a.npz", DAMAGE, ["a"])
+        arrays.read_npz(tmp_path / "a.npz", DAMAGE, ["a"])
 
 
 def test_text_without_letters_takes_no_memory(tmp_path: Path) -> None:
     with (tmp_path / "a.npy").open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<U0", "fortran_order": False, "shape": (2**45,)})
     with pytest.raises(InputError, match=r"not a whole \.npy file"):
-        arrays.opened(tmp_path / "a.npy", DAMAGE)
+        arrays.open_npy(tmp_path / "a.npy", DAMAGE)

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from vse_pipe.core.damage import Damage
-from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.errors import Damage, IntegrityError
 
 DAMAGE = Damage(IntegrityError, "fetch it again")
 

@@ -1,22 +1,22 @@
 import pytest
 import torch
 
-from vse_pipe.core.device import resolve
+from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import UsageError
 
 
 def test_auto_takes_a_gpu_when_there_is_one(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert resolve("auto") == torch.device("cuda")
+    assert resolve_device("auto") == torch.device("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert resolve("auto") == torch.device("cpu")
+    assert resolve_device("auto") == torch.device("cpu")
 
 
 def test_a_gpu_is_named_by_number(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert resolve("cuda:1") == torch.device("cuda:1")
-    assert resolve("cuda") == torch.device("cuda")
-    assert resolve("cpu") == torch.device("cpu")
+    assert resolve_device("cuda:1") == torch.device("cuda:1")
+    assert resolve_device("cuda") == torch.device("cuda")
+    assert resolve_device("cpu") == torch.device("cpu")
 
 
 @pytest.mark.parametrize(
@@ -32,4 +32,4 @@ def test_a_gpu_is_named_by_number(monkeypatch):
 def test_names_that_are_refused(name, message, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(UsageError, match=message):
-        resolve(name)
+        resolve_device(name)

@@ -12,17 +12,17 @@ import torch
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from vse_pipe.core import files, frames, whole
+from vse_pipe.core import files, tables
 from vse_pipe.core.errors import InputError, PipelineError
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
     path = tmp_path / "deep" / "file.txt"
-    with pytest.raises(RuntimeError), whole.whole_file(path) as temporary:
+    with pytest.raises(RuntimeError), files.whole_file(path) as temporary:
         temporary.write_text("half")
         raise RuntimeError
     assert list(path.parent.iterdir()) == []
-    with whole.whole_file(path) as temporary:
+    with files.whole_file(path) as temporary:
         temporary.write_text("whole")
         assert not path.exists()
     assert path.read_text() == "whole"
@@ -30,13 +30,13 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
 
 def test_a_failed_folder_leaves_the_old_one(tmp_path):
     out = tmp_path / "out"
-    with whole.whole_folder(out) as folder:
+    with files.whole_folder(out) as folder:
         (folder / "a").write_text("old")
-    with pytest.raises(RuntimeError), whole.whole_folder(out) as folder:
+    with pytest.raises(RuntimeError), files.whole_folder(out) as folder:
         (folder / "a").write_text("new")
         raise RuntimeError
     assert (out / "a").read_text() == "old"
-    with whole.whole_folder(out) as folder:
+    with files.whole_folder(out) as folder:
         (folder / "b").write_text("new")
     assert [path.name for path in out.iterdir()] == ["b"]
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -45,7 +45,7 @@ def test_a_failed_folder_leaves_the_old_one(tmp_path):
 def test_what_a_killed_writer_left_is_cleared(tmp_path):
     (tmp_path / "out.partial").mkdir()
     (tmp_path / "out.partial" / "half").write_text("x")
-    with whole.whole_folder(tmp_path / "out") as folder:
+    with files.whole_folder(tmp_path / "out") as folder:
         assert list(folder.iterdir()) == []
 
 
@@ -54,7 +54,7 @@ def test_replacing_never_writes_into_the_old_file(tmp_path):
     path, cache = tmp_path / "file", tmp_path / "cache"
     path.write_text("cached")
     os.link(path, cache)
-    with whole.whole_file(path) as temporary:
+    with files.whole_file(path) as temporary:
         temporary.write_text("new")
     assert cache.read_text() == "cached"
 
@@ -116,11 +116,11 @@ def test_tensors_come_back(tmp_path):
 
 
 def test_a_failed_write_names_the_file_it_was_for(tmp_path, full_disk):
-    with pytest.raises(OSError, match=r"out\.txt") as caught, whole.whole_file(tmp_path / "out.txt") as path:
+    with pytest.raises(OSError, match=r"out\.txt") as caught, files.whole_file(tmp_path / "out.txt") as path:
         path.write_bytes(bytes(10_000))
     assert caught.value.filename == str(tmp_path / "out.txt")
     assert caught.value.strerror == "File too large: there is room for 4.1 kB, and it needs more than that"
-    with pytest.raises(OSError, match="folder") as caught, whole.whole_folder(tmp_path / "folder") as path:
+    with pytest.raises(OSError, match="folder") as caught, files.whole_folder(tmp_path / "folder") as path:
         files.write_array(path / "a.npy", np.zeros(10_000))
     assert caught.value.filename == str(tmp_path / "folder" / "a.npy")
     assert caught.value.strerror.endswith(": there is room for 4.1 kB, and it needs 80.0 kB")
@@ -152,15 +152,15 @@ def test_what_a_dead_writer_left_goes_with_the_next_and_what_a_living_one_writes
         (path.parent / ".file.17.tmp").write_bytes(b"by an earlier version")
         (path.parent / ".mine.tmp").write_bytes(b"somebody's own")
         assert len(list(path.parent.iterdir())) == 4
-        with whole.whole_file(path) as temporary:
+        with files.whole_file(path) as temporary:
             temporary.write_bytes(b"whole")
         living = f".file.{writers[1].pid}.tmp"
         assert sorted(one.name for one in path.parent.iterdir()) == sorted([living, ".mine.tmp", "file"])
-        whole.tidy(path.parent)
+        files.tidy(path.parent)
         assert (path.parent / living / "file").read_bytes() == b"half"
         writers[1].kill()
         writers[1].wait()
-        whole.tidy(path.parent)
+        files.tidy(path.parent)
         assert sorted(one.name for one in path.parent.iterdir()) == [".mine.tmp", "file"]
     finally:
         for writer in writers:
@@ -170,13 +170,13 @@ def test_what_a_dead_writer_left_goes_with_the_next_and_what_a_living_one_writes
 
 def test_a_writer_killed_between_two_renames_leaves_the_old_folder(tmp_path):
     out = tmp_path / "out"
-    with whole.whole_folder(out) as folder:
+    with files.whole_folder(out) as folder:
         (folder / "a").write_text("old")
     out.rename(tmp_path / "out.partial.partial")
-    whole.tidy(out)
+    files.tidy(out)
     assert (out / "a").read_text() == "old"
     shutil.copytree(out, tmp_path / "out.partial.partial")
-    whole.tidy(out)
+    files.tidy(out)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -186,17 +186,17 @@ def test_what_others_left_in_or_beside_a_folder_stays(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("mine")
     before = sorted(tmp_path.rglob("*"))
-    whole.tidy(tmp_path / "out")
+    files.tidy(tmp_path / "out")
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_file_that_came_while_the_folder_was_built_stays(tmp_path):
     out = tmp_path / "out"
-    with whole.whole_folder(out, ["a"]) as folder:
+    with files.whole_folder(out, ["a"]) as folder:
         (folder / "a").write_text("old")
     with (
         pytest.raises(PipelineError, match="notes: not a file of this output"),
-        whole.whole_folder(out, ["a"]) as folder,
+        files.whole_folder(out, ["a"]) as folder,
     ):
         (folder / "a").write_text("new")
         (out / "notes").write_text("mine")
@@ -206,14 +206,14 @@ def test_a_file_that_came_while_the_folder_was_built_stays(tmp_path):
 def test_a_file_in_the_place_of_a_folder_stays(tmp_path):
     (tmp_path / "out").write_text("mine")
     said = "out: a file lies in the place of a folder; move it away"
-    with pytest.raises(PipelineError, match=said), whole.whole_folder(tmp_path / "out"):
+    with pytest.raises(PipelineError, match=said), files.whole_folder(tmp_path / "out"):
         pass
     assert (tmp_path / "out").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_an_error_that_names_its_file_keeps_it(tmp_path):
-    with pytest.raises(FileNotFoundError) as caught, whole.whole_file(tmp_path / "out.txt"):
+    with pytest.raises(FileNotFoundError) as caught, files.whole_file(tmp_path / "out.txt"):
         (tmp_path / "nowhere").read_text()
     assert caught.value.filename == str(tmp_path / "nowhere")
 
@@ -237,7 +237,7 @@ def test_a_table_comes_back(tmp_path):
     path = tmp_path / "a.csv"
     table = pd.DataFrame({"epoch": [1, 2], "loss": [0.5, None]})
     files.write_csv(path, table)
-    pd.testing.assert_frame_equal(frames.read_csv(path, ["loss"], "vse-pipe train"), table)
+    pd.testing.assert_frame_equal(tables.read_csv(path, ["loss"], "vse-pipe train"), table)
 
 
 @pytest.mark.parametrize(
@@ -253,4 +253,4 @@ def test_a_table_comes_back(tmp_path):
 def test_a_table_that_is_none(tmp_path, content, message):
     (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(InputError, match=rf"a\.csv: {message}"):
-        frames.read_csv(tmp_path / "a.csv", ["epoch", "loss"], "vse-pipe train")
+        tables.read_csv(tmp_path / "a.csv", ["epoch", "loss"], "vse-pipe train")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torchvision import models
 
-from vse_pipe.core import precision
+from vse_pipe.core import devices
 from vse_pipe.extract.engine.forward import Forward
 from vse_pipe.extract.engine.network import Extractor, without_classifier
 from vse_pipe.extract.engine.params import FeatureParams
@@ -25,18 +25,18 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 )
 def test_auto_on_a_cpu(monkeypatch: pytest.MonkeyPatch, capabilities: dict, expected: str) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
-    assert precision.resolve("auto", CPU) == expected
+    assert devices.resolve_precision("auto", CPU) == expected
 
 
 @pytest.mark.parametrize("native", [True, False])
 def test_auto_on_a_gpu(monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native or including_emulation)
-    assert precision.resolve("auto", GPU) == ("bfloat16" if native else "float32")
+    assert devices.resolve_precision("auto", GPU) == ("bfloat16" if native else "float32")
 
 
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
 def test_what_is_asked_for_is_done(name: str) -> None:
-    assert precision.resolve(name, CPU) == name
+    assert devices.resolve_precision(name, CPU) == name
 
 
 def test_bfloat16_features_point_where_float32_ones_do() -> None:
@@ -46,7 +46,7 @@ def test_bfloat16_features_point_where_float32_ones_do() -> None:
     batch = np.random.default_rng(0).integers(0, 256, (8, 1, 64, 64, 3), dtype=np.uint8)
     found = {}
     for name in ("float32", "bfloat16"):
-        with precision.inference(CPU, name):
+        with devices.inference(CPU, name):
             found[name] = Forward(module, FeatureParams(), CPU)(batch).features
     assert found["bfloat16"].dtype == np.float32
     assert not np.array_equal(found["bfloat16"], found["float32"])
@@ -54,7 +54,7 @@ def test_bfloat16_features_point_where_float32_ones_do() -> None:
 
 
 def test_nothing_of_it_stays() -> None:
-    with precision.inference(CPU, "bfloat16"):
+    with devices.inference(CPU, "bfloat16"):
         assert torch.is_autocast_enabled("cpu")
     assert not torch.is_autocast_enabled("cpu")
     assert not torch.is_inference_mode_enabled()

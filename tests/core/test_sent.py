@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from vse_pipe.core import arrays, sent
-from vse_pipe.core.damage import Damage
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core import arrays
+from vse_pipe.core.errors import Damage, InputError, IntegrityError
 
 
 @pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 3, 1, 2), (3, 2, 1, 0)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
 def test_a_tensor_lies_in_memory_as_it_did(axes: tuple, dtype: torch.dtype) -> None:
     tensor = torch.randn(4, 3, 5, 2).mul(9).to(dtype).permute(axes)
-    back = sent.unpacked(sent.packed(tensor))
+    back = arrays.unpack(arrays.pack(tensor))
     assert (back.stride(), back.dtype) == (tensor.stride(), dtype)
     assert torch.equal(back, tensor)
 
@@ -23,31 +22,31 @@ def test_a_tensor_lies_in_memory_as_it_did(axes: tuple, dtype: torch.dtype) -> N
 def test_a_memory_map_goes_as_its_file_and_a_part_of_one_as_numbers(tmp_path: Path) -> None:
     np.arange(12.0).tofile(tmp_path / "numbers")
     whole = np.memmap(tmp_path / "numbers", np.float64, "r", 16, (5, 2))
-    assert sent.place(whole)[0] == str(tmp_path / "numbers")
+    assert arrays.place(whole)[0] == str(tmp_path / "numbers")
     for array in (whole, whole[2:], whole[:, 1]):
-        assert np.array_equal(sent.opened(sent.place(array)), array)
-    assert isinstance(sent.place(whole[2:]), np.ndarray)
+        assert np.array_equal(arrays.open_array(arrays.place(array)), array)
+    assert isinstance(arrays.place(whole[2:]), np.ndarray)
 
 
 @pytest.mark.parametrize(("node", "shape"), [(None, (3, 2)), (None, (4, 2)), ("elsewhere", (4, 2))])
 def test_another_file_in_the_place_of_a_memory_map_is_refused(tmp_path: Path, monkeypatch, node, shape: tuple) -> None:
     np.save(tmp_path / "a.npy", np.zeros((3, 2)))
-    array = arrays.opened(tmp_path / "a.npy", Damage(InputError, ""))
+    array = arrays.open_npy(tmp_path / "a.npy", Damage(InputError, ""))
     np.save(tmp_path / "b.npy", np.ones(shape))
     (tmp_path / "b.npy").replace(tmp_path / "a.npy")
-    found = sent.place(array)
+    found = arrays.place(array)
     if node:
         monkeypatch.setattr("platform.node", lambda: node)
     with pytest.raises(
         IntegrityError, match=r"a\.npy: (written anew while it was read|192 bytes on node elsewhere, 176 on)"
     ):
-        sent.opened(found)
+        arrays.open_array(found)
 
 
 def test_a_copy_on_another_machine_is_read(tmp_path: Path, monkeypatch) -> None:
     np.arange(12.0).tofile(tmp_path / "numbers")
-    found = sent.place(np.memmap(tmp_path / "numbers", np.float64, "r"))
+    found = arrays.place(np.memmap(tmp_path / "numbers", np.float64, "r"))
     monkeypatch.setattr("platform.node", lambda: "elsewhere")
     (tmp_path / "copy").write_bytes((tmp_path / "numbers").read_bytes())
     (tmp_path / "copy").replace(tmp_path / "numbers")
-    assert sent.opened(found).tolist() == list(range(12))
+    assert arrays.open_array(found).tolist() == list(range(12))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from vse_pipe.core import tables, unchanged
+from vse_pipe.core import mapped, tables
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.locks import claim
 
@@ -36,11 +36,11 @@ def test_what_is_written_anew_between_two_readings_is_refused(tmp_path: Path, id
 def test_a_file_that_is_changed_in_place_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ids.parquet"
     write(path, 1, 2)
-    with unchanged.required(tmp_path / "out"):
-        unchanged.same(path)
+    with mapped.required(tmp_path / "out"):
+        mapped.unchanged_path(path)
         os.utime(path, ns=(0, 0))
         with pytest.raises(IntegrityError, match=FOUND):
-            unchanged.same(path)
+            mapped.unchanged_path(path)
 
 
 def test_what_is_written_oneself_or_read_without_a_claim_may_change(tmp_path: Path) -> None:

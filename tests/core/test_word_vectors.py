@@ -13,9 +13,9 @@ import pytest
 from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
 from tests.hostile import Hostile, bytes_as_text
 from tests.mutants import mutants, refusals
+from vse_pipe.core import word_vectors as _vectors
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.core.word_vectors import read as _vectors
-from vse_pipe.core.word_vectors.read import read
+from vse_pipe.core.word_vectors import read
 
 ARRAY = vectors()
 TEXT = as_text(WORDS, ARRAY)

@@ -10,7 +10,7 @@ import pytest
 from tests.extract.texts.vector_files import WORDS, as_npz, vectors
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.word_vectors.read import read
+from vse_pipe.core.word_vectors import read
 
 ARRAY = vectors()
 

@@ -96,7 +96,7 @@ def test_the_ranks_are_those_of_the_models_scores(project):
 
 
 def test_an_ensemble_is_the_mean_of_its_runs_scores(project):
-    from vse_pipe.project.params.schema import EnsembleNode
+    from vse_pipe.project.params.ensemble_node import EnsembleNode
 
     params = _params(project, ensembles={"sgraf": EnsembleNode(first="sgr", second="saf")})
     found = evaluate(params, "sgraf", ["nns", "csls", "dual_is"], "cpu")

@@ -13,7 +13,7 @@ from vse_pipe.artifacts import captions, embeddings, evaluation, features, model
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core import tables
 from vse_pipe.core.errors import IntegrityError, MissingResource
-from vse_pipe.core.tokens import END, START, UNK
+from vse_pipe.core.text import END, START, UNK
 from vse_pipe.embed import stage, transfer
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.extract.text_engine import tokens

@@ -14,7 +14,7 @@ from torchvision.transforms import v2
 from tests.extract import project
 from tests.naive import extract as naive
 from vse_pipe.artifacts import features, images
-from vse_pipe.core import precision
+from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError
 from vse_pipe.core.locks import claim
 from vse_pipe.extract import stage
@@ -68,7 +68,7 @@ def test_features_equal_the_literal_pipeline(tiny: Path) -> None:
 @pytest.mark.parametrize("native", [True, False])
 def test_auto_says_and_records_what_it_chose(tiny: Path, monkeypatch, capsys, native) -> None:
     chosen = "bfloat16" if native else "float32"
-    monkeypatch.setattr(precision, "native_bfloat16", lambda device: native)
+    monkeypatch.setattr(devices, "native_bfloat16", lambda device: native)
     stage.extract(project.params(**weights()), "small", "cpu")
     assert f"extract small: precision auto is {chosen} on this machine" in capsys.readouterr().err
     assert features.read(OUT).meta["precision"] == chosen

@@ -20,7 +20,7 @@ from tests.faults import kill, kill_extract, warm
 from tests.made import record
 from tests.rules.sources import ROOT
 from vse_pipe.artifacts import features
-from vse_pipe.core import whole
+from vse_pipe.core import files
 from vse_pipe.core.files import read_json
 from vse_pipe.core.locks import claim
 from vse_pipe.extract.engine.networks import random_filters
@@ -29,7 +29,7 @@ from vse_pipe.train.engine import checkpoint, loop
 
 pytestmark = pytest.mark.acceptance
 _RUN = Path("data/train/sum")
-_MODEL, _UNFINISHED = _RUN / "model.safetensors", whole.partial(_RUN)
+_MODEL, _UNFINISHED = _RUN / "model.safetensors", files.partial(_RUN)
 _STATE = _UNFINISHED / checkpoint.FILE
 _EPOCHS = 30
 _LONG = ("-S", f"train.epochs={_EPOCHS}", "train")

@@ -13,7 +13,8 @@ from tests import bombs
 from tests.prepare._data import picture, prepare, read
 from tests.prepare.formats.test_webdataset import sample, shard
 from vse_pipe.artifacts import captions, images
-from vse_pipe.core import remote, urls
+from vse_pipe.core import files as core_files
+from vse_pipe.core import remote
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, PipelineError, UsageError
 from vse_pipe.pictures import cells
 from vse_pipe.pictures import read as sources
@@ -58,7 +59,7 @@ def test_the_tables_are_those_of_the_disk(kind: str, bucket: str, tmp_path: Path
     assert table.equals(wanted.images)
     assert captions.read(out).equals(wanted.captions)
     assert images.root(table) == Path(there)
-    assert urls.url(images.root(table)) == there
+    assert core_files.url(images.root(table)) == there
     files = table["file"].to_pylist()
     kept = [0] * COUNT if kind == "parquet" else range(COUNT)
     assert [sources.content(Path(there), file, "x") for file in files] == [picture(number) for number in kept]

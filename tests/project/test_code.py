@@ -103,7 +103,7 @@ def test_the_closure_of_a_run_is_what_the_run_imports(tmp_path, monkeypatch):
     assert "vse_pipe.train.losses.hal" in effect
     assert sorted(effect - needed) == []
     # What reads history.csv, which a training writes; the loop of a pooling that this run's encoder has and does not use.
-    assert sorted(needed - after) == ["vse_pipe.core.frames", "vse_pipe.train.engine.compiled.descending"]
+    assert sorted(needed - after) == ["vse_pipe.core.tables", "vse_pipe.train.engine.compiled.descending"]
     assert not [one for one in needed if one.startswith(("vse_pipe.extract", "vse_pipe.pictures"))]
 
 

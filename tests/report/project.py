@@ -10,7 +10,8 @@ from vse_pipe.artifacts import captions, evaluation, history, images, joins
 from vse_pipe.core.files import write_json
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import EvaluateParams, GridParams, ReportParams
+from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import GridParams, ReportParams
 from vse_pipe.project.params.training import TrainParams
 from vse_pipe.project.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run, TextSet
 

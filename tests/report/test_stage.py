@@ -14,7 +14,8 @@ from vse_pipe.artifacts import captions, images
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError, UsageError
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths, timing
-from vse_pipe.project.params.schema import EnsembleNode, SweepNode
+from vse_pipe.project.params.ensemble_node import EnsembleNode
+from vse_pipe.project.params.schema import SweepNode
 from vse_pipe.report.engine.present import present
 from vse_pipe.report.stage import report
 

@@ -21,10 +21,11 @@ from tests.train.killed import killed_after
 from tests.train.ranked import on
 from tests.train.schemes.test_hard_negatives import MINED
 from vse_pipe.artifacts import history, model_files
-from vse_pipe.core import ranks, whole
+from vse_pipe.core import files, processes
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.project import paths
-from vse_pipe.train.engine import checkpoint, processes
+from vse_pipe.train.engine import checkpoint
+from vse_pipe.train.engine import processes as engine_processes
 from vse_pipe.train.stage import train
 
 _DVC = """
@@ -130,19 +131,19 @@ processes.run(asleep, (Path({str(tmp_path)!r}),), 2, torch.device("cpu"), "toy")
 
 def test_memory_that_runs_out_is_no_loss_of_another():
     error = torch.OutOfMemoryError("CUDA out of memory")
-    with pytest.raises(torch.OutOfMemoryError) as found, ranks._together():
+    with pytest.raises(torch.OutOfMemoryError) as found, processes._together():
         raise error
     assert found.value is error
 
 
 def test_why_another_is_lost_is_said_in_one_line():
-    with pytest.raises(ranks.Lost, match=r"does not answer \(Connection closed by peer\)$"), ranks._together():
+    with pytest.raises(processes.Lost, match=r"does not answer \(Connection closed by peer\)$"), processes._together():
         raise RuntimeError("Connection closed by peer\nat pair.cc:534")
 
 
 def test_a_gpu_for_each_is_needed():
     with pytest.raises(UsageError, match=r"^train sum: train.processes 99 need a GPU each, and there are \d+ "):
-        processes.run(print, (), 99, torch.device("cuda"), "train sum")
+        engine_processes.run(print, (), 99, torch.device("cuda"), "train sum")
 
 
 @pytest.mark.parametrize(
@@ -156,9 +157,9 @@ def test_a_gpu_for_each_is_needed():
 )
 def test_the_first_failure_is_what_is_said(statuses, said, expected):
     """Not that of those who lost their partner by it."""
-    errors = [PipelineError(one) if one == "own" else ranks.Lost(one) for one in said]
+    errors = [PipelineError(one) if one == "own" else processes.Lost(one) for one in said]
     with pytest.raises(PipelineError, match=expected):
-        raise processes._cause(statuses, errors, "train sum")
+        raise engine_processes._cause(statuses, errors, "train sum")
 
 
 @pytest.mark.acceptance
@@ -170,7 +171,7 @@ def test_under_dvc_a_killed_process_ends_all_and_one_process_goes_on(project, mo
     load_params(project, train=many)
     Path("dvc.yaml").write_text(_DVC)
     subprocess.run(["dvc", "init", "-q", "--no-scm"], check=True)
-    out = whole.partial(paths.trained("sum"))
+    out = files.partial(paths.trained("sum"))
     with subprocess.Popen(["dvc", "repro"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as dvc:
         _until(lambda: len(_workers(dvc.pid)) == 2, dvc)
         workers = _workers(dvc.pid)

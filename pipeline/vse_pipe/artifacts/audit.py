@@ -10,7 +10,7 @@ from vse_pipe.artifacts._run import of_folder
 from vse_pipe.artifacts.joins import Origin
 from vse_pipe.core import tables
 from vse_pipe.core.files import read_json, require, write_csv, write_json
-from vse_pipe.core.frames import read_csv
+from vse_pipe.core.tables import read_csv
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
 FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)

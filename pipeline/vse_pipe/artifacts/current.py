@@ -8,7 +8,7 @@ from vse_pipe.artifacts import embeddings, evaluation, fragments, joins
 from vse_pipe.core import parquet
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import sha256
-from vse_pipe.core.unchanged import same
+from vse_pipe.core.mapped import unchanged_path
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import dvc_stage
@@ -41,7 +41,9 @@ def _model(folder: Path) -> str:
 def _vectors(folder: Path) -> str:
     """One digest of the files; an earlier call read the same."""
     there = [name for name in _SCORED if (folder / name).is_file()]
-    return hashlib.sha256("".join(f"{name} {sha256(same(folder / name))}\n" for name in there).encode()).hexdigest()
+    return hashlib.sha256(
+        "".join(f"{name} {sha256(unchanged_path(folder / name))}\n" for name in there).encode()
+    ).hexdigest()
 
 
 def require(params: Params, run: str, inferences: Iterable[str] | None = None) -> None:

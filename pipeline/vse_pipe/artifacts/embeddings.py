@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import names
 from vse_pipe.artifacts.joins import FILES, Origin
-from vse_pipe.core import parquet, tables, unchanged
+from vse_pipe.core import mapped, parquet, tables
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import require
 
@@ -151,12 +151,12 @@ class StoredVectors:
     count: int
     dim: int
     model: str
-    state: unchanged.State
+    state: mapped.State
 
     @classmethod
     def of(cls, path: Path) -> "StoredVectors":
         """Raises InputError for a file without vectors, IntegrityError for one whose footer is damaged."""
-        state = unchanged.state(require(path))
+        state = mapped.file_state(require(path))
         with parquet.opened(path) as file:
             if _VECTOR not in file.schema.names:
                 raise InputError(f"{path}: column '{_VECTOR}' is missing")
@@ -168,7 +168,7 @@ class StoredVectors:
         """(len(rows), D) float32, in the order of ``rows``, which may repeat. Row groups are read one at a time, and those alone that
         are asked for. Raises InputError, IntegrityError for those of them that are not as they were written, and for a file that is another
         one by now."""
-        unchanged.require(self.path, self.state)
+        mapped.require_state(self.path, self.state)
         found, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows)
         rising, first = rows[order], 0
         with parquet.opened(self.path) as file:
@@ -180,7 +180,7 @@ class StoredVectors:
                     found[order[here]] = _vectors(self.path, block)[rising[here] - first]
                     first += len(block)
                 first = end
-        unchanged.require(self.path, self.state)
+        mapped.require_state(self.path, self.state)
         return found
 
 

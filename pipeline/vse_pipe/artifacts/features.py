@@ -17,11 +17,8 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts import joins
 from vse_pipe.core import arrays, tables
-from vse_pipe.core.damage import Damage
-from vse_pipe.core.disk import named
-from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import read_json, require, sha256, write_json
-from vse_pipe.core.whole import whole_file
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, disk_errors_named
+from vse_pipe.core.files import read_json, require, sha256, whole_file, write_json
 
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
 # Values of the column status.
@@ -181,7 +178,7 @@ def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count:
                 f"{where}: rows from {written} on are {block.dtype} {block.shape[1:]}, those before {kind} {shape[1:]}"
             )
         check_finite(block, where, written)
-        with named(Path(where), (count or len(block)) * (block.nbytes // max(len(block), 1))):
+        with disk_errors_named(Path(where), (count or len(block)) * (block.nbytes // max(len(block), 1))):
             file.write(np.ascontiguousarray(block).data)
         written += len(block)
     if shape is None or kind is None or (count is not None and written != count):
@@ -229,7 +226,7 @@ def require_images(held: Features, prepared: Path) -> None:
 
 def open_array(path: Path) -> np.ndarray:
     """The memory map of a ``.npy`` file. Raises IntegrityError when it is none, or not whole."""
-    array = arrays.opened(path, Damage(IntegrityError, "extract it again"))
+    array = arrays.open_npy(path, Damage(IntegrityError, "extract it again"))
     if array.ndim == 0:
         raise IntegrityError(f"{path}: holds a single number and no rows; extract it again")
     return array

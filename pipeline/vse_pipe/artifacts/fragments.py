@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 from vse_pipe.artifacts import embeddings
 from vse_pipe.core import parquet, tables
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import require
-from vse_pipe.core.whole import whole_file
+from vse_pipe.core.files import require, whole_file
 
 WEIGHTS = "similarity.safetensors"
 _COLUMN = "fragments"

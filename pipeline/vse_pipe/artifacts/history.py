@@ -27,6 +27,6 @@ def write(folder: Path, rows: list[dict]) -> None:
 
 def read(folder: Path) -> "pd.DataFrame":
     """Raises InputError when it is missing or unfit."""
-    from vse_pipe.core.frames import read_csv
+    from vse_pipe.core.tables import read_csv
 
     return read_csv(folder / NAME, COLUMNS, f"vse-pipe train --run {of_folder(folder)}")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from vse_pipe.artifacts import _content, captions, images, model_files, names
-from vse_pipe.core import unchanged
+from vse_pipe.core import mapped
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import require as existing
 from vse_pipe.core.files import sha256
@@ -52,14 +52,14 @@ def digests(prepared: Path) -> dict[str, str]:
     process for the same files. Raises as the tables' readers do."""
     made_by = f"vse-pipe prepare --dataset {prepared.name}"
     files = [existing(prepared / name, made_by) for name in _TABLES]
-    return _digests(prepared.resolve(), prepared, *map(unchanged.state, files))
+    return _digests(prepared.resolve(), prepared, *map(mapped.file_state, files))
 
 
 @lru_cache(maxsize=16)
-def _digests(where: Path, prepared: Path, *states: unchanged.State) -> dict[str, str]:
+def _digests(where: Path, prepared: Path, *states: mapped.State) -> dict[str, str]:
     found = _content.by_split(images.read(prepared), partial(captions.blocks, prepared))
     for name, state in zip(_TABLES, states, strict=True):
-        unchanged.require(prepared / name, state)
+        mapped.require_state(prepared / name, state)
     return found
 
 
@@ -88,7 +88,7 @@ def compared(prepared: Path, *origins: Origin) -> Iterator[None]:
     written anew meanwhile."""
     with contextlib.ExitStack() as reading:
         for name in _TABLES:
-            reading.enter_context(unchanged.throughout(prepared / name))
+            reading.enter_context(mapped.throughout(prepared / name))
         require(prepared, *origins)
         yield
 
@@ -128,7 +128,7 @@ def require_model(artefact: Path, digest: object, trained: Path, run: str, mend:
 
 def made_of(prepared: Path) -> dict[str, str]:
     """What a new artefact keeps of both files, for ``require_file``: their digests by ``images_sha256`` and ``captions_sha256``."""
-    return {key: sha256(unchanged.same(prepared / name)) for key, name in zip(FILES, _TABLES, strict=True)}
+    return {key: sha256(mapped.unchanged_path(prepared / name)) for key, name in zip(FILES, _TABLES, strict=True)}
 
 
 def _same_names(folder: Path, prepared: Path) -> bool:

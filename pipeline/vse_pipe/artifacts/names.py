@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts import images
-from vse_pipe.core import parquet, tables, text_ids
+from vse_pipe.core import parquet, tables, text
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256
 
@@ -116,6 +116,6 @@ def problems(table: pa.Table) -> list[str]:
     for key in KEYS:
         part = table.filter(pc.equal(table["key"], key))
         found += [f"{key} {text}" for text in tables.repeated(part, "id")]
-        if part.num_rows and (wrong := text_ids.objection(part["name"].combine_chunks())):
+        if part.num_rows and (wrong := text.objection(part["name"].combine_chunks())):
             found.append(f"{key} {wrong[1]}")
     return found

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from vse_pipe.core import arrays
-from vse_pipe.core.damage import Damage
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import sha256
 
 
@@ -41,7 +40,7 @@ def read(path: Path, digest: str, n_images: int, n_captions: int) -> np.ndarray:
 
 
 def _array(path: Path) -> np.ndarray:
-    array = arrays.opened(path, Damage(InputError, "fetch it again"))
+    array = arrays.open_npy(path, Damage(InputError, "fetch it again"))
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InputError(f"{path}: shape {array.shape} of {array.dtype}, expected whole numbers in one dimension")
     return np.array(array)

@@ -24,9 +24,8 @@ from vse_pipe.artifacts import joins
 from vse_pipe.artifacts.features import append_rows, open_array
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import read_json, require, save_tensors, sha256, write_json
-from vse_pipe.core.tokens import SPECIAL, Tokens
-from vse_pipe.core.whole import whole_folder
+from vse_pipe.core.files import read_json, require, save_tensors, sha256, whole_folder, write_json
+from vse_pipe.core.text import SPECIAL, Tokens
 
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
 VOCABULARY, STATE, META = "vocabulary.json", "state.safetensors", "meta.json"

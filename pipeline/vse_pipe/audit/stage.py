@@ -13,12 +13,10 @@ from vse_pipe.audit.engine import costs, gallery, outcome
 from vse_pipe.audit.engine.measure import Measured, batches, measure, search
 from vse_pipe.core import console
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.device import resolve
+from vse_pipe.core.devices import generator, resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import require, sha256
+from vse_pipe.core.files import require, sha256, whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.core.seeds import generator
-from vse_pipe.core.whole import whole_folder
 from vse_pipe.project import paths, repetitions, timing
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS
@@ -48,7 +46,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         if "peer_sha256" in files.config:
             warn(f"audit {run}: of the run's two networks the first alone is asked")
         table, truth, source = _inputs(node, run, files)
-        where = resolve(device)
+        where = resolve_device(device)
         model, pixels = model.to(where), None
         if model.tests_on_pixels:
             pictures = IMAGE_ENCODERS.load(files.config["image"]["name"]).Pictures

@@ -144,7 +144,7 @@ def settle(params, names: Collection[str], place: Callable[[str], Path], files: 
 
 def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
     """``name``, or all of ``nodes`` without one. Raises UsageError with the near miss."""
-    from vse_pipe.core.unknown import unknown
+    from vse_pipe.core.errors import unknown
 
     if name is None:
         return list(nodes)

@@ -155,7 +155,7 @@ def _indexed(params) -> list[str]:
 def _run(params, run: str | None) -> str:
     """As params.yaml names it."""
     from vse_pipe.core.console import say
-    from vse_pipe.core.unknown import unknown
+    from vse_pipe.core.errors import unknown
     from vse_pipe.tools.search.choose import best
 
     known = params.named(params.runs)

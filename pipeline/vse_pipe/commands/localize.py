@@ -48,9 +48,9 @@ def localize(
 
     localizable.check(params, names[0])
     with _project.reserved(map(paths.localized, names)):
-        from vse_pipe.core.device import resolve
+        from vse_pipe.core.devices import resolve_device
 
-        resolve(device)
+        resolve_device(device)
         from vse_pipe.localize import show, stage
 
     found = {name: stage.localize(params, name, device) for name in names}
@@ -65,10 +65,10 @@ def _in_photo(run: str, question: "Question", device: str, as_json: bool) -> Non
     params = _project.params()
     _project.one_run(run, params)
     check(params, run)
-    from vse_pipe.core.device import resolve
+    from vse_pipe.core.devices import resolve_device
     from vse_pipe.pictures import read
 
-    resolve(device)
+    resolve_device(device)
     content = read.photo(question.photo)
     from vse_pipe.tools.localize import stage
 

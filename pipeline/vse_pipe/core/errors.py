@@ -15,6 +15,17 @@
 Only ``vse_pipe.cli`` turns them into an exit status; everything below it raises.
 """
 
+import contextlib
+import difflib
+import errno
+import os
+import re
+import resource
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
 
 class PipelineError(Exception):
     """The run failed; the message says what, where and what to do."""
@@ -100,3 +111,90 @@ def shortage(error: BaseException) -> str:
     """One line for an error that is ``out_of_memory``."""
     first = next(iter(str(error).splitlines()), "")
     return "out of memory" + (f": {first}" if first else "")
+
+
+@dataclass(frozen=True)
+class Damage:
+    """How a reader's callers speak of a damaged file: an error of ``kind``, with ``advice`` at the end of its line."""
+
+    kind: type[PipelineError]
+    advice: str
+
+    @contextlib.contextmanager
+    def named(self, path: Path, what: str) -> Iterator[None]:
+        """Around calls of the library and nothing else: damaged bytes make it raise nearly any exception. what: "a .npy file".
+
+        Errors of the system itself, no such file or no more memory, are raised as they are.
+        """
+        try:
+            yield
+        except (PipelineError, MemoryError):
+            raise
+        except Exception as error:
+            # EINVAL: a place to seek that the bytes themselves name.
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+                raise
+            reason = " ".join((str(error).strip() or type(error).__name__).splitlines()[0].split())
+            raise self.kind(f"{path}: {what} ({reason}); {self.advice}") from error
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """``unknown loss 'maxx'; did you mean 'max'? known: hal, max, sum``."""
+    return missing(f"unknown {kind} '{name}'", name, sorted(known))
+
+
+def missing(what: str, name: str, known: Iterable[str], told: str | None = None) -> str:
+    """``<what>; did you mean 'max'? known: hal, max, sum`` for other words than "unknown loss 'maxx'", and ``known`` in an
+    order of its own. told: instead of the list, where it is too long for a line."""
+    listed = list(known)
+    return f"{what}{near_miss(name, listed) or ';'} {told or 'known: ' + ', '.join(listed)}"
+
+
+def near_miss(name: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'max'?"`` when one of ``known`` is close to ``name``, else an empty string."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def missing_extra(what: str, package: str, extra: str) -> MissingResource:
+    """what: that needs the package, as a user asks for it: ``--to faiss``."""
+    return MissingResource(
+        f"{what} needs the package {package}, which is not installed: pip install 'vse-pipe[{extra}]'"
+    )
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def disk_errors_named(path: Path, size: int | None = None, written_at: Path | None = None) -> Iterator[None]:
+    """A full disk does not say which file it was: an OSError without a name, or with one at or below ``written_at``, gets
+    that of ``path``, and says what there is room for. size: bytes that the file takes, if they are known."""
+    try:
+        yield
+    except OSError as error:
+        of = written_at if error.filename is None else Path(str(error.filename))
+        if error.filename is None or of == written_at:
+            error.strerror = _of_a_full_disk(error, path, size)
+        if of is None or (written_at is not None and of.is_relative_to(written_at)):
+            error.filename = str(path / of.relative_to(written_at) if of and written_at else path)
+        raise
+
+
+def _of_a_full_disk(error: OSError, path: Path, size: int | None) -> str:
+    """What ``error`` says, with the room that it lacks. Arrow and safetensors hide the number in their text, and numpy has
+    none."""
+    hidden = re.search(r"(?:errno|os error) (\d+)", str(error), re.IGNORECASE)
+    number = error.errno or (int(hidden[1]) if hidden else errno.ENOSPC if "requested and" in str(error) else 0)
+    if number not in _FULL:
+        return error.strerror or str(error)
+    largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    room = shutil.disk_usage(next(folder for folder in path.absolute().parents if folder.exists())).free
+    room = room if largest == resource.RLIM_INFINITY else min(room, largest)
+    needed = "more than that" if size is None else _amount(size)
+    return f"{os.strerror(number)}: there is room for {_amount(room)}, and it needs {needed}"
+
+
+def _amount(size: int) -> str:
+    units = ((9, "GB"), (6, "MB"), (3, "kB"), (0, "bytes"))
+    return next(f"{size / 10**digits:.1f} {unit}" for digits, unit in units if size >= 10**digits or not digits)

@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from vse_pipe.core import unchanged
+from vse_pipe.core import mapped
 from vse_pipe.core.errors import LockedError, PipelineError
-from vse_pipe.core.whole import tidy
+from vse_pipe.core.files import tidy
 
 _PR_SET_PDEATHSIG = 1
 _TRIES, _MOMENT = 10, 0.02
@@ -52,7 +52,7 @@ def claim(out: Path) -> Iterator[None]:
         _sign(lock)
         try:
             tidy(out)
-            with unchanged.required(out):
+            with mapped.required(out):
                 yield
         finally:
             path.unlink(missing_ok=True)

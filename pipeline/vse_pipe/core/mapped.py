@@ -1,20 +1,77 @@
-"""Files that are read through a memory map, and what happens when somebody cuts or changes one in place meanwhile.
+"""Files that are read several times, by blocks or by columns: written anew in between, they would be mixed."""
 
-Reading behind the end of a file that was cut is a bus error, which ends a process without a word. Copying rows with ``pread``
-instead would cost training a system call a row; a handler costs nothing.
-"""
-
+import contextlib
 import ctypes
 import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from vse_pipe.core.errors import IntegrityError
-from vse_pipe.core.unchanged import State, state
+
+State = tuple[int, int, int]
+
+
+@dataclass
+class _Reading:
+    """out: the output of whoever reads, who may write it anew; seen: other files as they were when they were first read."""
+
+    out: Path
+    seen: dict[Path, State] = field(default_factory=dict)
+
+
+_open: list[_Reading] = []
+
+
+@contextlib.contextmanager
+def required(out: Path) -> Iterator[None]:
+    """Within, what ``same`` is asked of stays as it was the first time, but for what lies in ``out``."""
+    _open.append(_Reading(out.resolve()))
+    try:
+        yield
+    finally:
+        _open.pop()
+
+
+def unchanged_path(path: Path) -> Path:
+    """``path``, about to be read. Raises IntegrityError where it is another file than when it was first read, or was changed."""
+    if _open and not (where := path.resolve()).is_relative_to(_open[-1].out):
+        require_state(path, _open[-1].seen.setdefault(where, file_state(path)))
+    return path
+
+
+def require_state(path: Path, before: State) -> None:
+    """Raises IntegrityError unless ``path`` is the file whose ``state`` was ``before``, and was not changed since."""
+    if not path.exists():
+        raise IntegrityError(f"{path}: removed while it was read; make it again, then run the same command again")
+    if file_state(path) != before:
+        raise IntegrityError(f"{path}: written anew while it was read; run the same command again")
+
+
+@contextlib.contextmanager
+def throughout(path: Path) -> Iterator[None]:
+    """What is read of ``path`` within is of one file, or of a pipe, which changes with every byte. Raises as ``require``."""
+    before = file_state(path) if path.is_file() else None
+    yield
+    if before is not None:
+        require_state(path, before)
+
+
+def file_state(path: Path) -> State:
+    """What tells a file from one that takes its place, and from itself before it was written to."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+# Files that are read through a memory map, and what happens when somebody cuts or changes one in place meanwhile.
+#
+# Reading behind the end of a file that was cut is a bus error, which ends a process without a word. Copying rows with ``pread``
+# instead would cost training a system call a row; a handler costs nothing.
 
 # By where it lies: how it was named, and what it was then.
 _opened: dict[Path, tuple[Path, State]] = {}
@@ -26,13 +83,13 @@ def guard(path: Path) -> None:
     IntegrityError; what the process was writing is left for whoever comes next."""
     if not _opened:
         ctypes.CDLL(None).signal(signal.SIGBUS, _bus_error)
-    _opened[path.resolve()] = path, state(path)
+    _opened[path.resolve()] = path, file_state(path)
 
 
 def state_of(array: np.memmap) -> State:
     """Of its file, when it was mapped where that was guarded."""
     where = Path(str(array.filename))
-    return _opened[where][1] if where in _opened else state(where)
+    return _opened[where][1] if where in _opened else file_state(where)
 
 
 def require_unchanged(array: np.ndarray) -> None:
@@ -46,7 +103,7 @@ def _changed(where: Path) -> bool:
     """A file that was replaced or removed is another one: the map still has the old one, whole."""
     if where not in _opened or not where.exists():
         return False
-    before, now = _opened[where][1], state(where)
+    before, now = _opened[where][1], file_state(where)
     return now[0] == before[0] and now != before
 
 

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from vse_pipe.core import memory, remote, urls
-from vse_pipe.core.damage import Damage
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core import files, memory, remote
+from vse_pipe.core.errors import Damage, InputError, IntegrityError
 
 _WHAT = "damaged Parquet file"
 # Bytes of a text in a footer, and entries of a list: columns, row groups.
@@ -46,7 +45,7 @@ class Parquet:
         self._file.close()
 
     def _opened(self, **options: object) -> pq.ParquetFile:
-        source = remote.opened(self.path) if urls.is_remote(self.path) else self.path
+        source = remote.open_remote(self.path) if files.is_remote(self.path) else self.path
         return pq.ParquetFile(
             source,
             page_checksum_verification=True,

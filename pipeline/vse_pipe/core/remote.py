@@ -10,9 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from vse_pipe.core import extras
+from vse_pipe.core import errors
 from vse_pipe.core.errors import IntegrityError, MissingResource, PipelineError, UsageError
-from vse_pipe.core.urls import is_remote, url
+from vse_pipe.core.files import is_remote, url
 
 # Of a range that is read ahead: headers of tar files and pages of Parquet files lie close together.
 _BLOCK = 2**20
@@ -25,7 +25,7 @@ _SAYS_VERSION = ("ETag", "etag", "md5Hash", "checksum", "LastModified", "last_mo
 _EXTRAS = {"s3": ("s3fs", "s3")}
 
 
-def opened(path: Path) -> BinaryIO:
+def open_remote(path: Path) -> BinaryIO:
     """To be read, wherever it lies; what is read of a remote file is asked for by ranges. Raises MissingResource, PipelineError, and
     of a local file what ``Path.open`` raises."""
     if not is_remote(path):
@@ -128,7 +128,7 @@ def _made(protocol: str) -> Any:
     except ImportError as error:
         if protocol not in _EXTRAS:
             raise MissingResource(f"source {protocol}://: fsspec says: {error}") from error
-        raise extras.absent(f"source {protocol}://", *_EXTRAS[protocol]) from error
+        raise errors.missing_extra(f"source {protocol}://", *_EXTRAS[protocol]) from error
     except ValueError as error:
         raise UsageError(f"source {protocol}://: fsspec knows no such protocol") from error
 

@@ -11,7 +11,7 @@ Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 WEIGHT_FILES = (".pth", ".pt", ".safetensors")
 
 
-def _a_name_or_a_file(weights: str) -> str:
+def _name_or_file(weights: str) -> str:
     # A misspelt name would otherwise be taken for a path and be reported as a missing file.
     known = weights in ("imagenet", "random") or re.fullmatch(r"[A-Z][A-Z0-9_]*", weights)
     if not known and not weights.endswith(WEIGHT_FILES):
@@ -19,7 +19,7 @@ def _a_name_or_a_file(weights: str) -> str:
     return weights
 
 
-WeightsName = Annotated[str, AfterValidator(_a_name_or_a_file)]
+WeightsName = Annotated[str, AfterValidator(_name_or_file)]
 
 
 class Strict(BaseModel):

@@ -1,7 +1,9 @@
 """The mechanics every Parquet artefact shares: exact schema, page checksums, footer metadata, checks both ways."""
 
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +12,12 @@ import pyarrow.parquet as pq
 
 from vse_pipe.core import parquet
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import require
-from vse_pipe.core.unchanged import same
-from vse_pipe.core.whole import whole_file
+from vse_pipe.core.files import require, whole_file
+from vse_pipe.core.mapped import unchanged_path
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 
 _SHOWN = 3
 _GROUP = 2**16
@@ -88,7 +93,7 @@ def read(
     columns: the only ones to read, those of them that the file has; ``schema`` then holds for those. problems: as for ``write``;
     told: what the footer must say.
     """
-    with parquet.opened(same(require(path, made_by))) as file:
+    with parquet.opened(unchanged_path(require(path, made_by))) as file:
         table = file.read(columns)
     _require_columns(path, table, schema)
     try:
@@ -105,7 +110,7 @@ def read(
 
 def scan(path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | None = None) -> Iterator[pa.Table]:
     """Consecutive rows, at most a row group at a time, each checked as by ``read``."""
-    with parquet.opened(same(require(path, made_by))) as file:
+    with parquet.opened(unchanged_path(require(path, made_by))) as file:
         for table in file.batches(columns, rows=None):
             _require_columns(path, table, schema)
             yield table
@@ -143,3 +148,28 @@ def problems_or_pass(path: Path, problems: list[str]) -> None:
     """Raises InputError with every problem, each on a line that begins with the file."""
     if problems:
         raise InputError("\n".join(f"{path}: {problem}" for problem in problems))
+
+
+_MOST = 100
+
+
+def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
+    """What ``write_csv`` wrote. Raises InputError when the file is missing, is none or lacks one of ``columns``."""
+    import pandas as pd
+
+    again = f"run `{made_by}` again"
+    try:
+        with require(path, made_by).open(encoding="utf-8") as file:
+            names = file.readline().rstrip("\n").split(",")
+        # Before pandas, which needs seconds for ten thousand columns of a damaged file.
+        for name in columns:
+            if name not in names:
+                raise InputError(f"{path}: column '{name}' is missing; {again}")
+        if len(names) > _MOST:
+            raise InputError(f"{path}: has {len(names)} columns; {again}")
+        with warnings.catch_warnings():
+            # Of lines longer than the header, whose first cells pandas would else take for an index.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(path, index_col=False)
+    except (ValueError, pd.errors.ParserWarning) as error:
+        raise InputError(f"{path}: not a CSV file ({' '.join(str(error).split())}); {again}") from error

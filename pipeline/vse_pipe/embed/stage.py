@@ -17,10 +17,9 @@ from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import mapped
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.device import resolve
-from vse_pipe.core.files import sha256
+from vse_pipe.core.devices import resolve_device
+from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.core.whole import whole_folder
 from vse_pipe.embed.engine import fragments, vectors
 from vse_pipe.embed.engine.earlier import EarlierVectors, made
 from vse_pipe.embed.engine.inputs import Sources
@@ -48,7 +47,7 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
     with claim(out):
         models = restore.load_all(paths.trained(run))
         source, words = restore.inputs(node, run, models[0][1])
-        write(params, run, models, Material(node.dataset, source, words), resolve(device))
+        write(params, run, models, Material(node.dataset, source, words), resolve_device(device))
     timing.record(out, time.monotonic() - started)
     return out
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from vse_pipe.artifacts import captions, embeddings, features, texts
 from vse_pipe.artifacts.model_files import ModelFiles
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.device import resolve
+from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, require
 from vse_pipe.core.locks import claim
@@ -17,7 +17,7 @@ from vse_pipe.embed.engine.fitted import Fitted, fitted
 from vse_pipe.embed.stage import Material, write
 from vse_pipe.extract.text_engine.method import Corpus
 from vse_pipe.project import paths, timing
-from vse_pipe.project.params.schema import TransferNode
+from vse_pipe.project.params.transfer_node import TransferNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.train.engine import restore
 
@@ -47,7 +47,7 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
             "unknown_words": unknown,
         }
         material = Material(node.dataset, seen, words, {embeddings.TRANSFER: json.dumps(about, sort_keys=True)})
-        write(params, name, models, material, resolve(device))
+        write(params, name, models, material, resolve_device(device))
     timing.record(out, time.monotonic() - started)
     _tell(name, node.run, unknown)
     return out

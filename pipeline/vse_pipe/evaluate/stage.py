@@ -9,20 +9,18 @@ from pathlib import Path
 from vse_pipe.artifacts import captions, current, evaluation, judged
 from vse_pipe.artifacts import names as named
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import console, locks, workers
+from vse_pipe.core import console, locks, processes
 from vse_pipe.core.console import say
-from vse_pipe.core.device import resolve
-from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.core.files import read_json, write_json
-from vse_pipe.core.unknown import unknown
-from vse_pipe.core.whole import whole_folder
+from vse_pipe.core.devices import resolve_device
+from vse_pipe.core.errors import InputError, UsageError, unknown
+from vse_pipe.core.files import read_json, whole_folder, write_json
 from vse_pipe.evaluate.engine import members
 from vse_pipe.evaluate.engine.ensemble import Ensemble
 from vse_pipe.evaluate.engine.further import Further
 from vse_pipe.evaluate.engine.measure import Inputs, Result, measure, open_parameters
 from vse_pipe.project import paths, repetitions, timing
 from vse_pipe.project.params import criteria as grammar
-from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.project.params.measuring import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.engine import bank_source, criteria
 from vse_pipe.ranking.engine.bank_source import BankSource
@@ -47,11 +45,11 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     if run not in params.evaluated():
         known = sorted(params.evaluated())
         raise UsageError(unknown("run", run, known))
-    chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve(device)
+    chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve_device(device)
     _must_rank(params, run, inferences)
     dataset, out = params.dataset(run), paths.evaluations(run)
     alone = [one.name for one in chosen if one.matching]
-    if alone and workers.elsewhere():
+    if alone and processes.elsewhere():
         say(f"evaluate {run}: {', '.join(alone)}: the queries are matched in this process, by no worker")
     with locks.claim(out):
         if captions.absent(paths.prepared(dataset)):

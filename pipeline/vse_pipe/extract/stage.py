@@ -10,8 +10,7 @@ from vse_pipe.artifacts import features as artefact
 from vse_pipe.artifacts import images, unreadable
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import read_json, sha256
-from vse_pipe.core.whole import require_ours
+from vse_pipe.core.files import read_json, require_ours, sha256
 from vse_pipe.extract.engine import fingerprint, policy, recognise
 from vse_pipe.extract.engine.assemble import assemble
 from vse_pipe.extract.engine.backbone import Failure
@@ -38,10 +37,10 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
     with work.lock(out):
         if _there(out, node, params.seed, device, features, work):
             return out
-        from vse_pipe.core import device as devices
+        from vse_pipe.core import devices
 
         require_ours(out, OURS)
-        job = growing(plan(node, params.seed, devices.resolve(device)), out)
+        job = growing(plan(node, params.seed, devices.resolve_device(device)), out)
         if getattr(node.backbone.params, "precision", "") == "auto":
             say(f"extract {features}: precision auto is {job.about['precision']} on this machine")
         shards = shards_of(job, out)

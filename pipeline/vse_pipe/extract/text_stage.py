@@ -18,8 +18,8 @@ from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, require, sha256
 from vse_pipe.core.locks import claim
-from vse_pipe.core.tokens import SPECIAL
-from vse_pipe.core.unchanged import same
+from vse_pipe.core.mapped import unchanged_path
+from vse_pipe.core.text import SPECIAL
 from vse_pipe.extract.text_engine.method import Corpus, State
 from vse_pipe.project import code, paths, timing
 from vse_pipe.project.params.typed import Member, Params
@@ -69,7 +69,9 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
         "method": name,
         "options": options.model_dump(mode="json"),
         "seed": seed,
-        "captions_sha256": sha256(same(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}"))),
+        "captions_sha256": sha256(
+            unchanged_path(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}"))
+        ),
         "files_sha256": files,
         "code_sha256": code.digest(code.closure([__name__, *map(TEXT_FEATURES.module, methods)])),
         "libraries": {package: _version(package, method) for package, method in {"numpy": name, **libraries}.items()},

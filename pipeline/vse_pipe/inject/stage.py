@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts import captions, images, joins, noise_index, pairs
 from vse_pipe.core.console import say
+from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.core.whole import whole_folder
 from vse_pipe.project import paths, timing
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import PROTOCOLS

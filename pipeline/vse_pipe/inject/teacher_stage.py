@@ -7,8 +7,8 @@ from pathlib import Path
 from vse_pipe.artifacts import embeddings, pairs, teachers
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
+from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.core.whole import whole_folder
 from vse_pipe.project import paths, timing
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.engine.embedded import Embedded

@@ -8,10 +8,10 @@ import pyarrow as pa
 from vse_pipe.artifacts import _boxes, phrases
 from vse_pipe.artifacts import localisation as artefact
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.device import resolve
+from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
+from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.core.whole import whole_folder
 from vse_pipe.localize.engine import figures, inputs
 from vse_pipe.localize.engine.inputs import LocalizeInputs
 from vse_pipe.localize.engine.ranks import Ranks, joined
@@ -31,7 +31,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
     et al., CVPR 2016, section 3.3). Raises as ``inputs.read``, and InputError for scores that are not finite.
     """
     started = time.monotonic()
-    out, chosen, where = paths.localized(run), params.localize, resolve(device)
+    out, chosen, where = paths.localized(run), params.localize, resolve_device(device)
     with claim(out):
         given = inputs.read(params, run)
         about = given.embedded.images.about

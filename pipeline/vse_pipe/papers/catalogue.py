@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from vse_pipe.core.errors import ParamsError, UsageError
-from vse_pipe.core.unknown import missing, unknown
+from vse_pipe.core.errors import ParamsError, UsageError, missing, unknown
 from vse_pipe.papers import settings
 from vse_pipe.papers.schema import Block, Common, Paper, Row, Settings
 from vse_pipe.project.params.document import read_document

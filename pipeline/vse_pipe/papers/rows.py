@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from vse_pipe.core.errors import UsageError
-from vse_pipe.project.params.schema import EnsembleNode, Root, RunNode
+from vse_pipe.project.params.ensemble_node import EnsembleNode
+from vse_pipe.project.params.schema import Root, RunNode
 
 
 def problems(root: Root) -> Iterator[tuple[str, str]]:

@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.core import memory, urls
-from vse_pipe.core.damage import Damage
-from vse_pipe.core.errors import InputError
+from vse_pipe.core import files, memory
+from vse_pipe.core.errors import Damage, InputError
 from vse_pipe.core.parquet import Parquet
 
 # Bytes of one column in one row group; more would be read for a single picture.
@@ -31,7 +30,7 @@ _keeping = threading.Lock()
 def value(path: Path, row: int, column: str) -> bytes | None:
     """The bytes in ``column`` of one row, None where there are none. Raises IndexError when there is no such row or
     column, InputError when the file is no Parquet file, is damaged, or its row groups are too large to be read by row."""
-    if urls.is_remote(path):
+    if files.is_remote(path):
         # Asked once a process: a request for every row would take longer than the row.
         with _opening:
             return _far(path).value(row, column)

@@ -11,8 +11,7 @@ from torchvision.models import detection
 from torchvision.ops import boxes as box_ops
 
 from vse_pipe.core import states, weights
-from vse_pipe.core.errors import UnknownMember, UsageError
-from vse_pipe.core.unknown import missing, near_miss, unknown
+from vse_pipe.core.errors import UnknownMember, UsageError, missing, near_miss, unknown
 from vse_pipe.core.weights import Named, Weights, WeightsFile, source_of
 
 _SMALLEST = 1.0

@@ -3,9 +3,9 @@
 import stat
 from pathlib import Path
 
-from vse_pipe.core import remote, urls
+from vse_pipe.core import files, remote
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnreadableImage
-from vse_pipe.core.inside import inside
+from vse_pipe.core.files import inside
 from vse_pipe.pictures import cells
 from vse_pipe.pictures.address import Cell, TarMember, parse, path_of
 
@@ -78,7 +78,7 @@ def _refuse_large(name: str, size: int) -> None:
 def _member(shard: Path, member: TarMember, where: str) -> bytes:
     _refuse_large(f"{shard} {member.name}", member.size)
     try:
-        if urls.is_remote(shard):
+        if files.is_remote(shard):
             found = remote.piece(shard, member.offset, member.size)
         else:
             with shard.open("rb") as file:
@@ -87,7 +87,7 @@ def _member(shard: Path, member: TarMember, where: str) -> bytes:
     except OSError as error:
         raise InputError(f"{where}: shard {shard} cannot be read ({error.strerror})") from error
     if len(found) != member.size:
-        raise IntegrityError(f"{where}: {urls.url(shard)} ends before {member.name} does; {_AGAIN}")
+        raise IntegrityError(f"{where}: {files.url(shard)} ends before {member.name} does; {_AGAIN}")
     return found
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vse_pipe.artifacts import captions, images, names
-from vse_pipe.core import urls
+from vse_pipe.core import files
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.problems import Problem
@@ -17,7 +17,7 @@ def _reads(params: Params, name: str) -> list[SourceFiles]:
     dataset = params.datasets[name]
     options = dataset.format.params
     if not FORMATS.traits(dataset.format.name).proposes:
-        return options.reads(urls.place(dataset.source))
+        return options.reads(files.place(dataset.source))
     # Its source is the output of another stage, which dvc.yaml names.
     return PROPOSALS.options(options.proposals).model_validate(options.options).reads()
 

@@ -8,13 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts import captions, images, names, phrases, regions
-from vse_pipe.core import memory, urls
+from vse_pipe.core import files, memory
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import sha256
+from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.core.text_ids import shown
-from vse_pipe.core.whole import whole_folder
+from vse_pipe.core.text import shown_id
 from vse_pipe.prepare.engine.source import Source
 from vse_pipe.project import paths, timing
 from vse_pipe.project.params.typed import Dataset, Params
@@ -40,7 +39,7 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
     ):
         read = FORMATS.load(node.format.name).read
         where = [device] if FORMATS.traits(node.format.name).proposes else []
-        source = read(urls.place(node.source), folder, node.format.params, params.seed, *where)
+        source = read(files.place(node.source), folder, node.format.params, params.seed, *where)
         _tell_left_out(dataset, source.left_out)
         check(dataset, source)
         _decide(dataset, source, node)
@@ -160,7 +159,7 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
     if repeated[1]:
         said, owners = source.captions["text"], source.captions["image_id"]
         pairs = [
-            f"{shown(said[row].as_py())} of image_id {_named(source, owners[row])} as of {_named(source, owners[first])}"
+            f"{shown_id(said[row].as_py())} of image_id {_named(source, owners[row])} as of {_named(source, owners[first])}"
             for row, first in _first_repeated(texts)
         ]
         _tell_repeated(

@@ -8,8 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
-from vse_pipe.core.errors import UnknownMember
-from vse_pipe.core.unknown import unknown
+from vse_pipe.core.errors import UnknownMember, unknown
 from vse_pipe.project.traits import (
     BackboneTraits,
     CriterionTraits,

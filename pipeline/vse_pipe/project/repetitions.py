@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import UsageError
+from vse_pipe.core.files import put as put_folder
+from vse_pipe.core.files import require_ours
 from vse_pipe.core.locks import claim
-from vse_pipe.core.whole import put as put_folder
-from vse_pipe.core.whole import require_ours
 
 if TYPE_CHECKING:  # which names what it holds with what is defined here
     from vse_pipe.project.params.typed import Params

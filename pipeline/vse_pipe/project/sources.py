@@ -17,9 +17,8 @@ from typing import Any
 from vse_pipe.core import remote
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, PipelineError
-from vse_pipe.core.files import read_json, sha256, write_text
+from vse_pipe.core.files import is_remote, read_json, sha256, url, write_text
 from vse_pipe.core.strict import WEIGHT_FILES
-from vse_pipe.core.urls import is_remote, url
 from vse_pipe.project import paths
 
 HEAD = "files from outside of the pipeline: sha256 of names and content, number of files, place\n"

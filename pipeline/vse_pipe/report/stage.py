@@ -7,9 +7,8 @@ from collections.abc import Sized
 from pathlib import Path
 
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.files import csv_text, json_text
+from vse_pipe.core.files import csv_text, json_text, whole_file
 from vse_pipe.core.locks import claim
-from vse_pipe.core.whole import whole_file
 from vse_pipe.pictures.images import shown
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import vse_pipe
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import read_json, write_json
+from vse_pipe.core.files import read_json, whole_folder, write_json
 from vse_pipe.core.locks import claim
-from vse_pipe.core.whole import whole_folder
 from vse_pipe.project import paths
 
 # What the last call found: DVC starts one at every `dvc repro`, and imports are most of what it takes to find it anew.

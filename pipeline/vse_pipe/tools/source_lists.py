@@ -4,9 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import read_json, write_json
+from vse_pipe.core.files import read_json, whole_folder, write_json
 from vse_pipe.core.locks import claim
-from vse_pipe.core.whole import whole_folder
 from vse_pipe.project import paths, sources
 from vse_pipe.project.sources import SourceFiles
 from vse_pipe.tools.code_lists import state_of

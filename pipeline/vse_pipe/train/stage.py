@@ -18,15 +18,13 @@ from vse_pipe.artifacts import (
     pairs,
     rematching,
 )
-from vse_pipe.core import allocator, ranks
+from vse_pipe.core import devices, processes
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.device import resolve
+from vse_pipe.core.devices import generator, resolve_device
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import sha256
+from vse_pipe.core.files import partial as partial_folder
+from vse_pipe.core.files import require_ours, sha256
 from vse_pipe.core.locks import claim
-from vse_pipe.core.seeds import generator
-from vse_pipe.core.whole import partial as partial_folder
-from vse_pipe.core.whole import require_ours
 from vse_pipe.project import paths, repetitions, timing
 from vse_pipe.project.params.training import NO_WEIGHT
 from vse_pipe.project.params.typed import Params, Run
@@ -39,11 +37,11 @@ from vse_pipe.train.engine import (
     gradient_cache,
     inputs,
     loop,
-    processes,
     standstill,
     validate,
     word_vectors,
 )
+from vse_pipe.train.engine import processes as engine_processes
 from vse_pipe.train.engine.model import DualEncoder, build, describe, described, objective
 from vse_pipe.train.engine.pixels import PixelNetwork
 from vse_pipe.train.engine.scheme import Setting
@@ -70,13 +68,13 @@ def train(params: Params, run: str, device: str = "auto", out: Path | None = Non
     """
     node = params.runs[run]
     out = out or paths.trained(run)
-    own = processes.joined(resolve(device))
-    with claim(out) if ranks.first() else contextlib.nullcontext():
+    own = engine_processes.joined(resolve_device(device))
+    with claim(out) if processes.is_first() else contextlib.nullcontext():
         if node.model is None and SCHEMES.traits(node.scheme.name).trains:
             _train(params, run, out, own)
-        elif ranks.first() and node.model is not None:
+        elif processes.is_first() and node.model is not None:
             given.take(node.model, node, run, out, FILES)
-        elif ranks.first():
+        elif processes.is_first():
             SCHEMES.load(node.scheme.name).untrained(node, run, out, FILES, own)
     return out
 
@@ -84,25 +82,25 @@ def train(params: Params, run: str, device: str = "auto", out: Path | None = Non
 def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     started, node, seed = time.monotonic(), params.runs[name], params.runs[name].seed
     if device.type == "cpu":
-        allocator.keep_freed()
+        devices.keep_freed()
     stored = features.read(paths.extracted(node.dataset, node.features))
     # The project's seed: that of the network behind the features, where its weights are drawn; all else is the run's own.
     network = inputs.network(node, params.features[node.features], stored, params.seed, device)
     read = inputs.files(node)
     depends = None if network is None else network.depends
     done = False
-    if ranks.first() and all(path.is_file() for path in read):  # what is missing is said where it is read
+    if processes.is_first() and all(path.is_file() for path in read):  # what is missing is said where it is read
         inputs.require(node, stored)
         mark = fingerprint.of(node, seed, read, device, depends)
         kept = node.train.keep_state
         done = finished.is_finished(out, mark, kept) and model_files.read_config(out).get("run", name) == name
         if done and not kept:  # a call that was killed after its last step may have left it
             finished.drop_state(out)
-    if ranks.of_first(done):
+    if processes.of_first(done):
         say(f"train {name}: {out} is up to date")
         return
-    if node.train.processes > 1 and not ranks.joined():
-        processes.run(_train, (params, name, out), node.train.processes, device, f"train {name}")
+    if node.train.processes > 1 and not processes.has_group():
+        engine_processes.run(_train, (params, name, out), node.train.processes, device, f"train {name}")
         return
     table = inputs.table(node, stored, network, seed, device)
     # Taken now: they may be injected anew while this trains.
@@ -122,7 +120,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
     with _same_kernels(device) if network else contextlib.nullcontext():
         progress = loop.fit(scheme, sampler, check, building, mark, name, watch)
-    if not ranks.first():
+    if not processes.is_first():
         return
     stuck = watch.end(progress.history[-1], node.train.batch_size)
     ended = loop.ending(scheme, progress) | ({"stuck": stuck} if stuck else {})
@@ -239,12 +237,12 @@ def _start(out: Path, mark: str) -> tuple[Path, bool]:
     """
     require_ours(out, repetitions.patterns(FILES))
     building = partial_folder(out)
-    if ranks.first() and checkpoint.fingerprint(building) != mark:
+    if processes.is_first() and checkpoint.fingerprint(building) != mark:
         shutil.rmtree(building, ignore_errors=True)
         if checkpoint.fingerprint(out) == mark:
             (building / checkpoint.FILE).parent.mkdir(parents=True)
             shutil.copyfile(out / checkpoint.FILE, building / checkpoint.FILE)
-    ranks.wait()
+    processes.wait()
     return building, (building / checkpoint.FILE).is_file()
 
 

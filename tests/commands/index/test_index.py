@@ -16,7 +16,7 @@ from tests.commands.script import COMMAND, environment
 from tests.prepare._data import picture
 from tests.tools.search import project as artefacts
 from vse_pipe.artifacts import embeddings, evaluation, features, images, unreadable
-from vse_pipe.core.whole import partial
+from vse_pipe.core.files import partial
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.docs.reference import artefacts, parameters
-from vse_pipe.core.whole import whole_file
+from vse_pipe.core.files import whole_file
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGES = {"parameters.md": parameters.page, "artefacts.md": artefacts.page}

@@ -13,7 +13,8 @@ from vse_pipe.artifacts import features
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.extract import stage
 from vse_pipe.extract.backbones import bottom_up
-from vse_pipe.extract.backbones.bottom_up import Params, build
+from vse_pipe.extract.backbones.bottom_up import build
+from vse_pipe.extract.backbones.options import BottomUpOptions as Params
 from vse_pipe.pictures.images import Item
 
 RANDOM = np.random.default_rng(0)

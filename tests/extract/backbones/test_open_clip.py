@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from tests import pair_project as pairs
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
 from vse_pipe.core.files import sha256
-from vse_pipe.extract.backbones.open_clip import Params, build
+from vse_pipe.extract.backbones.open_clip import build
+from vse_pipe.extract.backbones.options import OpenClipOptions as Params
 from vse_pipe.extract.engine import network
 from vse_pipe.extract.engine.pair import published
 from vse_pipe.extract.engine.pair.params import PairParams

@@ -6,7 +6,8 @@ import torch
 from pydantic import ValidationError
 
 from tests.extract.project import pictures
-from vse_pipe.extract.backbones.random_filters import Params, build
+from vse_pipe.extract.backbones.options import RandomFiltersOptions as Params
+from vse_pipe.extract.backbones.random_filters import build
 from vse_pipe.extract.engine.networks.random_filters import RandomFilters
 from vse_pipe.pictures.images import Item
 

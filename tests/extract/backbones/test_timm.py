@@ -8,7 +8,8 @@ import timm
 import torch
 
 from vse_pipe.core.errors import InputError, UnknownMember, UsageError
-from vse_pipe.extract.backbones.timm import Params, build
+from vse_pipe.extract.backbones.options import TimmOptions as Params
+from vse_pipe.extract.backbones.timm import build
 from vse_pipe.extract.engine.networks import timm as _timm
 from vse_pipe.extract.engine.params import ImageParams
 

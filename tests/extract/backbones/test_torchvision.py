@@ -12,7 +12,8 @@ from torchvision import models
 from torchvision.models.regnet import BlockParams
 
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
-from vse_pipe.extract.backbones.torchvision import Params, build
+from vse_pipe.extract.backbones.options import TorchvisionOptions as Params
+from vse_pipe.extract.backbones.torchvision import build
 from vse_pipe.extract.engine.networks import torchvision
 from vse_pipe.extract.engine.params import ImageParams
 

@@ -87,11 +87,11 @@ def test_other_images_code_and_libraries(tiny: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_precision_auto_is_what_torch_makes_of_it(tiny: Path) -> None:
-    from vse_pipe.core import precision
+    from vse_pipe.core import devices
 
     node = project.params().features["small"]
     told = recognise._precision(node, "cpu", "?")
-    assert told == precision.resolve("auto", torch.device("cpu"))
+    assert told == devices.resolve_precision("auto", torch.device("cpu"))
     assert recognise._precision(project.params("random_filters").features["small"], "cpu", "x") == "x"
     assert recognise._precision(node, "cuda", "bfloat16") is None
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vse_pipe.core.tokens import END, PAD, SPECIAL, START, UNK
+from vse_pipe.core.text import END, PAD, SPECIAL, START, UNK
 from vse_pipe.extract.text_engine.method import Corpus
 from vse_pipe.extract.text_engine.tokens import build, encode, tokenize
 from vse_pipe.extract.texts import words as method

@@ -25,9 +25,8 @@ from tests.prepare.formats.test_webdataset import sample, shard
 from tests.prepare.proposals import test_file as boxes_files
 from tests.rules.sources import ROOT
 from vse_pipe.artifacts import noise_index
-from vse_pipe.core import states
+from vse_pipe.core import states, word_vectors
 from vse_pipe.core.files import sha256
-from vse_pipe.core.word_vectors import read as word_vectors
 from vse_pipe.evaluate.external import npy, qrels, sides
 from vse_pipe.extract.backbones import precomp
 from vse_pipe.extract.backbones.bottom_up import read_row, tsv_index

@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from vse_pipe.train.encoders.text.gru import GRUTextEncoder, Params, build
+from vse_pipe.train.encoders.text.gru import GRUTextEncoder, build
+from vse_pipe.train.encoders.text.options import GruOptions as Params
 
 
 def encoder(arrays: dict[str, np.ndarray], rnn: str = "rnn", **options) -> GRUTextEncoder:

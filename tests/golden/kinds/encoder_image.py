@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.train.encoders.image.linear import Params, build
+from vse_pipe.train.encoders.image.linear import build
+from vse_pipe.train.encoders.image.options import LinearOptions as Params
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -5,9 +5,10 @@ import torch
 
 from tests.golden.compare import compare
 from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.losses.hal import Params, loss
-from vse_pipe.train.schemes.memory_bank import Params as BankParams
+from vse_pipe.train.losses.hal import loss
+from vse_pipe.train.losses.options import HalOptions as Params
 from vse_pipe.train.schemes.memory_bank import left_out, weights
+from vse_pipe.train.schemes.options import MemoryBankOptions as BankParams
 
 
 def _total(arrays: dict[str, np.ndarray], variant: str, images: torch.Tensor, texts: torch.Tensor):

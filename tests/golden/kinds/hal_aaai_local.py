@@ -5,7 +5,8 @@ import torch
 
 from tests.golden.compare import compare
 from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.losses.hal import Params, loss
+from vse_pipe.train.losses.hal import loss
+from vse_pipe.train.losses.options import HalOptions as Params
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

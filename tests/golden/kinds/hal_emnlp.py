@@ -8,7 +8,8 @@ import torch
 
 from tests.golden.compare import compare
 from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.losses.hal_emnlp import Params, exponents, loss
+from vse_pipe.train.losses.hal_emnlp import exponents, loss
+from vse_pipe.train.losses.options import HalEmnlpOptions as Params
 
 TIGHT = {"atol": 1e-9, "rtol": 1e-9}
 

@@ -5,7 +5,8 @@ import torch
 
 from tests.golden.compare import compare
 from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.losses.sigmoid import Params, loss, network
+from vse_pipe.train.losses.options import SigmoidOptions as Params
+from vse_pipe.train.losses.sigmoid import loss, network
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

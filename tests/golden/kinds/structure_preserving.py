@@ -5,7 +5,8 @@ import torch
 
 from tests.golden.compare import compare, exact
 from vse_pipe.train.engine.batch import Matches, Scored
-from vse_pipe.train.losses.structure import Params, euclidean, hardest_triplets, loss
+from vse_pipe.train.losses.options import StructureOptions as Params
+from vse_pipe.train.losses.structure import euclidean, hardest_triplets, loss
 
 TIGHT = {"atol": 1e-9, "rtol": 1e-9}
 

@@ -5,7 +5,8 @@ import torch
 
 from tests.golden.compare import compare
 from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.losses.structure import Params, loss
+from vse_pipe.train.losses.options import StructureOptions as Params
+from vse_pipe.train.losses.structure import loss
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from tests.naive.prepare import hashed_split
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, pictures, read
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.prepare.formats.csv import Params, _rows
+from vse_pipe.prepare.formats.csv import _rows
+from vse_pipe.prepare.formats.options import CsvOptions as Params
 
 
 def _table(folder, text: str | bytes, names=("a.png", "b.png", "c.png")):

@@ -13,13 +13,14 @@ from safetensors.torch import save_file
 from tests.prepare._data import prepare
 from tests.prepare.engine.regions._whole import SOURCE, write
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
-from vse_pipe.core import precision
+from vse_pipe.core import devices as core_devices
 from vse_pipe.core.errors import IntegrityError, MissingResource, UnknownMember, UsageError
 from vse_pipe.core.weights import Weights
 from vse_pipe.pictures import detector
 from vse_pipe.prepare.engine.regions import dataset
 from vse_pipe.prepare.engine.regions.proposing import settled
-from vse_pipe.prepare.proposals.rpn import Params, proposer
+from vse_pipe.prepare.proposals.options import RpnOptions as Params
+from vse_pipe.prepare.proposals.rpn import proposer
 
 SMALL = {"detector": "fasterrcnn_mobilenet_v3_large_320_fpn", "shorter": 96, "longer": 200}
 
@@ -57,7 +58,7 @@ def test_boxes_are_those_of_the_network_scaled_back(tmp_path: Path, network):
 def test_pictures_go_one_by_one_to_the_device_asked_for_with_the_same_kernels(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     threads, devices = set(), []
-    network, entered = detector.Detector.proposals, precision.inference
+    network, entered = detector.Detector.proposals, core_devices.inference
 
     def proposals(self, picture):
         threads.add(threading.get_ident())
@@ -66,7 +67,7 @@ def test_pictures_go_one_by_one_to_the_device_asked_for_with_the_same_kernels(tm
 
     monkeypatch.setattr(detector.Detector, "proposals", proposals)
     monkeypatch.setattr(dataset, "CORES", 4)
-    monkeypatch.setattr(precision, "inference", lambda *given: devices.append(given) or entered(*given))
+    monkeypatch.setattr(core_devices, "inference", lambda *given: devices.append(given) or entered(*given))
     write([(number, "a man", (0, 0, 9, 9)) for number in range(4)], dict.fromkeys(range(4), "test"))
     options = {"proposals": "rpn", "options": {"weights": "random", **SMALL}}
     prepare("regions", SOURCE, device="cpu", **options)

@@ -10,7 +10,8 @@ import pytest
 from tests.naive.regions import overlap
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
 from vse_pipe.core.errors import MissingResource
-from vse_pipe.prepare.proposals.selective_search import Params, proposer
+from vse_pipe.prepare.proposals.options import SelectiveSearchOptions as Params
+from vse_pipe.prepare.proposals.selective_search import proposer
 
 
 def test_it_is_missing_in_one_line_that_names_the_extra(tmp_path, monkeypatch):

@@ -48,7 +48,7 @@ def test_more_workers_than_can_be_placed_are_refused(
     monkeypatch: pytest.MonkeyPatch, resources: dict, device: str, message: str
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr("vse_pipe.core.device.resolve", torch.device)
+    monkeypatch.setattr("vse_pipe.core.devices.resolve_device", torch.device)
     with pytest.raises(UsageError) as caught:
         list(pool(monkeypatch, 4, device, resources=resources).each(doubled, [1]))
     assert str(caught.value) == message

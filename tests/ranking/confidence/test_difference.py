@@ -9,8 +9,8 @@ from scipy import stats
 from tests.naive import confidence as naive
 from tests.ranking import ranked
 from tests.tools.compare.project import evaluation, of_tables
+from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.confidence import difference
 from vse_pipe.ranking.confidence.compared import Compared, Method
 from vse_pipe.ranking.confidence.figures import Figures, sample, swapped

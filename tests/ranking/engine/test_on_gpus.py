@@ -11,7 +11,7 @@ from vse_pipe.ranking.engine.bank_source import BankSource
 from vse_pipe.ranking.engine.scores import STRIP
 from vse_pipe.ranking.engine.split import Split
 from vse_pipe.ranking.engine.trial import trials
-from vse_pipe.ranking.inference.csls import Params
+from vse_pipe.ranking.inference.options import CslsOptions as Params
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 IMAGES, EACH, K = STRIP + 44, 2, 8

@@ -11,7 +11,7 @@ from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.ranking.engine import criteria
 from vse_pipe.ranking.engine.matching import Allowance, greedy
 from vse_pipe.ranking.inference import hungarian
-from vse_pipe.ranking.inference.hungarian import Params
+from vse_pipe.ranking.inference.options import HungarianOptions as Params
 from vse_pipe.ranking.metrics.truth import Truth
 
 

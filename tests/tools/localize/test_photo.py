@@ -11,7 +11,7 @@ from tests.command_line import caller
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import embeddings, regions
 from vse_pipe.artifacts import images as artefact
-from vse_pipe.core.device import resolve
+from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UnreadableImage, UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.stage import extract
@@ -91,7 +91,7 @@ def test_a_picture_of_the_data_set_is_seen_as_the_stages_saw_it(root, params) ->
     with unpacked(Path(file).read_bytes(), "photo") as photo:
         (found,) = find(params, "toy", photo, ["a red circle"], "cpu")
     assert found.candidates == len(known["boxes"])
-    word = open_run(params, "toy", "test", resolve("cpu")).sentence("a red circle").side.numpy()[0]
+    word = open_run(params, "toy", "test", resolve_device("cpu")).sentence("a red circle").side.numpy()[0]
     scores = known["vectors"] @ word
     assert found.score == pytest.approx(scores.max(), abs=1e-4)
     best = known["boxes"][int(scores.argmax())]

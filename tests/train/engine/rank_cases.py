@@ -11,7 +11,7 @@ import torch
 
 from tests.train.killed import Killed
 from tests.train.some import member, some_pairs, some_scheme
-from vse_pipe.core import ranks
+from vse_pipe.core import processes
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.train import stage
@@ -46,7 +46,7 @@ def gradient(how: dict[str, Any], size: int, exact: bool = True) -> Found:
             total = scheme.terms(*model.encode(batch, scheme.setting.device, params.precision), batch).total()
             value = total.item()
             total.backward()
-        if ranks.count() > 1:
+        if processes.rank_count() > 1:
             model.sum_gradients()
         found = {name: weight.grad.numpy() for name, weight in model.named_parameters() if weight.grad is not None}
         return [value], found | {name: buffer.numpy() for name, buffer in model.named_buffers()}
@@ -69,19 +69,19 @@ def epochs(how: dict[str, Any], count: int, exact: bool = True) -> Found:
 
 def drifted() -> None:
     """Weights that are not the same everywhere."""
-    ranks.require_same([torch.full((3,), float(ranks.number()))], "weights")
+    processes.require_same_on_all([torch.full((3,), float(processes.rank()))], "weights")
 
 
 def answered() -> list[bool]:
     """What the first answers where the others answer otherwise."""
-    return [ranks.of_first(ranks.first()), ranks.of_first(not ranks.first())]
+    return [processes.of_first(processes.is_first()), processes.of_first(not processes.is_first())]
 
 
 def trained_elsewhere(params: Params, name: str, answer: Any) -> None:
     """Train where the function ``name`` of the engine finds ``answer`` on the disk of all but the first."""
     module, function = name.split(".")
     with pytest.MonkeyPatch.context() as patch:
-        if not ranks.first():
+        if not processes.is_first():
             patch.setattr(getattr(stage, module), function, lambda *_: answer)
         stage.train(params, "sum", "cpu")
 

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from torchvision.ops import stochastic_depth
 
 from vse_pipe.core.errors import UsageError
-from vse_pipe.core.ranks import Share
+from vse_pipe.core.processes import Share
 from vse_pipe.train.engine import whole_batch
 
 SIZES = (3, 2)

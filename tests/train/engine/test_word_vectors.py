@@ -7,7 +7,7 @@ import torch
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
 from tests.train.some import member, some_model, some_pairs
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
-from vse_pipe.core.tokens import SPECIAL
+from vse_pipe.core.text import SPECIAL
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject

@@ -26,8 +26,9 @@ from vse_pipe.tools.hub.stage import pack
 from vse_pipe.train.engine import gradient_cache
 from vse_pipe.train.engine.batch import Scored
 from vse_pipe.train.engine.teacher import Teacher
-from vse_pipe.train.schemes.distil import Params, divergence
+from vse_pipe.train.schemes.distil import divergence
 from vse_pipe.train.schemes.distil import scheme as distil
+from vse_pipe.train.schemes.options import DistilOptions as Params
 from vse_pipe.train.stage import train
 
 CPU = torch.device("cpu")

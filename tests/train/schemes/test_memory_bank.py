@@ -13,7 +13,8 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import SCHEMES
 from vse_pipe.train.engine.incidence import Incidence
 from vse_pipe.train.schemes import memory_bank
-from vse_pipe.train.schemes.memory_bank import Params, left_out, weights
+from vse_pipe.train.schemes.memory_bank import left_out, weights
+from vse_pipe.train.schemes.options import MemoryBankOptions as Params
 
 CPU = torch.device("cpu")
 

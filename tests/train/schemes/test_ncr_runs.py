@@ -14,14 +14,14 @@ from tests.train.killed import killed_after, killed_at
 from vse_pipe.artifacts import history, model_files
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
-from vse_pipe.core.whole import partial
+from vse_pipe.core.files import partial
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.engine.ensemble import Ensemble, of_run
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import EnsembleNode
+from vse_pipe.project.params.ensemble_node import EnsembleNode
 from vse_pipe.ranking.engine.embedded import Embedded
 from vse_pipe.tools.export.stage import export_run
 from vse_pipe.train.engine import checkpoint, restore

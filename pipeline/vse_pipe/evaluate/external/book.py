@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts.names import KEYS, TextIds
-from vse_pipe.core import text_ids
+from vse_pipe.core import text as core_text
 from vse_pipe.core.errors import InputError
 
 _SHOWN = 3
@@ -26,7 +26,7 @@ class Book:
 
     def numbers(self, key: str, where: str, ids: np.ndarray | pa.Array) -> np.ndarray:
         """int64, of int64 ids themselves. Raises InputError for text beside numbers, and for a text that can be no id."""
-        if isinstance(ids, pa.Array) and not self.texts(key) and text_ids.are_numbers(ids):
+        if isinstance(ids, pa.Array) and not self.texts(key) and core_text.are_numbers(ids):
             ids = ids.cast(pa.int64()).to_numpy()
         given = isinstance(ids, pa.Array)
         told, first = self._said.setdefault(key, (given, where))
@@ -40,7 +40,7 @@ class Book:
         new = pc.unique(ids.filter(pc.is_null(pc.index_in(ids, self._texts[key]))))
         if len(new):
             joined = pa.concat_arrays([self._texts[key], new])
-            if wrong := text_ids.objection(joined):
+            if wrong := core_text.objection(joined):
                 raise InputError(f"{where}: {key} {wrong[1]}")
             self._texts[key] = joined
         return pc.index_in(ids, self._texts[key]).cast(pa.int64()).to_numpy()
@@ -53,7 +53,7 @@ class Book:
         """The first three, for a message, as the files have them."""
         if self.texts(key):
             shown: Iterable[str] = (
-                text_ids.shown(text) for text in self._texts[key].take(pa.array(ids[:_SHOWN])).to_pylist()
+                core_text.shown_id(text) for text in self._texts[key].take(pa.array(ids[:_SHOWN])).to_pylist()
             )
         else:
             shown = map(str, ids[:_SHOWN])

@@ -6,9 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.core import arrays, mapped, memory, unchanged
-from vse_pipe.core.damage import Damage
-from vse_pipe.core.errors import InputError
+from vse_pipe.core import arrays, mapped, memory
+from vse_pipe.core.errors import Damage, InputError
 from vse_pipe.evaluate.external.book import Book
 from vse_pipe.evaluate.external.given import given
 
@@ -47,7 +46,7 @@ def ids(path: Path, rows: int, of: str, key: str = "image_id", book: Book | None
 def _opened(path: Path) -> np.ndarray:
     if given(path).is_dir():
         raise InputError(f"{path}: a folder, expected a .npy file")
-    array = arrays.opened(path, Damage(InputError, "write it again"))
+    array = arrays.open_npy(path, Damage(InputError, "write it again"))
     memory.take(str(path), array.nbytes)
     return array
 
@@ -62,7 +61,7 @@ def _copied(array: np.ndarray, kind: np.dtype | None = None) -> np.ndarray:
 def _lines(path: Path) -> pa.Array:
     memory.require_text(given(path))
     try:
-        with unchanged.throughout(path):
+        with mapped.throughout(path):
             lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; expected one id a line, or a .npy array") from error

@@ -7,9 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.core import memory, parquet, tables, unchanged
-from vse_pipe.core.damage import Damage
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core import mapped, memory, parquet, tables
+from vse_pipe.core.errors import Damage, InputError, IntegrityError
 from vse_pipe.evaluate.external.book import Book
 from vse_pipe.evaluate.external.given import given
 
@@ -21,7 +20,7 @@ def read(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa
         raise InputError(f"{path}: a folder, expected a Parquet file")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty")
-    with unchanged.throughout(path), parquet.opened(path, Damage(IntegrityError, "write it again")) as file:
+    with mapped.throughout(path), parquet.opened(path, Damage(IntegrityError, "write it again")) as file:
         names = file.schema.names
         for name in [*columns, *optional]:
             if names.count(name) > 1:

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.core import memory, text_ids, unchanged
+from vse_pipe.core import mapped, memory
+from vse_pipe.core import text as core_text
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.external import eccv, parquet
 from vse_pipe.evaluate.external.book import Book
@@ -54,7 +55,7 @@ def _parquet(path: Path, book: Book) -> tuple[np.ndarray, ...]:
 def _text(path: Path, book: Book) -> tuple[np.ndarray, ...]:
     memory.require_text(given(path))
     try:
-        with unchanged.throughout(path):
+        with mapped.throughout(path):
             text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; expected lines of {_PAIRS}") from error
@@ -74,7 +75,7 @@ def _text(path: Path, book: Book) -> tuple[np.ndarray, ...]:
     texts = {name: pa.array(cells, pa.string()) for name, cells in columns.items()}
     for name in _COLUMNS[:2]:
         if not book.texts(name):
-            _require(text_ids.number_mask(texts[name]), path, texts[name], name, "an integer", headed)
+            _require(core_text.number_mask(texts[name]), path, texts[name], name, "an integer", headed)
     pairs = [book.numbers(name, str(path), texts[name]) for name in _COLUMNS[:2]]
     if "relevance" not in columns:
         return *pairs, np.ones(len(lines))

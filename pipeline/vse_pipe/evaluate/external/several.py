@@ -9,8 +9,7 @@ from typing import get_args
 import numpy as np
 import torch
 
-from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.core.unknown import unknown
+from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.evaluate.engine.measure import Inputs
 from vse_pipe.evaluate.external import sides
 from vse_pipe.evaluate.external.vectors import Vectors, must_fit

@@ -8,7 +8,7 @@ from pathlib import Path
 from vse_pipe.artifacts import evaluation
 from vse_pipe.artifacts.names import KEYS, TextIds
 from vse_pipe.core import locks
-from vse_pipe.core.device import resolve
+from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate.engine.measure import Inputs, Result, is_calibrated, measure, open_parameters
@@ -16,7 +16,7 @@ from vse_pipe.evaluate.external import inputs
 from vse_pipe.evaluate.external.given import require_room
 from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.evaluate.stage import warn_of_collapse, warn_of_residual, write
-from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.project.params.measuring import EvaluateParams
 from vse_pipe.ranking.engine import criteria
 from vse_pipe.ranking.engine.criteria import Criterion
 
@@ -37,7 +37,7 @@ def evaluate_files(
     options: parameters of criteria by name; one that is not there has its defaults; seed: of the bootstrap. Raises
     UsageError for what does not exist or does not go together, InputError and IntegrityError for files that cannot be used.
     """
-    chosen, target = [criteria.parse(name, options) for name in inferences], resolve(device)
+    chosen, target = [criteria.parse(name, options) for name in inferences], resolve_device(device)
     if (files.bank_images is None) != (files.bank_captions is None):
         raise UsageError(
             "--bank-images and --bank-captions go together: images correct the captions and captions the images"

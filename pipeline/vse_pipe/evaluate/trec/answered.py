@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vse_pipe.artifacts.evaluation import KS, MEASURES, with_further
-from vse_pipe.artifacts.evaluation import METRICS as METRICS
+from vse_pipe.artifacts.evaluation import KS, MEASURES, METRICS, with_further
 from vse_pipe.core import tables
 from vse_pipe.core.files import write_json
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from vse_pipe.artifacts import contents, unreadable
 from vse_pipe.artifacts import features as artefact
 from vse_pipe.core.errors import InputError, PipelineError
-from vse_pipe.core.whole import whole_folder
+from vse_pipe.core.files import whole_folder
 from vse_pipe.extract.engine import policy
 from vse_pipe.extract.engine.backbone import Failure
 from vse_pipe.extract.engine.job import Job

@@ -12,8 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from vse_pipe.core import device as devices
-from vse_pipe.core import precision
+from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError
 from vse_pipe.extract.engine.backbone import Output
 from vse_pipe.extract.engine.compute import Computer
@@ -44,15 +43,15 @@ def find(params: Params, features: str, device: str) -> Iterator[Throughput]:
     Raises what an extraction raises, InputError when none of the first images can be read.
     """
     node = params.features[features]
-    job = plan(node, params.seed, devices.resolve(device))
+    job = plan(node, params.seed, devices.resolve_device(device))
     assert job.backbone is not None
     with contextlib.closing(batches([job.items(0)[:_LARGEST]], partial(job.backbone.read, job.root), 0)) as read:
         batch = next(read)
     if batch.arrays is None:
         raise InputError(f"{job.where}: none of the first {len(batch.failures)} images can be read")
-    forward = Computer(job, devices.resolve(device)).forward
+    forward = Computer(job, devices.resolve_device(device)).forward
     forward.even = 0
-    with precision.inference(forward.device, job.about["precision"]):
+    with devices.inference(forward.device, job.about["precision"]):
         yield from measure(forward, batch.arrays)
 
 

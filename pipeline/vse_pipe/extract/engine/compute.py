@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from vse_pipe.core import allocator, precision
+from vse_pipe.core import devices
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError
 from vse_pipe.extract.engine.backbone import Failure, Output
@@ -28,7 +28,7 @@ class Computer:
     def __init__(self, job: Job, device: torch.device) -> None:
         assert job.backbone is not None
         if device.type == "cpu":
-            allocator.keep_freed()
+            devices.keep_freed()
         self.job, self.device, self.read = job, device, job.backbone.read
         backbone = job.node.backbone
         even = 0 if BACKBONES.traits(backbone.name).alone else backbone.params.batch_size
@@ -48,7 +48,7 @@ class Computer:
         reading = batches(self._asked_for(numbers, asked), partial(self.read, job.root), ahead)
         rows: list[Output] = []
         failures: list[Failure] = []
-        with contextlib.closing(reading), precision.inference(self.device, job.about["precision"]):
+        with contextlib.closing(reading), devices.inference(self.device, job.about["precision"]):
             for batch in track(reading, sum(map(job.batch_count, numbers)), what) if what else reading:
                 number, last = asked.popleft()
                 if batch.arrays is not None:

@@ -143,9 +143,9 @@ def known(node: FeatureSet, seed: int, about: dict) -> Job:
 
 def plan(node: FeatureSet, seed: int, device) -> Job:
     """Reads images.parquet, finds and loads the weights. device: a torch.device. Raises what they raise."""
-    from vse_pipe.core import precision
+    from vse_pipe.core import devices
 
     job = known(node, seed, {})
     backbone = BACKBONES.load(node.backbone.name).build(node.backbone.params, seed)
-    resolved = precision.resolve(backbone.precision, device)
+    resolved = devices.resolve_precision(backbone.precision, device)
     return replace(job, about=fingerprint.describe(node, backbone, device.type, resolved), backbone=backbone)

@@ -47,9 +47,9 @@ def _kind(device: str) -> str:
     gpus = [path for pattern in _GPUS for path in Path("/dev").glob(pattern)]
     if device == "cpu" or (device == "auto" and sys.platform == "linux" and not gpus):
         return "cpu"
-    from vse_pipe.core import device as devices
+    from vse_pipe.core import devices
 
-    return devices.resolve(device).type
+    return devices.resolve_device(device).type
 
 
 def _precision(node: FeatureSet, kind: str, found: str) -> str | None:

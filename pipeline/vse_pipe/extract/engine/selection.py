@@ -6,8 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from vse_pipe.core.errors import ParamsError, UsageError
-from vse_pipe.core.unknown import unknown
+from vse_pipe.core.errors import ParamsError, UsageError, unknown
 from vse_pipe.project.params.typed import FeatureSet, Member, Params
 from vse_pipe.project.registry import BACKBONES
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vse_pipe.core.whole import whole_file
+from vse_pipe.core.files import whole_file
 from vse_pipe.extract.engine.backbone import Failure, Output
 
 FOLDER = "shards"

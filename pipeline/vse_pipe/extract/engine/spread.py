@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from vse_pipe.core import workers
+from vse_pipe.core import processes
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.extract.engine.job import Job, plan
@@ -28,15 +28,15 @@ def shards(job: Job, numbers: list[int], name: str, device: str, engine: EngineP
     engine does.
     """
     if engine.name == LOCAL:
-        from vse_pipe.core import device as devices
+        from vse_pipe.core import devices
         from vse_pipe.extract.engine.compute import Computer
 
         what = f"extract {name}, batches of {job.node.backbone.params.batch_size}"
-        yield from Computer(job, devices.resolve(device)).shards(numbers, what)
+        yield from Computer(job, devices.resolve_device(device)).shards(numbers, what)
         return
     asked = _Asked(name, job.node, job.seed, device, job.shards_digest)
     with ENGINES.load(engine.name).opened(engine, device):
-        made = workers.each(asked, numbers, ordered=False)
+        made = processes.each(asked, numbers, ordered=False)
         yield from track(made, len(numbers), f"extract {name}, shards")
 
 
@@ -52,10 +52,10 @@ class _Asked:
         return self.computer.shards(list(numbers))
 
     def _computer(self) -> "Computer":
-        from vse_pipe.core import device as devices
+        from vse_pipe.core import devices
         from vse_pipe.extract.engine.compute import Computer
 
-        device = devices.resolve(self.device)
+        device = devices.resolve_device(self.device)
         job = growing(plan(*self.given, device), paths.extracted(self.given[0].dataset, self.name))
         if job.shards_digest != self.digest:
             raise PipelineError(

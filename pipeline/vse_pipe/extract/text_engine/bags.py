@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
-from vse_pipe.core.word_vectors.read import read
+from vse_pipe.core.word_vectors import read
 from vse_pipe.extract.text_engine.method import Corpus
 from vse_pipe.extract.text_engine.params import WordVectorParams
 from vse_pipe.extract.text_engine.tokens import split

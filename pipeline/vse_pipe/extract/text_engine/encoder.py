@@ -30,9 +30,9 @@ def loaded(params: EncoderParams):
 @lru_cache(maxsize=4)  # of the parts of a mixture
 def _loaded(name: str, revision: str | None, device: str):
     """Safetensors only, and no code that comes with a model is run."""
-    from vse_pipe.core.device import resolve
+    from vse_pipe.core.devices import resolve_device
 
-    chosen = resolve(device)
+    chosen = resolve_device(device)
     try:
         from huggingface_hub import snapshot_download
         from sentence_transformers import SentenceTransformer

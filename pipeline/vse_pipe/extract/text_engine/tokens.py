@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from vse_pipe.core.tokens import END, SPECIAL, START, UNK, Tokens
+from vse_pipe.core.text import END, SPECIAL, START, UNK, Tokens
 
 # Words of letters, digits and single hyphens, commas behind words, a full stop at the end, and none of the words that
 # the rules take apart. None of the other rules changes such a caption, and nltk tries all sixty: 540 us in place of 23.

@@ -6,7 +6,7 @@ from vse_pipe.extract.text_engine.method import Corpus, State
 from vse_pipe.extract.texts.options import WordsOptions as Params
 
 if TYPE_CHECKING:
-    from vse_pipe.core.tokens import Tokens
+    from vse_pipe.core.text import Tokens
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:

@@ -8,8 +8,7 @@ import numpy as np
 
 from vse_pipe.core import arrays, memory
 from vse_pipe.core.console import track
-from vse_pipe.core.damage import Damage
-from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.core.errors import Damage, InputError, MissingResource
 
 _BLOCK_BYTES = 64 * 2**20
 
@@ -22,7 +21,7 @@ def open_array(path: Path) -> np.ndarray:
     """
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
-    array = arrays.opened(path, Damage(InputError, "copy it again"))
+    array = arrays.open_npy(path, Damage(InputError, "copy it again"))
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         raise InputError(f"{path}: holds {array.dtype}, expected float16, float32 or float64")
     if array.ndim not in (2, 3) or 0 in array.shape:

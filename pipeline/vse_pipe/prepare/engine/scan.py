@@ -13,7 +13,7 @@ from pathlib import Path
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, MissingResource, UnreadableImage
-from vse_pipe.core.inside import inside
+from vse_pipe.core.files import inside
 from vse_pipe.pictures import read
 from vse_pipe.pictures.address import cut, path_of
 from vse_pipe.pictures.images import Size, orientation, upright

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import captions, images
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import memory, remote, urls
+from vse_pipe.core import files as core_files
+from vse_pipe.core import memory, remote
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.inside import inside
+from vse_pipe.core.files import inside
 from vse_pipe.pictures.address import path_of
 from vse_pipe.prepare.engine.rows import Rows, blocks
 from vse_pipe.prepare.engine.scan import locate, readings
@@ -37,7 +38,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     """
     if RANGE.search(source.name):
         root, found = source.parent, {"train": _matching(source.parent, source.name)}
-    elif remote.is_file(source if urls.is_remote(source) else existing(source)):
+    elif remote.is_file(source if core_files.is_remote(source) else existing(source)):
         root, found = source.parent, {"train": [source]}
     else:
         root = source
@@ -50,7 +51,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     for split, group in found.items():
         if not group:
             advice = "" if split == "train" else "; name others, or the share of train that is to be drawn for it"
-            raise InputError(f"{urls.url(root)}: no file matches {split}: '{getattr(params, split)}'{advice}")
+            raise InputError(f"{core_files.url(root)}: no file matches {split}: '{getattr(params, split)}'{advice}")
     seen: dict[Path, str] = {}
     for path, split in pairs:
         if path in seen:
@@ -75,7 +76,7 @@ def _matching(root: Path, pattern: str) -> list[Path]:
         root / f"{before}{number:0{len(numbers[1])}d}{after}" for number in range(int(numbers[1]), int(numbers[2]) + 1)
     ]
     if missing := [path for path in wanted if path not in there]:
-        raise InputError(f"{urls.url(missing[0])}: does not exist, and '{pattern}' names it")
+        raise InputError(f"{core_files.url(missing[0])}: does not exist, and '{pattern}' names it")
     return wanted
 
 
@@ -118,7 +119,7 @@ class Assembly:
             owners = pa.chunked_array([keys[chunk] for chunk in told["image_id"].chunks], pa.int64())
             told = told.set_column(1, told.schema.field("image_id"), owners)
         table, broken = self._scanned(found, keys)
-        return Source(table, told, urls.url(self.root), broken, names=TextIds.of(**named) if named else None)
+        return Source(table, told, core_files.url(self.root), broken, names=TextIds.of(**named) if named else None)
 
     def _scanned(self, found: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
         """images.parquet, and what of it is broken. found: of ``_FOUND``."""

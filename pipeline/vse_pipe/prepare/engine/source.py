@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import captions, images, phrases
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import memory, seeds, text_ids, urls
-from vse_pipe.core.errors import InputError, MissingResource, UsageError
-from vse_pipe.core.unknown import missing
+from vse_pipe.core import devices, files, memory, text
+from vse_pipe.core.errors import InputError, MissingResource, UsageError, missing
 
 # In characters: what the csv module reads of a cell, and ten times what anybody wrote below a picture.
 LONGEST_CAPTION = 2**17
@@ -63,9 +62,9 @@ class Source:
 def existing(source: Path) -> Path:
     """``source`` if it exists. Raises MissingResource: no command makes the raw data; UsageError for a URL, which formats of shards
     alone can read."""
-    if urls.is_remote(source):
+    if files.is_remote(source):
         raise UsageError(
-            f"source {urls.url(source)}: object storage is read by the formats webdataset and parquet alone"
+            f"source {files.url(source)}: object storage is read by the formats webdataset and parquet alone"
         )
     if not source.exists():
         raise MissingResource(
@@ -83,7 +82,7 @@ def split_of(name: str, where: str) -> str:
 
 def drawn_split(name: str, val: float, test: float, seed: int) -> str:
     """From a hash of the seed and ``name``, so that it does not change when other images are added. val, test: shares."""
-    drawn = seeds.derive(seed, "split", name) / 2**63
+    drawn = devices.derive_seed(seed, "split", name) / 2**63
     if drawn < test:
         return "test"
     return "val" if drawn < test + val else "train"
@@ -147,12 +146,10 @@ def numbered(
     """
     odd = next((place for place, one in enumerate(ids) if not is_text(str(one))), None)
     if odd is not None:
-        raise InputError(
-            f"{where(odd)}: {called or key} {text_ids.shown(str(ids[odd]))} is no text that UTF-8 can hold"
-        )
+        raise InputError(f"{where(odd)}: {called or key} {text.shown_id(str(ids[odd]))} is no text that UTF-8 can hold")
     texts = pa.array(map(str, ids), pa.string())
-    if not all(isinstance(one, int) for one in ids) and not text_ids.are_numbers(texts):
-        if wrong := text_ids.objection(texts):
+    if not all(isinstance(one, int) for one in ids) and not text.are_numbers(texts):
+        if wrong := text.objection(texts):
             raise InputError(f"{where(wrong[0])}: {called or key} {wrong[1]}")
         running = np.arange(len(texts))
         return running.tolist(), {key: (running, texts)}

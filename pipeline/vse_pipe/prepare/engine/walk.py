@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vse_pipe.core import text_ids
+from vse_pipe.core import text
 from vse_pipe.pictures.address import is_path
 from vse_pipe.prepare.engine.seen import Stamp
 from vse_pipe.prepare.engine.source import is_text
@@ -68,7 +68,7 @@ def _objection(source: Path, file: str, entry: os.DirEntry) -> str | None:
 
 def _refuse_ids(found: FolderPictures, source: Path) -> None:
     files = sorted(found.stamps)
-    for row, why in text_ids.objections(pa.array(files, pa.string())).items():
+    for row, why in text.objections(pa.array(files, pa.string())).items():
         del found.stamps[files[row]]
         found.left_out.append(f"{_shown(str(source / files[row]))}: its path {why} and cannot be an id; rename it")
 

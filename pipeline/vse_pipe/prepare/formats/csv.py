@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.text_ids import shown
+from vse_pipe.core.text import shown_id
 from vse_pipe.prepare.engine.scan import scan
 from vse_pipe.prepare.engine.source import (
     Source,
@@ -57,7 +57,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
             )
         if cells.get("image_id") != (own := rows[first_rows[number]]).get("image_id"):
             raise InputError(
-                f"{where}: image '{image}' has image_id {shown(cells['image_id'])} here, but {shown(own['image_id'])} in row "
+                f"{where}: image '{image}' has image_id {shown_id(cells['image_id'])} here, but {shown_id(own['image_id'])} in row "
                 f"{places[first_rows[number]]}"
             )
         image_ids.append(number)

@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 
 import pyarrow as pa
 
-from vse_pipe.core import memory, text_ids
+from vse_pipe.core import memory, text
 from vse_pipe.core.console import say, track
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.pictures.images import upright
@@ -163,7 +163,7 @@ def _listed(source: Path) -> Iterator[tuple[str, int, str]]:
         path = source / f"{split}.txt"
         for number, line in enumerate(read_lines(path), 1):
             where, name = f"{path} line {number}", line.strip()
-            if not text_ids.are_numbers(pa.array([name])):
+            if not text.are_numbers(pa.array([name])):
                 raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number")
             yield where, ids.add(int(name), where), split
 

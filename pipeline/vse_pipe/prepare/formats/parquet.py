@@ -7,8 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from vse_pipe.core.console import track
-from vse_pipe.core.damage import Damage
-from vse_pipe.core.errors import InputError
+from vse_pipe.core.errors import Damage, InputError
 from vse_pipe.core.parquet import opened
 from vse_pipe.pictures.address import Cell
 from vse_pipe.prepare.engine.shards import Assembly, drawn, files

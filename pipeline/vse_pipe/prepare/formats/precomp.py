@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from vse_pipe.core import memory, text_ids
+from vse_pipe.core import memory, text
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare.engine.arrays import open_array, row_digests
@@ -139,7 +139,7 @@ def _image_ids(source: Path, splits: list[_Split]) -> np.ndarray:
     if any(split.names is None for split in splits):
         return running
     names = [name for split in splits for name in split.names or ()]
-    if text_ids.are_numbers(pa.array(names, pa.string())):
+    if text.are_numbers(pa.array(names, pa.string())):
         numbers = np.array(names, dtype=np.int64)
         return numbers if len(np.unique(numbers)) == len(numbers) else running
     # Numbers may start again in every split; a file name in two splits is one image in both.

@@ -39,7 +39,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 
 def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[TarMember, str, list[str]]]:
     shard = path.relative_to(root).as_posix()
-    with remote.opened(path) as file:
+    with remote.open_remote(path) as file:
         for sample in tar.samples(path, file):
             where = f"{path} key '{sample.key}'"
             found = [ending for ending in params.images if ending.lower() in sample.members]

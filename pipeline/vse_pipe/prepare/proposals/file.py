@@ -12,8 +12,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from vse_pipe.core import arrays, memory
-from vse_pipe.core.damage import Damage
-from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.core.errors import Damage, InputError, MissingResource
 from vse_pipe.core.weights import check
 from vse_pipe.prepare.engine.regions.proposing import Proposed, Proposer, Seen
 from vse_pipe.prepare.proposals.options import FileOptions as Params
@@ -145,7 +144,7 @@ def _numbers(path: Path, name: str, values: np.ndarray) -> np.ndarray:
 
 
 def _npz(path: Path) -> dict[str, np.ndarray]:
-    return arrays.packed(path, _DAMAGE, _NEEDED, [_SCORES])
+    return arrays.read_npz(path, _DAMAGE, _NEEDED, [_SCORES])
 
 
 def _mat(path: Path) -> dict[str, np.ndarray]:

@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from vse_pipe.core import precision
-from vse_pipe.core.device import resolve
+from vse_pipe.core import devices
+from vse_pipe.core.devices import resolve_device
 from vse_pipe.pictures import detector
 from vse_pipe.pictures.detector import Detector
 from vse_pipe.prepare.engine.regions.proposing import Proposed, Proposer, Seen
@@ -17,17 +17,17 @@ def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Pro
     """The proposals in the order of their objectness, after the network's own suppression (rpn_nms_thresh, 0.7), in float32.
     Source: Ren et al., Faster R-CNN, NeurIPS 2015; differs: a feature pyramid, and torchvision's weights, of COCO.
 
-    device: as of ``vse_pipe.core.device.resolve``; on any of them the same boxes every time. Raises what that and
+    device: as of ``vse_pipe.core.devices.resolve_device``; on any of them the same boxes every time. Raises what that and
     ``detector.build`` raise.
     """
     sizes = params.shorter, params.longer
-    where = resolve(device)
+    where = resolve_device(device)
     network, _ = detector.build(params.detector, params, params.detector_args, sizes, seed)
     return partial(_proposed, network.to(where), where)
 
 
 def _proposed(network: Detector, device: torch.device, seen: Seen) -> Proposed:
     pixels = torch.from_numpy(np.array(seen.load())).to(device)
-    with precision.inference(device, "float32"):
+    with devices.inference(device, "float32"):
         boxes = network.proposals(pixels.permute(2, 0, 1).float() / 255)
     return Proposed.ranked(boxes.double().cpu().numpy())

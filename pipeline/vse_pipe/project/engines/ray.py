@@ -20,9 +20,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from vse_pipe.core import sent, workers
+from vse_pipe.core import arrays, processes
 from vse_pipe.core.errors import MissingResource, PipelineError, UsageError, out_of_memory
-from vse_pipe.core.workers import Stream
+from vse_pipe.core.processes import Stream
 from vse_pipe.project.params.engine import LOCAL, EngineParams
 
 # Of every worker: one block that it computes and one that waits, so that it never waits for this process.
@@ -50,7 +50,7 @@ def opened(params: EngineParams, device: str) -> Iterator[None]:
         )
     pool = RayPool(_imported(), params, device)
     try:
-        with workers.using(pool):
+        with processes.using(pool):
             yield
     finally:
         pool.close()
@@ -137,14 +137,14 @@ class RayPool:
             return
         import torch
 
-        from vse_pipe.core import device as devices
+        from vse_pipe.core import devices
 
         threads = torch.get_num_threads()
         _connect(self._ray, self._params, threads)
         _register(self._ray)
         options = {
             "num_cpus": threads,
-            "num_gpus": int(devices.resolve(self._device).type == "cuda"),
+            "num_gpus": int(devices.resolve_device(self._device).type == "cuda"),
             "max_restarts": _RESTARTS,
             "max_task_retries": _RESTARTS,
         }
@@ -253,5 +253,5 @@ def _register(ray: ModuleType) -> None:
     import torch
 
     for kind in (torch.Tensor, torch.nn.Parameter):
-        ray.util.register_serializer(kind, serializer=sent.packed, deserializer=sent.unpacked)
-    ray.util.register_serializer(np.memmap, serializer=sent.place, deserializer=sent.opened)
+        ray.util.register_serializer(kind, serializer=arrays.pack, deserializer=arrays.unpack)
+    ray.util.register_serializer(np.memmap, serializer=arrays.place, deserializer=arrays.open_array)

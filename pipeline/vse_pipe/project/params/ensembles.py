@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from vse_pipe.core.unknown import unknown
+from vse_pipe.core.errors import unknown
 from vse_pipe.project.params.ensemble_node import TUNED, EnsembleNode
 from vse_pipe.project.params.typed import Params
 

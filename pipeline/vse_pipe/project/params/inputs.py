@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vse_pipe.core.urls import refuse_secrets
+from vse_pipe.core.files import refuse_secrets
 from vse_pipe.project.params.reader import ParamsReader
 from vse_pipe.project.params.schema import DatasetNode, FeaturesNode, NoiseNode, Root, TeacherNode, TextsNode
 from vse_pipe.project.params.typed import Dataset, FeatureSet, Noise, TextSet

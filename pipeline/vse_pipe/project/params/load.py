@@ -11,8 +11,9 @@ from vse_pipe.project.params import beside, criteria, ensembles, inputs, runs, s
 from vse_pipe.project.params.document import read_document, with_overrides
 from vse_pipe.project.params.engine import EngineParams
 from vse_pipe.project.params.ensemble_node import EnsembleNode
+from vse_pipe.project.params.measuring import EvaluateParams
 from vse_pipe.project.params.reader import ParamsReader
-from vse_pipe.project.params.schema import EvaluateParams, Measuring, Root
+from vse_pipe.project.params.schema import Measuring, Root
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import INFERENCES
 

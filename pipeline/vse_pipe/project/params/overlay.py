@@ -7,9 +7,8 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
-from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
-from vse_pipe.core.unknown import unknown
-from vse_pipe.core.whole import whole_file
+from vse_pipe.core.errors import MissingResource, ParamsError, UsageError, unknown
+from vse_pipe.core.files import whole_file
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document, with_overrides
 from vse_pipe.project.params.load import Check, load

@@ -5,8 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from vse_pipe.core.errors import UnknownMember
-from vse_pipe.core.unknown import unknown
+from vse_pipe.core.errors import UnknownMember, unknown
 from vse_pipe.project.params.checks import out_of_range
 from vse_pipe.project.params.messages import described
 from vse_pipe.project.params.typed import Member

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from vse_pipe.core.unknown import near_miss
+from vse_pipe.core.errors import near_miss
 from vse_pipe.project.params.reader import ParamsReader
 from vse_pipe.project.params.schema import Root, RunNode
 from vse_pipe.project.params.training import TrainParams

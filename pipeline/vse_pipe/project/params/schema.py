@@ -14,12 +14,12 @@ from pydantic import (
 )
 
 from vse_pipe.core.strict import Digest, Strict
-from vse_pipe.project.params.engine import EngineParams as EngineParams
-from vse_pipe.project.params.ensemble_node import EnsembleNode as EnsembleNode
-from vse_pipe.project.params.measuring import EvaluateParams as EvaluateParams
+from vse_pipe.project.params.engine import EngineParams
+from vse_pipe.project.params.ensemble_node import EnsembleNode
+from vse_pipe.project.params.measuring import EvaluateParams
 from vse_pipe.project.params.seeds import Seed, Seeds
 from vse_pipe.project.params.training import TrainParams
-from vse_pipe.project.params.transfer_node import TransferNode as TransferNode
+from vse_pipe.project.params.transfer_node import TransferNode
 
 # What the pipeline appends to a node's folder while it is written, locked and timed.
 _ENDINGS = (".partial", ".lock", ".timing.json")

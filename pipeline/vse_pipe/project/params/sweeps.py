@@ -3,8 +3,8 @@
 from dataclasses import fields
 from typing import Any
 
+from vse_pipe.core.errors import missing, unknown
 from vse_pipe.core.strict import Strict
-from vse_pipe.core.unknown import missing, unknown
 from vse_pipe.project.params.schema import SweepNode
 from vse_pipe.project.params.typed import Member, Params, Run
 

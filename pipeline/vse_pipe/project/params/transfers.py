@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from vse_pipe.core.errors import UsageError
-from vse_pipe.core.unknown import unknown
+from vse_pipe.core.errors import UsageError, unknown
 from vse_pipe.project import repetitions
 from vse_pipe.project.params import beside
-from vse_pipe.project.params.schema import TransferNode
+from vse_pipe.project.params.transfer_node import TransferNode
 from vse_pipe.project.params.typed import Params
 
 Groups = dict[str, tuple[str, ...]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from vse_pipe.core.seeds import generator
+from vse_pipe.core.devices import generator
 from vse_pipe.ranking.confidence.intervals import interval
 from vse_pipe.ranking.engine.judged import judged
 from vse_pipe.ranking.engine.scores import Scores

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vse_pipe.core import console, workers
+from vse_pipe.core import console, processes
 from vse_pipe.ranking.engine.alignment.pairs import over_pairs
 from vse_pipe.ranking.engine.fragments import MeanScore, Several, Sides, mean, take
 from vse_pipe.ranking.engine.fusion import must_be_finite, ranks
@@ -64,7 +64,7 @@ class ScoredPairs:
         missing = matrix[images, captions].isnan()
         asked = (images * len(self._captions) + captions)[missing].unique()
         parts = asked.split(_AT_ONCE) if len(asked) else ()
-        found = workers.each(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
+        found = processes.each(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
         shown = console.track(parts, len(parts), f"scoring {len(asked)} pairs, {_AT_ONCE} at a time")
         for part, scores in zip(shown, found, strict=True):
             must_be_finite(scores)

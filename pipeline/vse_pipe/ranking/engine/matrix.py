@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.core import console, workers
+from vse_pipe.core import console, processes
 from vse_pipe.ranking.engine.fragments import Sides
 
 # Images and captions of a tile. A similarity bounds its own memory; a tile bounds what lies between two signs of life.
@@ -39,7 +39,7 @@ class ScoreMatrix:
             for t in range(0, self.shape[1], _TILE[1])
         ]
         label = f"scoring {self.shape[0]} images and {self.shape[1]} captions"
-        scored = workers.each(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
+        scored = processes.each(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
         for tile, scores in zip(console.track(tiles, len(tiles), label), scored, strict=True):
             found[tile] = scores
         return found

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.core import workers
+from vse_pipe.core import processes
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.engine.fragments import Several, Sides, plain
 from vse_pipe.ranking.engine.fusion import Fused
@@ -225,7 +225,7 @@ class Scores:
         change nothing: other processes may do it, see ``core.workers``."""
         strips = list(self.strips())
         cost = _COPIES * 4 * self._height * self.shape[1]
-        found = map(part, strips) if self._stored else workers.each(partial(map, part), strips, cost)
+        found = map(part, strips) if self._stored else processes.each(partial(map, part), strips, cost)
         return zip(strips, found, strict=True)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
@@ -270,7 +270,7 @@ def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
 
 def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
     """May scores be held, of which ``sets`` share the memory? Not where other processes compute them."""
-    return 0 < sets * shape[0] * shape[1] * 4 * _HELD_SHARE <= memory * _MIB and not workers.elsewhere()
+    return 0 < sets * shape[0] * shape[1] * 4 * _HELD_SHARE <= memory * _MIB and not processes.elsewhere()
 
 
 def _must_take(shape: tuple[int, int], memory: int) -> None:

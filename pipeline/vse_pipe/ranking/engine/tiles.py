@@ -9,11 +9,12 @@ import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from vse_pipe.core import console, workers
+from vse_pipe.core import console, processes
 from vse_pipe.ranking.engine.parts import Parts
 from vse_pipe.ranking.engine.scores import Scores
 from vse_pipe.ranking.engine.threads import over_rows
-from vse_pipe.ranking.metrics.positions import Ties, counted, descending
+from vse_pipe.ranking.metrics.positions import counted, descending
+from vse_pipe.ranking.metrics.ranks import Ties
 from vse_pipe.ranking.metrics.truth import Truth
 
 # A tile's images and captions: 8 MiB of scores. The last one may be half as high or wide again: narrow products have kernels of their
@@ -31,7 +32,7 @@ def fit(scores: Scores) -> bool:
     """Are these, of which nothing was made since, so many that one pass over tiles is worth its checks, and would tiles on the CPU, in this
     process, have the strips' scores? Checked once for both directions."""
     parts = scores.parts
-    if parts is None or workers.elsewhere() or scores.shape[0] * scores.shape[1] < _FEWEST:
+    if parts is None or processes.elsewhere() or scores.shape[0] * scores.shape[1] < _FEWEST:
         return False
     if not parts.fits:
         parts.fits.append(all(map(_alike, (scores, scores.transposed()))))

@@ -5,9 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from vse_pipe.core.errors import MissingResource, ParamsError
+from vse_pipe.core.errors import MissingResource, ParamsError, unknown
 from vse_pipe.core.strict import Strict
-from vse_pipe.core.unknown import unknown
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.messages import described
 from vse_pipe.ranking.confidence.difference import ADDRESSES

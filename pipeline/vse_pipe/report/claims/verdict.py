@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 
 from vse_pipe.artifacts import current, evaluation
-from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.core.unknown import unknown
+from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.confidence.compared import Compared, Method

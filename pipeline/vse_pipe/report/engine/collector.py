@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from vse_pipe.core.inside import inside
+from vse_pipe.core.files import inside
 from vse_pipe.pictures.read import file_of
 from vse_pipe.report.engine.pictures import data_uri, fit, thumbnail
 from vse_pipe.report.engine.results import DatasetIndex

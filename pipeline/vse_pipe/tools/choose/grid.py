@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
-from vse_pipe.core.unknown import unknown
+from vse_pipe.core.errors import MissingResource, ParamsError, UsageError, unknown
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.typed import Params

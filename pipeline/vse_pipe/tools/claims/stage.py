@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from vse_pipe.core.errors import MissingResource
-from vse_pipe.core.unknown import missing
+from vse_pipe.core.errors import MissingResource, missing
 from vse_pipe.project.params.typed import Params
 from vse_pipe.report.claims import schema, verdict
 from vse_pipe.report.claims.schema import ClaimsFile

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vse_pipe.artifacts import current, evaluation
-from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.core.unknown import missing, unknown
+from vse_pipe.core.errors import InputError, UsageError, missing, unknown
 from vse_pipe.project import paths, repetitions
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.confidence.compared import Compared, Method

@@ -8,7 +8,7 @@ import pandas as pd
 
 from vse_pipe.artifacts.names import KEYS
 from vse_pipe.core import memory
-from vse_pipe.core.device import resolve
+from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate import stage
 from vse_pipe.evaluate.engine import members
@@ -18,7 +18,7 @@ from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.evaluate.judgements import cells
 from vse_pipe.evaluate.judgements.names import NOWHERE, Names, of_dataset
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.project.params.measuring import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.engine import pairs
 from vse_pipe.ranking.metrics import compositional
@@ -35,7 +35,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
     """The figures of a run or an ensemble on images and captions of the split that ``evaluate.split`` names. Raises InputError
     for a file that is not of sets, or names what is not embedded, IntegrityError for
     embeddings of another model or of other data than there are now."""
-    where = resolve(device)
+    where = resolve_device(device)
     own = params.evaluate.model_copy(update={"bank": "test"})  # nothing is corrected, so no bank need be there
     embedded = members.embedded(params, run, where)
     given = stage.read_inputs(embedded, run, own, where)
@@ -45,7 +45,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
 
 def compose_files(files: InputFiles, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:
     """The same of vectors in files; which caption is of which image need not be known."""
-    given = external.read(files, params, resolve(device), paired=False)
+    given = external.read(files, params, resolve_device(device), paired=False)
     seen, read = zip(KEYS, (given.ranked.image_ids, given.ranked.caption_ids), strict=True)
     return _figures(sets, given, (Names.of_key(*seen, given.names), Names.of_key(*read, given.names)), params)
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float32
 
 from vse_pipe.artifacts import model_files
-from vse_pipe.core import precision
+from vse_pipe.core import devices
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import UsageError
 from vse_pipe.embed.engine.fitted import Fitted, fitted
@@ -155,7 +155,7 @@ class Encoder:
         if self._photo_encoder.forward is None:
             assert isinstance(arrays, np.ndarray)
             return arrays
-        with precision.inference(self.device, self._photo_encoder.computing):
+        with devices.inference(self.device, self._photo_encoder.computing):
             return self._photo_encoder.forward(arrays).features
 
     def _block(self, found: list[np.ndarray], size: int, places: list[int], failures: list[Failure]) -> EncodedPictures:

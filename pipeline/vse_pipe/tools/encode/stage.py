@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import Side
-from vse_pipe.core import parquet, text_ids, unchanged
+from vse_pipe.core import mapped, parquet, text
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.device import resolve
+from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
 from vse_pipe.prepare.engine.source import caption_text, read_lines
 from vse_pipe.prepare.engine.walk import walked
-from vse_pipe.prepare.formats.folder import ENDINGS
+from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.project.params.typed import Params
 from vse_pipe.tools.encode.encoder import Encoder
 
@@ -39,8 +39,8 @@ def encode_captions(
     Raises UsageError for a column or a run that is not fit, InputError for an empty caption and an id given twice, with the line.
     """
     _require_free(out)
-    encoder = Encoder.open(params, run, resolve(device))
-    with unchanged.throughout(source):
+    encoder = Encoder.open(params, run, resolve_device(device))
+    with mapped.throughout(source):
         listed = CaptionFile.of(source, column)
         share = encoder.unknown_words(listed)
 
@@ -69,7 +69,7 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
     _require_free(out)
     if not source.is_dir():
         raise MissingResource(f"--images: {source} is no folder; give the folder that the pictures are in")
-    encoder = Encoder.open(params, run, resolve(device))
+    encoder = Encoder.open(params, run, resolve_device(device))
     listed = walked(source)
     files = sorted(listed.stamps)
     left_out = list(listed.left_out)
@@ -188,9 +188,9 @@ def _ids(cells: list[str], path: Path, unique: bool = False) -> np.ndarray:
     """int64 where all are numbers, else text. Raises InputError for one that cannot be an id, or occurs twice where each must differ."""
     texts = pa.array(cells, pa.string())
     distinct = texts if unique else texts.unique()
-    if wrong := text_ids.objection(distinct):
+    if wrong := text.objection(distinct):
         raise InputError(f"{path}: id {wrong[1]}")
-    if text_ids.are_numbers(texts):
+    if text.are_numbers(texts):
         return np.array([int(cell) for cell in cells], np.int64)
     return np.array(cells, dtype=object)
 

@@ -15,10 +15,8 @@ import torch
 from pyarrow import csv
 
 from vse_pipe.core import tables
-from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.core.extras import absent
+from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
 from vse_pipe.core.files import write_array
-from vse_pipe.core.unknown import unknown
 from vse_pipe.ranking.engine.scores import strip_height
 from vse_pipe.ranking.engine.top import top_k
 from vse_pipe.tools.export.fold import Folded, FoldedSide
@@ -113,7 +111,7 @@ def _faiss() -> ModuleType:
     try:
         return importlib.import_module("faiss")
     except ImportError as error:
-        raise absent("--to faiss", "faiss-cpu", "faiss") from error
+        raise missing_extra("--to faiss", "faiss-cpu", "faiss") from error
 
 
 def _write_arrays(folder: Path, name: str, side: FoldedSide) -> None:

@@ -9,13 +9,11 @@ import numpy as np
 from vse_pipe.artifacts import embeddings, names
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import locks, unchanged
-from vse_pipe.core.device import resolve
-from vse_pipe.core.errors import UsageError
-from vse_pipe.core.files import sha256, write_json
+from vse_pipe.core import locks, mapped
+from vse_pipe.core.devices import resolve_device
+from vse_pipe.core.errors import UsageError, unknown
+from vse_pipe.core.files import sha256, whole_folder, write_json
 from vse_pipe.core.strict import Strict
-from vse_pipe.core.unknown import unknown
-from vse_pipe.core.whole import whole_folder
 from vse_pipe.evaluate.engine import members
 from vse_pipe.evaluate.engine.ensemble import Ensemble
 from vse_pipe.evaluate.engine.measure import Inputs, open_parameters, tuning_ground
@@ -25,7 +23,7 @@ from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.evaluate.external.stage import must_be_given
 from vse_pipe.evaluate.stage import read_inputs, warn_of_residual
 from vse_pipe.project import paths
-from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.project.params.measuring import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking.engine import criteria, tuning
@@ -72,7 +70,7 @@ def export_run(
     """
     criterion = _foldable(inference, params.inference)
     folder = paths.embedded(run)
-    to, where = _checked(to, direction, params.evaluate), resolve(device)
+    to, where = _checked(to, direction, params.evaluate), resolve_device(device)
     embedded = members.embedded(params, run, where)
     if isinstance(embedded, Ensemble):
         raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
@@ -103,10 +101,10 @@ def export_files(
 ) -> dict:
     """The same for files; which caption belongs to which image does not matter. Raises as ``export_run`` does."""
     criterion = _foldable(inference, options)
-    to, where = _checked(to, direction, params), resolve(device)
+    to, where = _checked(to, direction, params), resolve_device(device)
     with ExitStack() as reading:
         for path in files.existing():
-            reading.enter_context(unchanged.throughout(path))
+            reading.enter_context(mapped.throughout(path))
         given = external.read(files, params, where, paired=False)
         sources = _digests(files.existing())
     must_be_given(given, [criterion], params)

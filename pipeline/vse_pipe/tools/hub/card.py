@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from vse_pipe.artifacts import captions, evaluation, images, model_files
 from vse_pipe.extract.engine.pair import published
-from vse_pipe.extract.text_engine.encoder import EncoderParams
+from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
 from vse_pipe.project.params.criteria import ranked_under
 from vse_pipe.project.params.typed import Member, Params, Run

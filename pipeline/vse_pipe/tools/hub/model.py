@@ -13,7 +13,7 @@ from torch import Tensor
 from vse_pipe.artifacts import features, model_files, texts
 from vse_pipe.core.errors import IntegrityError, UsageError
 from vse_pipe.core.files import read_json, require
-from vse_pipe.core.tokens import Tokens
+from vse_pipe.core.text import Tokens
 from vse_pipe.embed.engine.fitted import learnt, require_encoder
 from vse_pipe.extract.engine.forward import Forward
 from vse_pipe.extract.text_engine.method import State

@@ -7,9 +7,8 @@ from vse_pipe.artifacts import features, history, model_files, texts
 from vse_pipe.core import locks
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import IntegrityError
-from vse_pipe.core.files import read_json, sha256, write_json, write_text
+from vse_pipe.core.files import read_json, sha256, whole_folder, write_json, write_text
 from vse_pipe.core.strict import WEIGHT_FILES
-from vse_pipe.core.whole import whole_folder
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import SCHEMES

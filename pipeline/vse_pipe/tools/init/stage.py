@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vse_pipe.core.errors import MissingResource, PipelineError, UsageError
-from vse_pipe.core.files import write_text
-from vse_pipe.core.whole import partial, whole_folder
-from vse_pipe.prepare.formats.folder import ENDINGS
+from vse_pipe.core.files import partial, whole_folder, write_text
+from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.project import paths
 from vse_pipe.project.code import PACKAGE
 from vse_pipe.project.params import overlay as overlays

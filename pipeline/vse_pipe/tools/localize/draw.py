@@ -6,7 +6,7 @@ from PIL import Image, ImageDraw, ImageFont
 from PIL.PngImagePlugin import PngInfo
 
 from vse_pipe.core.console import plain
-from vse_pipe.core.whole import whole_file
+from vse_pipe.core.files import whole_file
 from vse_pipe.tools.localize.find import FoundBox
 from vse_pipe.tools.localize.question import SOFTWARE
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from vse_pipe.core.console import warn
-from vse_pipe.core.device import resolve
+from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
 from vse_pipe.pictures.address import Box
 from vse_pipe.prepare.engine.regions.proposing import Seen, settled
@@ -31,7 +31,7 @@ class FoundBox:
 def find(params: Params, run: str, photo: Photo, phrases: Sequence[str], device: str) -> list[FoundBox]:
     """run: one that ``question.check`` lets pass. Raises InputError for a phrase without a word that the run knows, and where no
     box is proposed."""
-    network = open_run(params, run, "test", resolve(device))
+    network = open_run(params, run, "test", resolve_device(device))
     if isinstance(network, Together):
         warn(f"localize {run}: of the run's two networks the first alone is asked")
         network = network.parts[0]

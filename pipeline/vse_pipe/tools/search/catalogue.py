@@ -15,10 +15,9 @@ from jaxtyping import Bool, Int64
 
 from vse_pipe.artifacts import captions, images, joins
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import parsing, tables
-from vse_pipe.core.errors import InputError, MissingResource, UsageError
-from vse_pipe.core.inside import inside
-from vse_pipe.core.unknown import missing
+from vse_pipe.core import tables, text
+from vse_pipe.core.errors import InputError, MissingResource, UsageError, missing
+from vse_pipe.core.files import inside
 from vse_pipe.pictures.address import path_of
 from vse_pipe.project import paths
 from vse_pipe.tools.search.gallery import numbers
@@ -180,7 +179,7 @@ def rows_where(condition: str, table: pa.Table) -> Bool[np.ndarray, " rows"]:
             "--where: two texts stand side by side; text that holds a ' belongs in double quotes: \"it's.jpg\""
         )
     try:
-        with parsing.ALONE, warnings.catch_warnings():
+        with text.ALONE, warnings.catch_warnings():
             warnings.simplefilter("error")
             tree = ast.parse(_TOKENS.sub(_as_python, condition).strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError, Warning) as error:

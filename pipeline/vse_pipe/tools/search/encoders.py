@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vse_pipe.artifacts import features
 from vse_pipe.artifacts.model_files import ModelFiles
-from vse_pipe.core import precision
+from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.embed.engine.alike import identity
@@ -146,7 +146,7 @@ class PhotoEncoder:
         read = [backbone.read(folder, item) for item in items]
         whole = isinstance(read[0], tuple)
         arrays = tuple(np.stack(column) for column in zip(*read, strict=True)) if whole else np.stack(read)
-        with precision.inference(self.device, self.computing):
+        with devices.inference(self.device, self.computing):
             return self.forward(arrays).features
 
 

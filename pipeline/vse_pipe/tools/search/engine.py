@@ -9,10 +9,9 @@ from threading import RLock
 import numpy as np
 
 from vse_pipe.artifacts import names
-from vse_pipe.core import text_ids
-from vse_pipe.core.device import resolve
-from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.core.unknown import unknown
+from vse_pipe.core import text
+from vse_pipe.core.devices import resolve_device
+from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.repetitions import one_model
 from vse_pipe.tools.search import correction, query, scores
@@ -41,7 +40,7 @@ class Engine:
     def __init__(self, params: Params, run: str, inference: str, split: str, device: str) -> None:
         self.run, self.inference, self.split = run, inference, split
         self._params, self._criterion = params, correction.criterion_of(params, inference)
-        self._network = open_run(params, run, split, resolve(device))
+        self._network = open_run(params, run, split, resolve_device(device))
         galleries, ids = self._network.galleries, self._network.ids
         self._catalogue = Catalogue.read(params.dataset(run), *(gallery.origin for gallery in galleries))
         self.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
@@ -216,12 +215,12 @@ class Engine:
         if self.named and self._names is not None:
             number = self._names.number("image_id", str(image_id))
             if number is None:
-                raise InputError(f"data set '{self._catalogue.dataset}' has no image {text_ids.shown(str(image_id))}")
+                raise InputError(f"data set '{self._catalogue.dataset}' has no image {text.shown_id(str(image_id))}")
             return number
         try:
             return int(image_id)
         except ValueError as error:
-            raise UsageError(f"image_id must be a whole number, got {text_ids.shown(str(image_id))}") from error
+            raise UsageError(f"image_id must be a whole number, got {text.shown_id(str(image_id))}") from error
 
     def _shown(self, key: str, number: int) -> int | str:
         """As the data set has it."""

@@ -15,9 +15,8 @@ from torch import Tensor
 from vse_pipe.artifacts import embeddings, fragments, images, joins
 from vse_pipe.artifacts.embeddings import Side, StoredVectors
 from vse_pipe.artifacts.fragments import FragmentSide
-from vse_pipe.core import parquet, unchanged
-from vse_pipe.core.damage import Damage
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
+from vse_pipe.core import mapped, parquet
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
 from vse_pipe.ranking.engine.embedded import Embedded
 from vse_pipe.ranking.engine.scores import Similarity
 from vse_pipe.ranking.engine.words import Words
@@ -25,7 +24,7 @@ from vse_pipe.ranking.engine.words import Words
 ALL = "all"
 SPLITS = ("test", "val", "train", ALL)
 _MUST_AGREE = ("run", "model_sha256", "peer_sha256", "similarity", "similarity_params")
-States = dict[str, unchanged.State]
+States = dict[str, mapped.State]
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class Gallery:
     def require_unchanged(self) -> None:
         """Raises IntegrityError where one of the files is another one than when ids were read: rows of two files would be joined."""
         for path, state in self.files.items():
-            unchanged.require(Path(path), state)
+            mapped.require_state(Path(path), state)
 
     @property
     def inner(self) -> bool:
@@ -175,7 +174,7 @@ def numbers(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 def states(files: Iterable[Path]) -> States:
     """Of the files that exist: two calls give the same where nothing was written between them."""
-    return {str(path): unchanged.state(path) for path in files if path.is_file()}
+    return {str(path): mapped.file_state(path) for path in files if path.is_file()}
 
 
 def footer(path: Path, run: str) -> dict[str, str]:

@@ -13,9 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Message
 
-from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.core.text_ids import LONGEST
-from vse_pipe.core.unknown import missing
+from vse_pipe.core.errors import InputError, UsageError, missing
+from vse_pipe.core.text import LONGEST
 from vse_pipe.tools.search.query import CAPTIONS, IMAGES
 
 MAX_TEXT = 1000

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core.ranks import Share
+from vse_pipe.core.processes import Share
 from vse_pipe.train.engine.batch import Matches
 from vse_pipe.train.engine.incidence import Incidence
 from vse_pipe.train.engine.pixels import PixelSource

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core import ranks, workers
+from vse_pipe.core import processes
 from vse_pipe.core.console import track
-from vse_pipe.core.ranks import Share
+from vse_pipe.core.processes import Share
 from vse_pipe.ranking.engine.words import Words
 from vse_pipe.train.engine.data import image_inputs, text_inputs, text_lengths
 from vse_pipe.train.engine.model import DualEncoder
@@ -43,7 +43,7 @@ def images(
 
     parts = _parts(np.arange(len(rows)), size)
     with evaluating(model):
-        found = workers.each(encoded, _parts(rows, size), _cost(source, size))
+        found = processes.each(encoded, _parts(rows, size), _cost(source, size))
         return share.gather(_placed(_told(found, parts, shown), parts))
 
 
@@ -53,7 +53,7 @@ def captions(
     """(len(places), dim) float32 vectors of the captions given, or their words; batches hold captions of like length.
     shown: as of ``images``."""
     lengths = text_lengths(texts, places)
-    order, share = ranks.dealt(torch.from_numpy(np.argsort(lengths, kind="stable")))
+    order, share = processes.dealt(torch.from_numpy(np.argsort(lengths, kind="stable")))
     own = share.take(order).numpy()
     # Where each of these stands in what is given back, or in what this process has of it.
     parts = _parts(own, batch)
@@ -64,7 +64,9 @@ def captions(
 
     with evaluating(model):
         # Vectors or words, as the model has them.
-        encoded: Iterator[Any] = workers.each(partial(map, read), (text_inputs(texts, places[part]) for part in parts))
+        encoded: Iterator[Any] = processes.each(
+            partial(map, read), (text_inputs(texts, places[part]) for part in parts)
+        )
         if not model.fragments:
             vectors = _placed(_told(encoded, parts, shown), placed)
             return vectors if placed is parts else share.gather(vectors)[order.argsort()]

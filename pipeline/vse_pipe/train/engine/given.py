@@ -10,9 +10,7 @@ from pathlib import Path
 from vse_pipe.artifacts import history, model_files
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import IntegrityError, UnknownMember, UsageError
-from vse_pipe.core.files import require, sha256, write_json
-from vse_pipe.core.inside import inside
-from vse_pipe.core.whole import partial, require_ours
+from vse_pipe.core.files import inside, partial, require, require_ours, sha256, write_json
 from vse_pipe.project import repetitions, timing
 from vse_pipe.project.params.typed import GivenModel, Member, Run
 from vse_pipe.project.registry import RUN_FAMILIES, Family

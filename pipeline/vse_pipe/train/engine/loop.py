@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from vse_pipe.artifacts import history, rematching
-from vse_pipe.core import mapped, ranks
+from vse_pipe.core import mapped, processes
 from vse_pipe.core.console import say, track
+from vse_pipe.core.devices import derive_seed
 from vse_pipe.core.errors import PipelineError, out_of_memory, shortage
-from vse_pipe.core.seeds import derive
 from vse_pipe.ranking.metrics.convergence import converged, waited
 from vse_pipe.train.engine import checkpoint
 from vse_pipe.train.engine.average import Averages
@@ -47,7 +47,7 @@ def fit(
     model, params = scheme.setting.model, scheme.setting.train
     optimizer = optimizer_for(model, params)
     progress = checkpoint.resume(out, model, optimizer, fingerprint)
-    ranks.require_same([torch.tensor([progress.epoch])], "epoch to go on after")
+    processes.require_same_on_all([torch.tensor([progress.epoch])], "epoch to go on after")
     averages = Averages(scheme.models, params.average)
     if progress.epoch:
         scheme.load_state(progress.scheme)
@@ -67,7 +67,7 @@ def fit(
                 row[history.OWN] = _validated(validate, scheme.models, epoch, name)["val_rsum"]
         if watch is not None:
             watch.after(epoch + 1, steps, row["val_rsum"])
-        progress.epoch, progress.processes = epoch + 1, max(progress.processes, ranks.count())
+        progress.epoch, progress.processes = epoch + 1, max(progress.processes, processes.rank_count())
         progress.history.append(row)
         progress.scheme, progress.average, record = scheme.state(), averages.state(), scheme.record()
         progress.records += [{"epoch": epoch + 1, **record}] if record else []
@@ -76,8 +76,8 @@ def fit(
             progress.best, *peer = map(_copied, averages.models)
             progress.best_peer = peer[0] if peer else {}
         mapped.require_unchanged(scheme.setting.pairs.array)
-        ranks.require_same(_held(scheme, progress), "weights")
-        if ranks.first():
+        processes.require_same_on_all(_held(scheme, progress), "weights")
+        if processes.is_first():
             checkpoint.save(out, model, optimizer, progress, fingerprint)
         _write(out, progress)
         say(f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}")
@@ -116,7 +116,7 @@ def _held(scheme: Scheme, progress: Progress) -> Iterator[Tensor]:
 
 def _write(out: Path, progress: Progress) -> None:
     """What is read beside the model. Again when a run goes on: it may have been killed between state and files."""
-    if not ranks.first():
+    if not processes.is_first():
         return
     history.write(out, progress.history)
     if progress.records:
@@ -164,7 +164,7 @@ def _epoch(
     its steps."""
     setting = scheme.setting
     # Dropout draws from torch's own generator: tie it to the epoch, so that a resumed run draws the same.
-    torch.manual_seed(derive(setting.seed, "dropout", epoch))
+    torch.manual_seed(derive_seed(setting.seed, "dropout", epoch))
     for model in scheme.models:
         model.start(epoch)
     scheme.start(epoch)

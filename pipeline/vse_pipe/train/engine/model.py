@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core import ranks
-from vse_pipe.core.ranks import Share
-from vse_pipe.core.seeds import derive
+from vse_pipe.core import processes
+from vse_pipe.core.devices import derive_seed
+from vse_pipe.core.processes import Share
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params.typed import Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS
@@ -63,8 +63,8 @@ class DualEncoder(nn.Module):
 
         Of several processes each compares all images with its share of captions where there are fragments, else with all.
         """
-        if isinstance(texts, Words) and ranks.count() > 1:
-            images, texts = ranks.summed(images), Words(ranks.summed(texts.vectors), texts.lengths)
+        if isinstance(texts, Words) and processes.rank_count() > 1:
+            images, texts = processes.summed(images), Words(processes.summed(texts.vectors), texts.lengths)
         return self.sim(images, texts)
 
     def captions(self, texts: tuple[Tensor, ...], device: torch.device) -> Tensor | Words:
@@ -92,12 +92,12 @@ class DualEncoder(nn.Module):
     def sum_gradients(self) -> None:
         """After the backward pass of several processes: the whole gradient of each weight, from what each process has of it."""
         whole = [] if self.loss is None else list(self.loss.parameters())
-        if not ranks.first():  # what all have counts once
+        if not processes.is_first():  # what all have counts once
             for weight in whole:
                 weight.grad = None if weight.grad is None else torch.zeros_like(weight.grad)
         for weight in self.parameters():
             if weight.grad is not None:
-                ranks.total(weight.grad)
+                processes.total(weight.grad)
 
 
 def _gathered(texts: Tensor | Words, share: Share, read: tuple[Tensor, ...]) -> Tensor | Words:
@@ -135,7 +135,7 @@ def build(
     """
 
     def generator(side: str) -> torch.Generator:
-        return torch.Generator().manual_seed(derive(seed, "weights", side))
+        return torch.Generator().manual_seed(derive_seed(seed, "weights", side))
 
     image_side = IMAGE_ENCODERS.load(image.name).build(
         image.params, feature_shape, embed_size, generator("image"), *([backbone] if backbone else [])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from vse_pipe.core import ranks
+from vse_pipe.core import processes
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.project.params.training import TrainParams
 from vse_pipe.train.engine import gradient_cache
@@ -71,7 +71,7 @@ def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> tupl
         total = scheme.terms(images, texts, batch).total()
         value = gradient_cache.finite(total)
         total.backward()
-    if ranks.count() > 1:
+    if processes.rank_count() > 1:
         model.sum_gradients()
     norm = clip(model, params.grad_clip)
     optimizer.step()

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from vse_pipe.core import console, ranks
+from vse_pipe.core import console, processes
 from vse_pipe.core.errors import PipelineError, UsageError, out_of_memory, shortage
 from vse_pipe.core.locks import die_with_parent
 
@@ -31,7 +31,7 @@ _GOES_ON = "run the same command again, it goes on after its last whole epoch"
 
 
 def run(work: Callable[..., Any], arguments: tuple, count: int, device: torch.device, told: str) -> None:
-    """``work(*arguments, device)`` in ``count`` processes, to whose group ``vse_pipe.core.ranks`` speaks; device: of each its own.
+    """``work(*arguments, device)`` in ``count`` processes, to whose group ``vse_pipe.core.processes`` speaks; device: of each its own.
 
     Raises what the first that failed has raised, UsageError without a GPU for each, PipelineError where one was ended from
     outside; the others are ended with it. told: the training, for messages.
@@ -62,10 +62,10 @@ def run(work: Callable[..., Any], arguments: tuple, count: int, device: torch.de
 
 def joined(device: torch.device) -> torch.device:
     """This process's device; of one that ``torchrun`` has started, which joins the others first."""
-    if not ranks.joined() and "TORCHELASTIC_RUN_ID" in os.environ:
+    if not processes.has_group() and "TORCHELASTIC_RUN_ID" in os.environ:
         _join("env://", int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), device.type)
         atexit.register(distributed.destroy_process_group)
-    if ranks.joined() and device.type == "cuda":
+    if processes.has_group() and device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
     return device
@@ -95,7 +95,7 @@ def _work(
     try:
         _join(place, number, count, kind)
         work(*arguments, joined(torch.device(kind)))
-        ranks.wait()
+        processes.wait()
         distributed.destroy_process_group()
     except Exception as error:
         console.trace()
@@ -131,7 +131,7 @@ def _cause(statuses: list[int | None], errors: list[PipelineError], told: str) -
         if status is not None and status < 0:
             name = signal.Signals(-status).name
             return PipelineError(f"{told}: process {place + 1} of {len(statuses)} was ended by {name}; {_GOES_ON}")
-    own = [error for error in errors if not isinstance(error, ranks.Lost)]
+    own = [error for error in errors if not isinstance(error, processes.Lost)]
     if errors:
         return own[0] if own else PipelineError(f"{told}: {errors[0]}; {_GOES_ON}")
     place, status = next((place, status) for place, status in enumerate(statuses) if status)

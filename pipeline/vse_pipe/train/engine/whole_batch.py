@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from torch.overrides import TorchFunctionMode
 
 from vse_pipe.core.errors import UsageError
-from vse_pipe.core.ranks import Share
+from vse_pipe.core.processes import Share
 
 _share: ContextVar[Share | None] = ContextVar("share", default=None)
 

@@ -12,8 +12,8 @@ from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import weights
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import MissingResource, UsageError
-from vse_pipe.core.tokens import SPECIAL
-from vse_pipe.core.word_vectors.read import read
+from vse_pipe.core.text import SPECIAL
+from vse_pipe.core.word_vectors import read
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import TEXT_ENCODERS
 

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.core.console import say, warn
+from vse_pipe.core.devices import derive_seed
 from vse_pipe.core.errors import UsageError
-from vse_pipe.core.seeds import derive
 from vse_pipe.ranking.engine.words import Words
 from vse_pipe.train.engine.batch import LossTerms
 from vse_pipe.train.engine.data import Batch
@@ -63,7 +63,7 @@ class Crcl(Scheme):
         self._anew = bool(last) and not within
         if self._anew:
             assert self.setting.build is not None
-            fresh = self.setting.build(derive(self.setting.seed, "restart", epoch))
+            fresh = self.setting.build(derive_seed(self.setting.seed, "restart", epoch))
             self.setting.model.load_state_dict(fresh.state_dict())
             say(f"crcl: epoch {epoch + 1} begins with a new network")
         if epoch >= max(1, params.warm_up):

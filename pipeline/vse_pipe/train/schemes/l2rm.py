@@ -11,8 +11,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core.console import say, warn
+from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import InputError, PipelineError
-from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.engine.words import Words
 from vse_pipe.train.engine.batch import LossTerms
 from vse_pipe.train.engine.data import Batch, Pairs

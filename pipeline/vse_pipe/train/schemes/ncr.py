@@ -11,8 +11,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core.console import say, warn
+from vse_pipe.core.devices import derive_seed, generator
 from vse_pipe.core.errors import PipelineError
-from vse_pipe.core.seeds import derive, generator
 from vse_pipe.ranking.engine.words import Words
 from vse_pipe.train.engine import checkpoint
 from vse_pipe.train.engine.batch import LossTerms, Scored
@@ -52,7 +52,7 @@ class Ncr(Scheme):
         self.params = params
         self.decays_from = params.warm_up
         assert setting.build is not None
-        peer = setting.build(derive(setting.seed, "peer")).to(setting.device)
+        peer = setting.build(derive_seed(setting.seed, "peer")).to(setting.device)
         self._networks = (setting.model, peer)
         self._peers_optimizer = optimizer_for(peer, setting.train)
         # What each network is taught by, and which network and part of its pass each step of the epoch is.

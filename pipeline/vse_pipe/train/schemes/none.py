@@ -12,7 +12,7 @@ from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.whole import partial, require_ours
+from vse_pipe.core.files import partial, require_ours
 from vse_pipe.project import paths, repetitions, timing
 from vse_pipe.project.params.typed import Run
 from vse_pipe.train.engine import fingerprint, finished, inputs

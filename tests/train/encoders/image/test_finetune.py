@@ -19,7 +19,8 @@ from vse_pipe.pictures.transforms import Transform
 from vse_pipe.project import paths
 from vse_pipe.project.params.training import TrainParams
 from vse_pipe.train.encoders.image import two_branch
-from vse_pipe.train.encoders.image.finetune import Drawing, Params, Pictures, build, mirrored, random_box, random_crop
+from vse_pipe.train.encoders.image.finetune import Drawing, Pictures, build, mirrored, random_box, random_crop
+from vse_pipe.train.encoders.image.options import FinetuneOptions as Params
 from vse_pipe.train.engine.schedule import Moment, set_rates
 
 

@@ -3,7 +3,8 @@ import torch
 
 from tests.train.encoders import identity
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.encoders.image.identity import Params, build
+from vse_pipe.train.encoders.image.identity import build
+from vse_pipe.train.encoders.image.options import IdentityOptions as Params
 
 
 def test_vectors_as_they_are_at_unit_length():

@@ -5,7 +5,8 @@ import torch
 
 from tests.train.encoders.contract import check_draws, check_gradients
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.encoders.image.linear import Params, build
+from vse_pipe.train.encoders.image.linear import build
+from vse_pipe.train.encoders.image.options import LinearOptions as Params
 
 
 def _encoder(**options):

@@ -6,7 +6,8 @@ import torch
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.encoders.image.pooled import Params, build
+from vse_pipe.train.encoders.image.options import PooledOptions as Params
+from vse_pipe.train.encoders.image.pooled import build
 from vse_pipe.train.engine.pooling import thinned
 
 POOLINGS = ("gpo", "mean", "max")

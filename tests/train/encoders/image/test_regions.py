@@ -8,7 +8,8 @@ import torch
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.encoders.image.regions import Params, build
+from vse_pipe.train.encoders.image.options import RegionsOptions as Params
+from vse_pipe.train.encoders.image.regions import build
 
 
 def _encoder(**options):

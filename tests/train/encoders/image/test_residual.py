@@ -3,7 +3,8 @@ import torch
 
 from tests.train.encoders import residual as shared
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.encoders.image.residual import Params, build
+from vse_pipe.train.encoders.image.options import ResidualOptions as Params
+from vse_pipe.train.encoders.image.residual import build
 
 
 def _make(**options):

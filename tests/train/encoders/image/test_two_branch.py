@@ -3,7 +3,8 @@ import torch
 
 from tests.train.encoders import two_branch as shared
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.encoders.image.two_branch import Params, build
+from vse_pipe.train.encoders.image.options import TwoBranchOptions as Params
+from vse_pipe.train.encoders.image.two_branch import build
 
 
 def _make(**options):

@@ -13,7 +13,8 @@ from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.encoders.text.gru import Params, _can_be_packed, build, packed_gru
+from vse_pipe.train.encoders.text.gru import _can_be_packed, build, packed_gru
+from vse_pipe.train.encoders.text.options import GruOptions as Params
 from vse_pipe.train.engine.pooling import thinned
 
 WORDS, SIZE = 12, 4

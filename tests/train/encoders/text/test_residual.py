@@ -2,7 +2,8 @@ import torch
 
 from tests.train.encoders import residual as shared
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.encoders.text.residual import Params, build
+from vse_pipe.train.encoders.text.options import ResidualOptions as Params
+from vse_pipe.train.encoders.text.residual import build
 
 
 def _make(**options):

@@ -4,7 +4,8 @@ from pydantic import ValidationError
 
 from tests.train.encoders import two_branch as shared
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.encoders.text.two_branch import Params, build
+from vse_pipe.train.encoders.text.options import TwoBranchOptions as Params
+from vse_pipe.train.encoders.text.two_branch import build
 
 
 def _make(**options):

@@ -8,8 +8,7 @@ from typing import Any
 import timm
 from torch import Tensor, nn
 
-from vse_pipe.core.errors import InputError, UnknownMember, UsageError
-from vse_pipe.core.unknown import missing
+from vse_pipe.core.errors import InputError, UnknownMember, UsageError, missing
 from vse_pipe.core.weights import WeightsFile, source_of
 from vse_pipe.extract.engine.networks.classifier import Classifier
 from vse_pipe.extract.engine.params import ImageParams

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 from torchvision import models
 from torchvision.models import WeightsEnum
 
-from vse_pipe.core.errors import UnknownMember, UsageError
-from vse_pipe.core.unknown import missing, unknown
+from vse_pipe.core.errors import UnknownMember, UsageError, missing, unknown
 from vse_pipe.core.weights import WeightsFile, source_of
 from vse_pipe.extract.engine.network import without_classifier
 from vse_pipe.extract.engine.networks.classifier import Classifier

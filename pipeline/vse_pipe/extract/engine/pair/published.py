@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from vse_pipe.core.errors import InputError, MissingResource, UnknownMember, UsageError
-from vse_pipe.core.extras import absent
+from vse_pipe.core.errors import InputError, MissingResource, UnknownMember, UsageError, missing, missing_extra, unknown
 from vse_pipe.core.files import read_json, sha256
-from vse_pipe.core.unknown import missing, unknown
 from vse_pipe.core.weights import WeightsFile, source_of
 from vse_pipe.extract.engine.pair.params import HUB, PairParams
 
@@ -50,7 +48,7 @@ def architecture(options: PairParams) -> Architecture:
     try:
         import open_clip  # seconds
     except ImportError as error:
-        raise absent("a pretrained pair", "open_clip_torch", "open_clip") from error
+        raise missing_extra("a pretrained pair", "open_clip_torch", "open_clip") from error
     if options.file is not None and not options.file.is_file():
         raise MissingResource(f"{options.file.absolute()}: no such weights file")
     if options.described is not None:

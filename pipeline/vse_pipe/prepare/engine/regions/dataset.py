@@ -14,8 +14,8 @@ from vse_pipe.artifacts import captions as captions_artefact
 from vse_pipe.artifacts import images, joins, regions
 from vse_pipe.core import memory
 from vse_pipe.core.console import track
+from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import UnreadableImage
-from vse_pipe.core.seeds import generator
 from vse_pipe.pictures.address import Box
 from vse_pipe.pictures.images import Item, upright_size
 from vse_pipe.prepare.engine.regions.mentions import Mentions

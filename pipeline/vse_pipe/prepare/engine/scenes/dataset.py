@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from vse_pipe.core.console import track
-from vse_pipe.core.seeds import generator
+from vse_pipe.core.devices import generator
 from vse_pipe.prepare.engine.scenes.captions import describe
 from vse_pipe.prepare.engine.scenes.drawing import box, draw
 from vse_pipe.prepare.engine.scenes.params import ShapesParams

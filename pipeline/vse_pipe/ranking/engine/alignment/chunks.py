@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from vse_pipe.core import ranks
+from vse_pipe.core import processes
 from vse_pipe.ranking.engine.words import Words
 
 # Products of a region and a word in a portion: 64 MiB of float32, one matrix product.
@@ -50,9 +50,9 @@ def over_captions(
     beside: tensors with a row a caption, whose rows ``part`` gets after the portion. Processes that train as one share the
     captions where some bytes are kept; else, where ``part`` may draw random numbers, each does all.
     """
-    order, share = words.lengths.argsort(stable=True), ranks.Share((len(words),), 0)
+    order, share = words.lengths.argsort(stable=True), processes.Share((len(words),), 0)
     if kept and len(words):
-        order, share = ranks.dealt(order)
+        order, share = processes.dealt(order)
     own = share.take(order)
     words, places = words.take(own), own.to(words.device)
     beside = tuple(tensor.index_select(0, places) for tensor in beside)
@@ -107,7 +107,7 @@ def _shapes(words: Words, at_once: int) -> list[tuple[int, int]]:
     return shapes
 
 
-def _in_order(pieces: tuple[Tensor, ...], share: ranks.Share, back: Tensor) -> Tensor:
+def _in_order(pieces: tuple[Tensor, ...], share: processes.Share, back: Tensor) -> Tensor:
     whole = torch.cat(pieces, dim=-1)
     if len(share.sizes) > 1:
         whole = share.gather(whole.movedim(-1, 0)).movedim(0, -1)

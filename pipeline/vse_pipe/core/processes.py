@@ -7,9 +7,9 @@ in each of them, or *partial*: then the sum over them is the gradient.
 
 import contextlib
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, distributed
@@ -22,24 +22,24 @@ class Lost(PipelineError):
     """Another process of the group has ended, or does not answer."""
 
 
-def count() -> int:
+def rank_count() -> int:
     """Processes of the group; 1 without one."""
-    return distributed.get_world_size() if joined() else 1
+    return distributed.get_world_size() if has_group() else 1
 
 
-def joined() -> bool:
+def has_group() -> bool:
     """Whether there is a group, be it of one process."""
     return distributed.is_available() and distributed.is_initialized()
 
 
-def number() -> int:
+def rank() -> int:
     """Of this process, from 0."""
-    return distributed.get_rank() if joined() else 0
+    return distributed.get_rank() if has_group() else 0
 
 
-def first() -> bool:
+def is_first() -> bool:
     """Whether this process is the one that writes and speaks."""
-    return number() == 0
+    return rank() == 0
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Share:
     @classmethod
     def of(cls, rows: int) -> "Share":
         """As even as can be, the first processes one more."""
-        each, more = divmod(rows, count())
-        return cls(tuple(each + (place < more) for place in range(count())), number())
+        each, more = divmod(rows, rank_count())
+        return cls(tuple(each + (place < more) for place in range(rank_count())), rank())
 
     @property
     def rows(self) -> slice:
@@ -80,18 +80,18 @@ class Share:
 def dealt(order: Tensor) -> tuple[Tensor, Share]:
     """Rows in the order in which ``Share.gather`` brings them together, where each process takes every so manieth of
     ``order``: of rows sorted by size all have alike much."""
-    hands = [order[place :: count()] for place in range(count())]
-    return torch.cat(hands), Share(tuple(map(len, hands)), number())
+    hands = [order[place :: rank_count()] for place in range(rank_count())]
+    return torch.cat(hands), Share(tuple(map(len, hands)), rank())
 
 
 def summed(tensor: Tensor) -> Tensor:
     """The tensor itself; its gradient is whole where that of the result is partial."""
-    return _Summed.apply(tensor) if count() > 1 else tensor
+    return _Summed.apply(tensor) if rank_count() > 1 else tensor
 
 
 def total(tensor: Tensor) -> Tensor:
     """The sum over all processes, in place."""
-    if count() > 1:
+    if rank_count() > 1:
         with _together():
             distributed.all_reduce(tensor)
     return tensor
@@ -99,24 +99,24 @@ def total(tensor: Tensor) -> Tensor:
 
 def of_first(answer: bool) -> bool:
     """What the first process answers: what each reads from a disk by itself need not be the same."""
-    return bool(total(torch.tensor(int(answer and first()))))
+    return bool(total(torch.tensor(int(answer and is_first()))))
 
 
 def wait() -> None:
     """For all processes to come here."""
-    if count() > 1:
+    if rank_count() > 1:
         with _together():
             distributed.barrier()
 
 
-def require_same(tensors: Iterable[Tensor], what: str) -> None:
+def require_same_on_all(tensors: Iterable[Tensor], what: str) -> None:
     """Raises PipelineError unless all processes hold the same bits."""
-    if count() == 1:
+    if rank_count() == 1:
         return
     held = 0
     for tensor in tensors:
         held = zlib.crc32(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data, held)
-    if len(set(Share.of(count()).gather(torch.tensor([held])).tolist())) > 1:
+    if len(set(Share.of(rank_count()).gather(torch.tensor([held])).tolist())) > 1:
         raise PipelineError(f"the processes no longer hold the same {what}; are their machines and libraries alike?")
 
 
@@ -160,3 +160,51 @@ def _together() -> Iterator[None]:
             raise
         said = next(iter(str(error).splitlines()), "")
         raise Lost(f"another process of this training has ended or does not answer ({said})") from error
+
+
+# Work in parts that know nothing of each other: this process does them, or the workers of a pool while one is open.
+#
+# Nothing that is written depends on it: what is one part follows from the work alone, and results come in the order of the parts.
+
+# A result for each part, in their order, that follows from the part and from what the stream itself holds.
+Stream = Callable[[Iterable[Any]], Iterable[Any]]
+
+
+class Pool(Protocol):
+    """Processes that work for this one."""
+
+    @property
+    def count(self) -> int:
+        """How many."""
+
+    def each(self, stream: Stream, parts: Iterable[Any], cost: int, ordered: bool = True) -> Iterator[Any]:
+        """``stream(parts)``, of which each worker gets some. ordered: in the order of the parts, else as they are finished."""
+
+
+_open: list[Pool] = []
+
+
+@contextlib.contextmanager
+def using(pool: Pool) -> Iterator[None]:
+    """Within, ``each`` asks this pool."""
+    _open.append(pool)
+    try:
+        yield
+    finally:
+        _open.pop()
+
+
+def elsewhere() -> bool:
+    """Whether a pool is open: what this process holds, workers do not have."""
+    return bool(_open)
+
+
+def worker_count() -> int:
+    """Workers of the pool that is open; 1 without one."""
+    return _open[-1].count if _open else 1
+
+
+def each(stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
+    """``stream(parts)``, whoever does it. cost: bytes that a part takes with its result, 0 where nobody knows; ordered: as of
+    ``Pool.each``. Raises what ``stream`` raises, and what a pool does that cannot go on."""
+    return _open[-1].each(stream, parts, cost, ordered) if _open else iter(stream(parts))

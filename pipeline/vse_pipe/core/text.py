@@ -1,11 +1,13 @@
 """Ids that are text: file names, UUIDs. What one may look like, and when a text is a number."""
 
+import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from jaxtyping import Bool
+from jaxtyping import Bool, Float, Int
 
 LONGEST = 200
 _SHOWN = 40
@@ -31,7 +33,7 @@ def are_numbers(ids: pa.Array) -> bool:
 def objection(ids: pa.Array) -> tuple[int, str] | None:
     """(row, the id and what is wrong with it) of the first of ``objections``."""
     for row, what in objections(ids).items():
-        return row, f"{shown(ids[row].as_py())} {what}"
+        return row, f"{shown_id(ids[row].as_py())} {what}"
     return None
 
 
@@ -58,11 +60,46 @@ def _repeated(ids: pa.Array) -> Iterator[tuple[int, str]]:
     _, first, which = np.unique(codes, return_index=True, return_inverse=True)
     for row in np.flatnonzero(first[which] != np.arange(len(codes))).tolist():
         own, earlier = ids[row].as_py(), ids[int(first[which[row]])].as_py()
-        yield row, "is given twice" if own == earlier else f"differs from {shown(earlier)} in capitals only"
+        yield row, "is given twice" if own == earlier else f"differs from {shown_id(earlier)} in capitals only"
 
 
-def shown(text: str) -> str:
+def shown_id(text: str) -> str:
     """For a message: in quotes, on one line, and short."""
     return (
         ascii(text[:_SHOWN]) if not text.isprintable() else f"'{text[:_SHOWN]}'" + ("..." if len(text) > _SHOWN else "")
     )
+
+
+# One thread at a time at Python's parser: 3.11's counts its depth in one place for all of them, and where the collector lets
+# another in between, one of the two ends with SystemError (python/cpython gh-106905).
+
+ALONE = threading.Lock()
+
+
+PAD, START, END, UNK = range(4)
+SPECIAL = ["<pad>", "<start>", "<end>", "<unk>"]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids of many captions, or a vector for each token, end to end: caption i is
+    ``tokens[starts[i] : starts[i] + lengths[i]]``."""
+
+    tokens: Int[np.ndarray, " ids"] | Float[np.ndarray, "ids dim"]
+    starts: Int[np.ndarray, " captions"]
+    lengths: Int[np.ndarray, " captions"]
+
+    def take(self, chosen: np.ndarray) -> "Tokens":
+        """A view of the captions at ``chosen``; the token ids are shared."""
+        return Tokens(self.tokens, self.starts[chosen], self.lengths[chosen])
+
+    def padded(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(n, longest) int64 token ids filled up with PAD, or (n, longest, dim) float32 vectors filled up with 0, and (n,)
+        lengths, for the captions at ``chosen``."""
+        lengths = self.lengths[chosen]
+        places = np.arange(lengths.max())
+        inside = places < lengths[:, None]
+        index = np.where(inside, self.starts[chosen][:, None] + places, 0)
+        if self.tokens.ndim == 2:
+            return np.where(inside[..., None], self.tokens[index], 0).astype(np.float32, copy=False), lengths
+        return np.where(inside, self.tokens[index], PAD).astype(np.int64, copy=False), lengths

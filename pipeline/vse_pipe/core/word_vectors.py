@@ -1,23 +1,76 @@
-"""Word vectors from files others made; only the words that are needed are kept, and nothing is unpickled.
-
-``.bin``: word2vec's binary form. ``.txt`` and ``.vec``: a word and its numbers a line, with word2vec's first line
-"count dimensions" or, as GloVe has it, without. Both also packed (``.gz``). ``.npz`` and ``.npy``: arrays.
-A word that occurs twice has its first vector.
-"""
+"""Word vectors as arrays: ``.npz`` with words and vectors, ``.npy`` with the words in a file of their own."""
 
 import codecs
 import gzip
 import zlib
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from io import BufferedIOBase
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from jaxtyping import Float32
 
-from vse_pipe.core.errors import InputError, PipelineError, UsageError
-from vse_pipe.core.word_vectors import arrays
-from vse_pipe.core.word_vectors.arrays import Vector
+from vse_pipe.core import arrays, memory, parquet
+from vse_pipe.core.errors import Damage, InputError, PipelineError, UsageError
+
+Vector = Float32[np.ndarray, " dim"]
+_DAMAGE = Damage(InputError, "fetch it again")
+
+
+def read_npz_vectors(path: Path, wanted: Set[str]) -> Iterator[tuple[str, Vector]]:
+    """(word, vector) of every wanted word of the arrays ``words`` and ``vectors``. Raises InputError."""
+    words, vectors = arrays.read_npz(path, _DAMAGE, ("words", "vectors")).values()
+    if words.dtype.kind != "U" or words.ndim != 1:
+        raise InputError(f"{path}: words {words.dtype} {words.shape}, expected text (n,)")
+    return _chosen(path, words.tolist(), vectors, wanted)
+
+
+def read_npy_vectors(path: Path, names: Path, wanted: Set[str]) -> Iterator[tuple[str, Vector]]:
+    """(word, vector) of every wanted word. names: its words in the order of the rows, a line each, or the one column of text
+    of a Parquet file. The array stays on the disk. Raises InputError."""
+    found = _column(names) if names.suffix == ".parquet" else _lines(names)
+    return _chosen(path, found, arrays.open_npy(path, _DAMAGE), wanted)
+
+
+def _chosen(
+    path: Path, words: Sequence[str | None], vectors: np.ndarray, wanted: Set[str]
+) -> Iterator[tuple[str, Vector]]:
+    if vectors.ndim != 2 or vectors.dtype.kind != "f" or len(words) != len(vectors) or vectors.shape[1] == 0:
+        raise InputError(
+            f"{path}: {len(words)} words and vectors {vectors.dtype} {vectors.shape}, "
+            "expected floating point (words, D), D at least 1"
+        )
+    places = {word: place for place, word in reversed(list(enumerate(words))) if word is not None and word in wanted}
+    for word, place in places.items():
+        vector = vectors[place].astype(np.float32)
+        if not np.isfinite(vector).all():
+            raise InputError(f"{path} row {place}: the vector of '{word}' holds NaN or infinite values")
+        yield word, vector
+
+
+def _lines(path: Path) -> list[str]:
+    memory.require_text(path)
+    with _DAMAGE.named(path, "not UTF-8 text with a word a line"):
+        lines = path.read_bytes().decode("utf-8-sig").split("\n")
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
+
+
+def _column(path: Path) -> list[str | None]:
+    with parquet.opened(path, _DAMAGE) as file:
+        texts = [one.name for one in file.schema if pa.types.is_string(one.type) or pa.types.is_large_string(one.type)]
+        if len(texts) != 1:
+            raise InputError(f"{path}: expected one column of text, the words; found {', '.join(texts) or 'none'}")
+        column = file.read(texts)[texts[0]]
+        with file.named():  # bytes that are no text
+            return column.to_pylist()
+
+
+# Word vectors from files others made; only the words that are needed are kept, and nothing is unpickled.
+#
+# ``.bin``: word2vec's binary form. ``.txt`` and ``.vec``: a word and its numbers a line, with word2vec's first line
+# "count dimensions" or, as GloVe has it, without. Both also packed (``.gz``). ``.npz`` and ``.npy``: arrays.
+# A word that occurs twice has its first vector.
 
 _CHUNK = 2**20
 _LONGEST_WORD = 4096
@@ -38,9 +91,9 @@ def read(path: Path, wanted: Set[str], names: Path | None = None) -> tuple[list[
         raise UsageError(f"{path}: a .npy file, and no other, needs the file of its words; see the option `words`")
     try:
         if names is not None:
-            found = dict(arrays.npy(path, names, wanted))
+            found = dict(read_npy_vectors(path, names, wanted))
         elif kind == "npz" and not path.name.lower().endswith(".gz"):
-            found = dict(arrays.npz(path, wanted))
+            found = dict(read_npz_vectors(path, wanted))
         elif kind in _FORMS:
             found = _packed(path, _FORMS[kind], wanted)
         else:
