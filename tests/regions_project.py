@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from PIL import Image
 
 from tests.toy_project import PARAMS, load_params
-from vse_pipe.artifacts import _content, captions, embeddings, features, images, phrases, regions
+from vse_pipe.artifacts import captions, embeddings, features, images, joins, regions
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.files import sha256
 from vse_pipe.extract.text_stage import extract_texts
@@ -72,10 +72,10 @@ def write_embedded(
     spoken = np.eye(len(NAMES))[[NAMES.index(text.split()[1]) for text in said["text"].to_pylist()]]
     about = {"run": run, "model_sha256": "0", "similarity": "cosine", "similarity_params": "{}", "normalised": "true"}
     about[embeddings.DATA] = json.dumps(
-        _content.by_split(of.filter(pc.invert(pc.is_in(of["image_id"], pa.array(without, pa.int64())))), said)
+        joins.by_split(of.filter(pc.invert(pc.is_in(of["image_id"], pa.array(without, pa.int64())))), said)
     )
     if without:
-        about[embeddings.PREPARED] = json.dumps(_content.by_split(of, said))
+        about[embeddings.PREPARED] = json.dumps(joins.by_split(of, said))
     sides = {
         embeddings.IMAGES: (of["image_id"], of["image_id"], of["split"], seen),
         embeddings.CAPTIONS: (said["caption_id"], said["image_id"], said["split"], spoken),
@@ -122,13 +122,13 @@ def _write_whole(drawn: list[dict]) -> None:
                 spoken.append((5000 + len(spoken), caption, image, chain, 9, phrase, about, *box, scene["split"], None))
     images.write(folder, _table(images.SCHEMA, rows), str(folder / "images"))
     captions.write(folder, _table(captions.SCHEMA, texts))
-    phrases.write(folder, _table(phrases.SCHEMA, spoken))
+    regions.write_phrases(folder, _table(regions.PHRASES_SCHEMA, spoken))
 
 
 def _write_regions(drawn: list[dict], rng: np.random.Generator) -> None:
     """Rows of one picture together: its blocks, then its proposals."""
     whole, folder = paths.prepared(WHOLE), paths.prepared(REGIONS)
-    spoken = phrases.read(whole)
+    spoken = regions.read_phrases(whole)
     digests = images.read(whole)["sha256"].to_pylist()
     rows, boxes, texts, shares, owner = [], [], [], [], {}
     mentions = spoken.select(["phrase_id", "image_id", "chain", "text"]).to_pylist()
@@ -148,7 +148,7 @@ def _write_regions(drawn: list[dict], rng: np.random.Generator) -> None:
     folder.mkdir(parents=True)
     images.write(folder, _table(images.SCHEMA, rows), str(whole / "images"))
     captions.write(folder, _table(captions.SCHEMA, texts))
-    phrases.write(
+    regions.write_phrases(
         folder, spoken.drop("region_id").append_column("region_id", [[owner[one["phrase_id"]] for one in mentions]])
     )
     regions.write(folder, _table(regions.SCHEMA, boxes), str(whole))

@@ -8,7 +8,7 @@ import pyarrow as pa
 from ruamel.yaml import YAML
 
 from vse_pipe.artifacts import captions, features, images
-from vse_pipe.papers import rows
+from vse_pipe.papers import overlay
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Params
@@ -53,7 +53,7 @@ def write_params(root: Path, **changes: object) -> Path:
 
 
 def load_params(root: Path, **changes: object) -> Params:
-    return load(write_params(root, **changes), further=[rows.problems])  # as commands read it
+    return load(write_params(root, **changes), further=[overlay.row_problems])  # as commands read it
 
 
 def write_prepared(

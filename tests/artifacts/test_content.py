@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from vse_pipe.artifacts._content import by_split
+from vse_pipe.artifacts.joins import by_split
 
 IMAGES = pa.table(
     {

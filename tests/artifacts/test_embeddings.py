@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from vse_pipe.artifacts import contents, embeddings
+from vse_pipe.artifacts import embeddings, joins
 from vse_pipe.artifacts.embeddings import Side, StoredVectors
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.parquet import Parquet
@@ -92,6 +92,6 @@ def test_a_file_that_is_written_anew_while_row_groups_are_read_is_refused(path: 
 def test_what_holds_no_vectors_is_refused(tmp_path: Path, path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.parquet does not exist"):
         StoredVectors.of(tmp_path / "none.parquet")
-    contents.write(tmp_path, pa.array(["a"]), "made")
+    joins.write(tmp_path, pa.array(["a"]), "made")
     with pytest.raises(InputError, match="column 'embedding' is missing"):
-        StoredVectors.of(tmp_path / contents.NAME)
+        StoredVectors.of(tmp_path / joins.NAME)

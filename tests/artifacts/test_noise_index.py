@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.hostile import Hostile
-from vse_pipe.artifacts import noise_index
+from vse_pipe.artifacts import pairs
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import sha256
 from vse_pipe.project.registry import PROTOCOLS
@@ -21,7 +21,7 @@ def _saved(folder: Path, values, dtype="int64") -> Path:
 
 
 def _read(path: Path, images: int = 4, captions: int = 8) -> np.ndarray:
-    return noise_index.read(path, sha256(path), images, captions)
+    return pairs.read_noise_index(path, sha256(path), images, captions)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint16", ">i4"])
@@ -99,12 +99,12 @@ def test_a_header_of_python_2_is_read_without_a_warning(tmp_path, recwarn):
 def test_another_file_than_the_digest_is_of(tmp_path):
     path = _saved(tmp_path, [0, 1, 2, 3])
     with pytest.raises(IntegrityError, match=f"sha256 is {sha256(path)}, but params.yaml says 00"):
-        noise_index.read(path, "0" * 64, 4, 8)
+        pairs.read_noise_index(path, "0" * 64, 4, 8)
 
 
 def test_a_missing_file_says_where_to_put_it(tmp_path):
     with pytest.raises(MissingResource, match=r"gone\.npy does not exist; put the index file there"):
-        noise_index.read(tmp_path / "gone.npy", "0" * 64, 4, 8)
+        pairs.read_noise_index(tmp_path / "gone.npy", "0" * 64, 4, 8)
 
 
 @pytest.mark.skipif(not PUBLISHED.is_file(), reason=f"{PUBLISHED} is not here")

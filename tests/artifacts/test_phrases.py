@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from vse_pipe.artifacts import phrases, regions
+from vse_pipe.artifacts import regions
 from vse_pipe.core.errors import InputError
 
 PHRASE = {
@@ -18,9 +18,9 @@ REGION = {
 
 
 def test_a_box_of_one_row_of_pixels_is_one(tmp_path):
-    phrases.write(tmp_path, pa.Table.from_pylist([PHRASE]))
+    regions.write_phrases(tmp_path, pa.Table.from_pylist([PHRASE]))
     regions.write(tmp_path, pa.Table.from_pylist([REGION]), "data/prepare/whole")
-    assert phrases.read(tmp_path).to_pylist() == [PHRASE]
+    assert regions.read_phrases(tmp_path).to_pylist() == [PHRASE]
     found = regions.read(tmp_path)
     assert (found.to_pylist(), str(regions.source(found))) == ([REGION], "data/prepare/whole")
 
@@ -37,9 +37,9 @@ def test_a_box_of_one_row_of_pixels_is_one(tmp_path):
 )
 def test_what_is_no_phrase_is_refused(tmp_path, change, said):
     with pytest.raises(InputError, match=said):
-        phrases.write(tmp_path, pa.Table.from_pylist([PHRASE | change]))
+        regions.write_phrases(tmp_path, pa.Table.from_pylist([PHRASE | change]))
     with pytest.raises(InputError, match="phrase_id"):
-        phrases.write(tmp_path, pa.Table.from_pylist([PHRASE, PHRASE]))
+        regions.write_phrases(tmp_path, pa.Table.from_pylist([PHRASE, PHRASE]))
 
 
 def test_what_is_no_region_is_refused(tmp_path):

@@ -13,7 +13,7 @@ from tests.naive import audit as naive
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train import painted
 from vse_pipe.artifacts import audit as artefact
-from vse_pipe.artifacts import captions, embeddings, features, model_files, pairs, phrases, rematching
+from vse_pipe.artifacts import captions, embeddings, features, model_files, pairs, regions
 from vse_pipe.audit import stage
 from vse_pipe.core import tables
 from vse_pipe.core.devices import generator
@@ -71,7 +71,7 @@ def test_no_partner_on_regions_belongs_to_its_phrase_or_region(tmp_path, monkeyp
     params = regions_project.write_regions_project(tmp_path, told=run)
     train(params, "told", "cpu")
     stage.audit(params, "told", device="cpu")
-    spoken = phrases.read(paths.prepared(regions_project.REGIONS)).to_pylist()
+    spoken = regions.read_phrases(paths.prepared(regions_project.REGIONS)).to_pylist()
     belong = {(one["region_id"], one["text"]) for one in spoken if one["split"] == "train"}
     text = {one["phrase_id"]: one["text"] for one in spoken}
     rows = artefact.read_pairs(paths.audited("told")).to_pylist()
@@ -183,7 +183,7 @@ def test_what_a_scheme_recorded_of_its_transport_becomes_a_table(tmp_path, monke
     train(params, "mine", "cpu")
     refined = stage.audit(params, "mine", device="cpu")["refined"]
     table = artefact.read_costs(paths.audited("mine"))
-    records = rematching.read(paths.trained("mine"))
+    records = pairs.read_rematching(paths.trained("mine"))
     assert records
     assert refined == {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
     assert refined["rematched"]

@@ -15,7 +15,7 @@ import torch
 
 from tests.benchmarks import devices
 from vse_pipe.evaluate.engine.measure import Inputs, measure
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking.engine import criteria, tuning
 from vse_pipe.ranking.engine.bank_source import BankSource

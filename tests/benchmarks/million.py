@@ -50,7 +50,7 @@ def one(folder: Path, inference: str, queries: int, memory: int) -> None:
 
     from vse_pipe.evaluate.external import inputs
     from vse_pipe.evaluate.external.inputs import InputFiles
-    from vse_pipe.project.params.measuring import EvaluateParams
+    from vse_pipe.project.params.schema import EvaluateParams
     from vse_pipe.ranking.engine import criteria
     from vse_pipe.ranking.engine.bank import Bank
     from vse_pipe.ranking.engine.outcome import Depths

@@ -20,7 +20,7 @@ from tests.benchmarks import devices
 from tests.benchmarks.train import show
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.text import Tokens
-from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.train.engine.data import Pairs

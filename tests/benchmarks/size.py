@@ -24,7 +24,7 @@ def one(images: int, dim: int, inference: str, memory: int, device: torch.device
     """Print seconds and peak MiB of this process."""
     from tests.benchmarks.evaluate import OPEN, embeddings, product
     from vse_pipe.evaluate.engine.measure import Inputs, measure
-    from vse_pipe.project.params.measuring import EvaluateParams
+    from vse_pipe.project.params.schema import EvaluateParams
     from vse_pipe.ranking.engine import criteria
     from vse_pipe.ranking.engine.bank_source import BankSource
 

@@ -23,7 +23,7 @@ import torch
 from tests.benchmarks import devices
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.text import Tokens
-from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.train.encoders.text import gru as encoder

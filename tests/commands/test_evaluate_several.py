@@ -14,7 +14,7 @@ from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.evaluate.external.several import MoreFiles
 from vse_pipe.evaluate.external.stage import evaluate_files
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 
 RULES = {"mean": lambda row: row, "zscore": fusion.standardised, "rrf": fusion.reciprocal_ranks}
 

@@ -14,7 +14,7 @@ import pytest
 from tests.command_line import caller
 from tests.commands.options import arguments
 from tests.evaluate.external.files import sample, write
-from vse_pipe.artifacts import captions, evaluation, images, judged, names
+from vse_pipe.artifacts import captions, evaluation, images, names
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.files import read_json, sha256, write_json
 from vse_pipe.project import paths
@@ -231,7 +231,7 @@ def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
     (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *rows]) + "\n")
     status, _, err = call("--set", f"evaluate.judgements={tmp_path / 'judged.csv'}", "evaluate", "--run", "sum")
     assert status == 0, err
-    found = judged.read(paths.evaluated("sum", "csls") / evaluation.JUDGED).to_pylist()
+    found = evaluation.read_judged(paths.evaluated("sum", "csls") / evaluation.JUDGED).to_pylist()
     assert {row["query_name"] for row in found if row["direction"] == "image_to_text"} <= {
         _image(row["image_id"]) for row in test
     }

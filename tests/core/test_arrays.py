@@ -11,7 +11,7 @@ import pytest
 
 from tests.hostile import Hostile
 from tests.mutants import mutants, refusals
-from vse_pipe.artifacts import features, noise_index
+from vse_pipe.artifacts import features, pairs
 from vse_pipe.core import arrays
 from vse_pipe.core.errors import Damage, InputError, IntegrityError
 from vse_pipe.core.files import sha256
@@ -49,7 +49,7 @@ READERS = {
     "features": lambda path: features.open_array(path),
     "prepare": lambda path: open_array(path),
     "vectors": lambda path: npy.vectors(path),
-    "noise": lambda path: noise_index.read(path, sha256(path), 3, 9),
+    "noise": lambda path: pairs.read_noise_index(path, sha256(path), 3, 9),
 }
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.fragment_project import fragment_params, run_of, write_fragment_project
-from vse_pipe.artifacts import embeddings, evaluation, fragments
+from vse_pipe.artifacts import embeddings, evaluation
 from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, UsageError
 from vse_pipe.embed.engine import fragments as embed_fragments
 from vse_pipe.embed.stage import embed
@@ -53,8 +53,8 @@ def test_what_lies_on_disk_scores_as_the_model_does(project, name):
 
 
 def test_val_and_test_are_embedded_and_their_rows_follow_the_data_set(project):
-    images = fragments.read(paths.embedded("sgr") / embeddings.IMAGES)
-    texts = fragments.read(paths.embedded("sgr") / embeddings.CAPTIONS)
+    images = embeddings.read_fragments(paths.embedded("sgr") / embeddings.IMAGES)
+    texts = embeddings.read_fragments(paths.embedded("sgr") / embeddings.CAPTIONS)
     assert sorted(set(images.splits)) == sorted(set(texts.splits)) == ["test", "val"]
     assert images.about["regions"] == "5"
     assert json.loads(images.about["normalised"]) is True
@@ -96,7 +96,7 @@ def test_the_ranks_are_those_of_the_models_scores(project):
 
 
 def test_an_ensemble_is_the_mean_of_its_runs_scores(project):
-    from vse_pipe.project.params.ensemble_node import EnsembleNode
+    from vse_pipe.project.params.schema import EnsembleNode
 
     params = _params(project, ensembles={"sgraf": EnsembleNode(first="sgr", second="saf")})
     found = evaluate(params, "sgraf", ["nns", "csls", "dual_is"], "cpu")
@@ -116,7 +116,7 @@ def _sides(part: Embedded):
 
 
 def test_weights_that_changed_are_refused(project):
-    path = paths.embedded("saf") / fragments.WEIGHTS
+    path = paths.embedded("saf") / embeddings.WEIGHTS
     original = path.read_bytes()
     try:
         path.write_bytes(original[:-1] + bytes([original[-1] ^ 1]))
@@ -136,9 +136,9 @@ def said(project):
 
     def write(**changes: str) -> None:
         for path in originals:
-            read = fragments.read(path)
+            read = embeddings.read_fragments(path)
             blocks = [read.split(name) for name in ("val", "test")]
-            fragments.write(path, blocks, 12, {**read.about, **changes})
+            embeddings.write_fragments(path, blocks, 12, {**read.about, **changes})
 
     yield write
     for path, content in originals.items():
@@ -164,7 +164,7 @@ def test_a_split_named_twice_is_embedded_once(project):
 
     params = _params(project, embed=EmbedParams(splits=["test", "val", "test"]))
     embed(params, "scan_t2i", "cpu")
-    ids = fragments.read(paths.embedded("scan_t2i") / embeddings.IMAGES).ids
+    ids = embeddings.read_fragments(paths.embedded("scan_t2i") / embeddings.IMAGES).ids
     assert len(ids) == len(set(ids.tolist())) == 14
 
 

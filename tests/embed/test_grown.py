@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
-from vse_pipe.artifacts import captions, contents, embeddings, features, images, model_files
+from vse_pipe.artifacts import captions, embeddings, features, images, joins, model_files
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.embed import transfer
 from vse_pipe.embed.engine import vectors
@@ -83,7 +83,7 @@ def holds(pictures: Sequence[int], meta: dict | None = None) -> None:
     index = pa.table({"image_id": ids, "row": ids, "status": ["ok"] * count, "detail": [""] * count})
     about = {"backbone": "precomp", **(meta or {})}
     features.write(out, POOL[list(pictures)], index, about)
-    contents.write(out, contents.of(table), features.made(about))
+    joins.write(out, joins.of(table), features.made(about))
 
 
 def outputs() -> dict[str, bytes]:
@@ -197,18 +197,18 @@ def test_what_a_picture_shows_may_be_unknown(project, capsys) -> None:
     """contents.parquet of features is damaged, or of other rows: vectors are computed, and those bytes are the same."""
     holds(range(9))
     transfer.embed(project, "moved", "cpu")
-    wanted, known = outputs(), paths.extracted("mine", "of_mine") / contents.NAME
+    wanted, known = outputs(), paths.extracted("mine", "of_mine") / joins.NAME
     content = known.read_bytes()
     for damaged in (content[:-9] + bytes(9), None):
         capsys.readouterr()
         if damaged is None:
-            contents.write(known.parent, pa.array(["a", "b"]), "made")
+            joins.write(known.parent, pa.array(["a", "b"]), "made")
         else:
             known.write_bytes(damaged)
         transfer.embed(project, "moved", "cpu")
         assert "all vectors are computed" in " ".join(capsys.readouterr().err.split())
-        assert {**outputs(), contents.NAME: wanted[contents.NAME]} == wanted
-    assert contents.read(OUT)[0].null_count == 9
+        assert {**outputs(), joins.NAME: wanted[joins.NAME]} == wanted
+    assert joins.read(OUT)[0].null_count == 9
 
 
 def test_no_picture_of_the_splits_is_an_error_of_the_user(project) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.toy_project import load_params, write_prepared
-from vse_pipe.artifacts import captions, current, embeddings, evaluation, features, images, joins, pairs, texts
+from vse_pipe.artifacts import captions, embeddings, evaluation, features, images, joins, pairs, texts
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.tables import read as read_table
@@ -159,7 +159,10 @@ def test_what_is_left_out_counts_where_the_data_set_is_compared(project):
     digests[table["image_id"].to_pylist().index(397)] = "1"
     images.write(folder, table.set_column(table.schema.get_field_index("sha256"), "sha256", [digests]), ".")
     try:
-        for read in (lambda: evaluate(params, "sum", ["nns"], "cpu"), lambda: current.require(params, "sum")):
+        for read in (
+            lambda: evaluate(params, "sum", ["nns"], "cpu"),
+            lambda: evaluation.require_current(params, "sum"),
+        ):
             with pytest.raises(IntegrityError, match="made from other images or captions of split test"):
                 read()
     finally:

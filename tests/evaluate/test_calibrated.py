@@ -10,7 +10,7 @@ from tests.toy_project import load_params
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.evaluate.engine.measure import is_calibrated
 from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.engine.bank_source import BankSource, cosine
 from vse_pipe.ranking.engine.cascade import Cascade
 from vse_pipe.ranking.engine.criteria import parse

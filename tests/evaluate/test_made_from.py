@@ -7,7 +7,7 @@ import pytest
 
 from tests.evaluate.embedded import sides, write
 from tests.evaluate.measured import params
-from vse_pipe.artifacts import current, embeddings, evaluation
+from vse_pipe.artifacts import embeddings, evaluation
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.evaluate import stage
@@ -43,7 +43,7 @@ def test_a_criterion_by_hand_stays_beside_those_of_the_same_vectors(project, war
     assert there() == {"nns", "csls", "is"}
     assert (OUT / "nns" / "ranks.parquet").read_bytes() == before
     assert not warned
-    current.require(params(project), "sum")
+    evaluation.require_current(params(project), "sum")
 
 
 def test_a_criterion_by_hand_removes_those_of_other_vectors_and_says_so(project, warned):
@@ -83,8 +83,8 @@ def test_criteria_of_different_vectors_are_told_apart_however_they_came_there(pr
     with pytest.raises(
         IntegrityError, match=r"csls and nns were evaluated on different embeddings; run `dvc repro eval"
     ):
-        current.require(params(project), "sum")
-    current.require(params(project), "sum", ["nns"])
+        evaluation.require_current(params(project), "sum")
+    evaluation.require_current(params(project), "sum", ["nns"])
 
 
 def test_criteria_of_one_bank_are_of_the_same_vectors_in_it():
@@ -121,8 +121,8 @@ def test_what_cannot_be_computed_is_left_out_with_the_reason(project, warned):
 def test_the_peer_and_the_bank_count(project):
     options = params(project)
     evaluate(options, "sum", ["nns"], "cpu")
-    before = current.made_from(options, "sum")["vectors"]
+    before = evaluation.made_from(options, "sum")["vectors"]
     peer = paths.embedded("sum") / embeddings.PEER
     peer.mkdir()
     (peer / embeddings.IMAGES).write_bytes(b"other")
-    assert current.made_from(options, "sum")["vectors"] != before
+    assert evaluation.made_from(options, "sum")["vectors"] != before

@@ -16,7 +16,7 @@ from vse_pipe.core.errors import InputError, LockedError, UsageError
 from vse_pipe.core.files import write_json
 from vse_pipe.core.locks import claim
 from vse_pipe.evaluate.stage import FILES, evaluate
-from vse_pipe.project import paths, repetitions, timing
+from vse_pipe.project import paths, repetitions, step
 from vse_pipe.ranking.engine import outcome
 
 
@@ -155,7 +155,7 @@ def test_the_same_input_gives_the_same_bytes_whatever_the_memory(project, infere
 
 def test_seconds_lie_beside_the_output(project):
     measured(params(project), "nns")
-    seconds = json.loads(timing.beside(paths.evaluations("sum")).read_text())["seconds"]
+    seconds = json.loads(step.timing_file(paths.evaluations("sum")).read_text())["seconds"]
     assert 0 < seconds < 600
 
 

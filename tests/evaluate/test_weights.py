@@ -13,7 +13,7 @@ from vse_pipe.artifacts import embeddings
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.engine.ensemble import Ensemble
 from vse_pipe.evaluate.engine.weights import ascent, tuned
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.engine.embedded import Embedded
 
 CPU = torch.device("cpu")

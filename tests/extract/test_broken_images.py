@@ -9,8 +9,7 @@ import pytest
 
 from tests.extract import project
 from tests.extract.project import OUT
-from vse_pipe.artifacts import features, unreadable
-from vse_pipe.artifacts import images as table
+from vse_pipe.artifacts import features, images
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.extract import stage
@@ -33,7 +32,7 @@ def broken(folder: Path) -> list[str]:
     for number, content in BROKEN.items():
         (Path("raw") / names[number]).write_bytes(content)
     project.prepared(Path("raw"), names)
-    index = table.read(paths.prepared("tiny"))
+    index = images.read(paths.prepared("tiny"))
     digests = [*index["sha256"].to_pylist()[:-1], UNREAD]
     project.prepared(Path("raw"), names, digests)
     (Path("raw") / names[8]).unlink()
@@ -54,7 +53,7 @@ def test_skipped_images_are_recorded_and_the_others_have_the_features_they_had(b
     stage.extract(_params("skip", batch_size=1), "small", "cpu")
     assert "6 of 9 images, 3 unreadable" in capsys.readouterr().err
     found = features.read(OUT)
-    recorded = unreadable.read(OUT)
+    recorded = images.read_unreadable(OUT)
     assert recorded.to_pylist() == [
         {"image_id": 45, "file": "002.png", "reason": "is empty (0 bytes)"},
         {
@@ -73,7 +72,7 @@ def test_skipped_images_are_recorded_and_the_others_have_the_features_they_had(b
     stage.extract(_params("fail", batch_size=1), "small", "cpu")
     clean = features.read(OUT)
     assert np.array_equal(skipped, np.array(clean.array)[clean.rows_of(np.array(ids))])
-    assert unreadable.read(OUT).num_rows == 0
+    assert images.read_unreadable(OUT).num_rows == 0
 
 
 def test_shards_survive_a_change_of_mind(broken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,20 +111,20 @@ def test_more_than_allowed_are_listed_and_stop_it_at_once(
 
 def test_those_that_prepare_listed_are_allowed_beside_max_errors(broken: list[str]) -> None:
     folder = paths.prepared("tiny")
-    index = table.read(folder)
+    index = images.read(folder)
     listed = pa.array([0 if number in BROKEN else 40 for number in range(9)], pa.int32())
     column = index.schema.get_field_index("width")
-    table.write(folder, index.set_column(column, index.schema.field("width"), listed), "raw")
+    images.write(folder, index.set_column(column, index.schema.field("width"), listed), "raw")
     with pytest.raises(InputError, match=r"3 of 9 .* max_errors 0 allows 0 beside 2 of prepare's: 002\.png"):
         stage.extract(_params("skip", 0), "small", "cpu")
     stage.extract(_params("skip", 1), "small", "cpu")
-    assert unreadable.read(OUT).num_rows == 3
+    assert images.read_unreadable(OUT).num_rows == 3
 
 
 @pytest.mark.parametrize("max_errors", [3, 0.23, 0.99])
 def test_as_many_as_allowed(broken: list[str], max_errors: float) -> None:
     stage.extract(_params("skip", max_errors), "small", "cpu")
-    assert unreadable.read(OUT).num_rows == 3
+    assert images.read_unreadable(OUT).num_rows == 3
 
 
 def test_something_must_be_left(broken: list[str]) -> None:
@@ -142,7 +141,7 @@ def test_a_file_that_came_after_prepare_is_not_taken(broken: list[str]) -> None:
 
 def test_a_damaged_record_is_made_again(broken: list[str]) -> None:
     stage.extract(_params("skip"), "small", "cpu")
-    whole = (OUT / unreadable.NAME).read_bytes()
-    (OUT / unreadable.NAME).unlink()
+    whole = (OUT / images.UNREADABLE).read_bytes()
+    (OUT / images.UNREADABLE).unlink()
     stage.extract(_params("skip"), "small", "cpu")
-    assert (OUT / unreadable.NAME).read_bytes() == whole
+    assert (OUT / images.UNREADABLE).read_bytes() == whole

@@ -9,10 +9,10 @@ import pytest
 
 from tests.extract import project
 from tests.extract.test_resume import outputs
-from vse_pipe.artifacts import features, unreadable
+from vse_pipe.artifacts import features, images
 from vse_pipe.extract import stage
 from vse_pipe.extract.engine.forward import Forward
-from vse_pipe.pictures import images
+from vse_pipe.pictures import images as pictures_images
 from vse_pipe.pictures.address import Box
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
@@ -25,7 +25,7 @@ def _regions(folder: Path) -> tuple[list[str], list[str]]:
     names = project.pictures(folder, 3)
     addresses = [box.of(name) for name in names for box in BOXES]
     for number, address in enumerate(addresses):
-        images.load(folder, Item(0, address, "", "")).save(folder / f"cut{number}.png")
+        pictures_images.load(folder, Item(0, address, "", "")).save(folder / f"cut{number}.png")
     return addresses, [f"cut{number}.png" for number in range(len(addresses))]
 
 
@@ -74,6 +74,6 @@ def test_a_box_outside_its_picture_has_a_reason(folder: Path) -> None:
     params = project.params("random_filters", batch_size=2, filters=8)
     node = replace(params.features["small"], on_error="skip", max_errors=0.9)
     stage.extract(replace(params, features={"small": node}), "small", "cpu")
-    found = unreadable.read(paths.extracted("tiny", "small")).to_pylist()
+    found = images.read_unreadable(paths.extracted("tiny", "small")).to_pylist()
     assert [(row["image_id"], row["file"]) for row in found] == [(2, files[1])]
     assert found[0]["reason"] == "names a box (11 x 6 at 30,30) that reaches outside the picture of 40 x 36"

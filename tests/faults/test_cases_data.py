@@ -17,7 +17,7 @@ from tests.evaluate.external.files import sample, write, write_npy
 from tests.extract import corpus
 from tests.hostile import Hostile
 from tests.prepare import _data
-from vse_pipe.artifacts import captions, features, images, texts, unreadable
+from vse_pipe.artifacts import captions, features, images, texts
 
 pytestmark = pytest.mark.acceptance
 _CSV, _PRECOMP = Path("raw/t.csv"), ("-S", "datasets.toy={format: precomp, source: given}")
@@ -87,7 +87,7 @@ def test_case_10_values_that_are_not_finite_are_counted_and_dropped_only_when_as
     for command in ("prepare", "extract"):
         status, _, err = call(*_PRECOMP, *skip, "-S", "features.plain.max_errors=1", command)
         assert status == 0, err
-    assert unreadable.read(Path("data/extract/toy/plain"))["file"].to_pylist() == ["train_ims.npy#1"]
+    assert images.read_unreadable(Path("data/extract/toy/plain"))["file"].to_pylist() == ["train_ims.npy#1"]
     one = sample()
     spoilt = np.where(np.arange(24)[:, None] < 2, np.inf, one.images)
     files = write(one.but(images=spoilt), tmp_path)
@@ -125,7 +125,7 @@ def test_case_14_a_missing_image_stops_it_or_is_recorded_within_a_limit(raw, cal
     assert call(*skip, "prepare")[0] == 0
     status, _, err = call(*skip, "-S", "features.plain.max_errors=0.01", "extract", "--features", "plain")
     assert status == 0, err
-    assert unreadable.read(Path("data/extract/toy/plain"))["file"].to_pylist() == ["7.png"]
+    assert images.read_unreadable(Path("data/extract/toy/plain"))["file"].to_pylist() == ["7.png"]
     shutil.rmtree("data/extract")
     for name in ("8.png", "9.png"):  # after prepare has seen them
         Path("raw", name).unlink()
@@ -147,7 +147,7 @@ def test_case_15_pictures_of_every_kind_are_read_or_recorded(raw, call):
     skip = "-S", "datasets.toy.on_error=skip", "-S", "features.plain.on_error=skip", "-S", "features.plain.max_errors=3"
     assert call(*skip, "prepare")[0] == 0
     assert call(*skip, "extract", "--features", "plain")[0] == 0
-    recorded = unreadable.read(Path("data/extract/toy/plain"))
+    recorded = images.read_unreadable(Path("data/extract/toy/plain"))
     assert recorded["image_id"].to_pylist() == [10, 11, 12]
     again = features.read(Path("data/extract/toy/plain"))
     assert again.image_ids.tolist() == [number for number in range(40) if number not in (10, 11, 12)]

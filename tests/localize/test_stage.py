@@ -10,7 +10,7 @@ import pytest
 from tests import regions_project as made
 from tests.naive import localize as naive
 from tests.toy_project import load_params
-from vse_pipe.artifacts import captions, embeddings, images, localisation, phrases, regions
+from vse_pipe.artifacts import captions, embeddings, images, localisation, regions
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.localize.stage import localize
 from vse_pipe.project import paths
@@ -40,7 +40,7 @@ def test_figures_and_rows_are_those_of_loops_over_the_files(project) -> None:
         for name in (embeddings.IMAGES, embeddings.CAPTIONS)
         for side in [embeddings.read(paths.embedded("toy") / name)]
     }
-    asked = phrases.read(paths.prepared(made.REGIONS)).filter(pc.field("split") == "test").to_pylist()
+    asked = regions.read_phrases(paths.prepared(made.REGIONS)).filter(pc.field("split") == "test").to_pylist()
     assert {row["phrase_id"] for row in rows} == {one["phrase_id"] for one in asked}
     ranks = []
     for row in rows:
@@ -73,9 +73,9 @@ def test_the_same_bytes_again(project) -> None:
 
 def test_capitals_tell_no_phrases_apart(project) -> None:
     before, folder = localize(params(project), "toy", "cpu"), paths.prepared(made.REGIONS)
-    told = phrases.read(folder)
+    told = regions.read_phrases(folder)
     spoken = [text.capitalize() if row % 3 else text for row, text in enumerate(told["text"].to_pylist())]
-    phrases.write(folder, told.set_column(told.column_names.index("text"), "text", [spoken]))
+    regions.write_phrases(folder, told.set_column(told.column_names.index("text"), "text", [spoken]))
     after = localize(params(project), "toy", "cpu")
     assert after.pop("data") != before.pop("data")
     assert after == before
@@ -84,9 +84,9 @@ def test_capitals_tell_no_phrases_apart(project) -> None:
 def test_a_type_that_no_draw_holds_has_no_interval(project) -> None:
     """One draw of six pictures, and a type that one of them has: of some seeds the draw lacks it."""
     folder = paths.prepared(made.REGIONS)
-    told = phrases.read(folder)
+    told = regions.read_phrases(folder)
     last = pc.equal(told["image_id"], pc.max(told["image_id"]))
-    phrases.write(
+    regions.write_phrases(
         folder, told.set_column(told.column_names.index("type"), "type", pc.if_else(last, "rare", told["type"]))
     )
     found = [localize(params(project, localize={"resamples": 1}, seed=seed), "toy", "cpu") for seed in range(4)]
@@ -97,10 +97,10 @@ def test_a_type_that_no_draw_holds_has_no_interval(project) -> None:
 
 def test_a_type_may_be_called_all(project) -> None:
     folder = paths.prepared(made.REGIONS)
-    table = phrases.read(folder)
+    table = regions.read_phrases(folder)
     named = pc.replace_substring(table["type"], "warm", "all")
     whole = localize(params(project), "toy", "cpu")
-    phrases.write(folder, table.set_column(table.schema.get_field_index("type"), "type", named))
+    regions.write_phrases(folder, table.set_column(table.schema.get_field_index("type"), "type", named))
     found = localize(params(project), "toy", "cpu")
     assert (found["all"], found["types"]["all"]) == (whole["all"], whole["types"]["warm"])
 
@@ -144,8 +144,8 @@ def test_what_cannot_be_localised_is_one_line_and_leaves_nothing(project) -> Non
     pq.write_table(boxes.replace_schema_metadata(None), folder / regions.NAME)
     refused(InputError, "its footer does not say 'source', as if another program had written it; make it again")
     regions.write(folder, boxes, str(regions.source(boxes)))
-    table = phrases.read(folder)
-    phrases.write(folder, table.filter(pc.not_equal(table["phrase_id"], table["phrase_id"][-1])))
+    table = regions.read_phrases(folder)
+    regions.write_phrases(folder, table.filter(pc.not_equal(table["phrase_id"], table["phrase_id"][-1])))
     refused(IntegrityError, "embeds phrase_id 5076, which the data set does not have any more; run `vse-pipe embed")
     (folder / regions.NAME).unlink()
     refused(UsageError, "data set 'boxes' has no regions; train the run on a data set of `format: regions`")
@@ -174,13 +174,13 @@ def test_vectors_of_boxes_or_phrases_of_before_are_refused(project, column) -> N
 
 
 def test_fragments_are_refused(project, monkeypatch) -> None:
-    from vse_pipe.artifacts import fragments
+    from vse_pipe.artifacts import embeddings
 
     ids = np.arange(2, dtype=np.int64)
-    rows = [fragments.FragmentRows("test", ids, ids, np.ones(2, np.int64), np.ones((2, 3), np.float32))]
+    rows = [embeddings.FragmentRows("test", ids, ids, np.ones(2, np.int64), np.ones((2, 3), np.float32))]
     about = {"run": "toy", "similarity": "scan_t2i", "regions": "1", "dim": "3"}
     for name in (embeddings.IMAGES, embeddings.CAPTIONS):
-        fragments.write(paths.embedded("toy") / name, rows, 3, about)
+        embeddings.write_fragments(paths.embedded("toy") / name, rows, 3, about)
     with pytest.raises(InputError, match="'scan_t2i' compares fragments of pictures, a proposal is one vector"):
         localize(params(project), "toy", "cpu")
 

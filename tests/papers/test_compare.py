@@ -4,8 +4,8 @@ import pytest
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.papers import catalogue
+from vse_pipe.papers.catalogue import Figure
 from vse_pipe.papers.compare import beside, cautions, label, measured, under
-from vse_pipe.papers.schema import Figure
 
 FIGURES = get_args(Figure)
 

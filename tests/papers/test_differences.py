@@ -6,8 +6,7 @@ from ruamel.yaml import YAML
 
 from tests.rules.sources import ROOT
 from vse_pipe.papers import catalogue
-from vse_pipe.papers.compare import cautions
-from vse_pipe.papers.differences import differences
+from vse_pipe.papers.compare import cautions, setting_differences
 from vse_pipe.papers.overlay import overlay, run_name
 from vse_pipe.project.params.load import load
 
@@ -23,13 +22,13 @@ def run(tmp_path):
 
 
 def test_a_row_as_it_is_applied_differs_in_nothing(run):
-    assert differences(ENTRY, run) == []
+    assert setting_differences(ENTRY, run) == []
     assert cautions(ENTRY.marker, {}, run) == []
 
 
 def test_how_a_step_is_computed_is_no_difference(run):
     train = run.train.model_copy(update={"chunk": 16, "precision": "bfloat16"})
-    assert differences(ENTRY, dataclasses.replace(run, train=train)) == []
+    assert setting_differences(ENTRY, dataclasses.replace(run, train=train)) == []
 
 
 def test_what_differs_is_named_with_both_values(run):
@@ -49,9 +48,9 @@ def test_what_differs_is_named_with_both_values(run):
         "scheme.share 0.5 here, 0.05 in the row",
         f"train.lr 0.5 here, {lr} in the row",
     ]
-    assert differences(ENTRY, changed) == expected
+    assert setting_differences(ENTRY, changed) == expected
     assert cautions(ENTRY.marker, {}, changed) == [f"the run is not the row: {'; '.join(expected)}"]
 
 
 def test_a_quoted_row_has_no_settings(run):
-    assert differences(catalogue.find("hal-aaai2020", "2.15"), run) == []
+    assert setting_differences(catalogue.find("hal-aaai2020", "2.15"), run) == []

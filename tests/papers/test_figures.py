@@ -3,7 +3,7 @@
 import pytest
 
 from vse_pipe.papers import catalogue
-from vse_pipe.papers.schema import RECALLS
+from vse_pipe.papers.catalogue import RECALLS
 
 ENTRIES = [entry for paper in catalogue.names() for entry in catalogue.entries(paper) if ":" not in entry.id]
 

@@ -10,7 +10,7 @@ from torchvision.models import get_model_weights
 from tests.rules.sources import ROOT
 from vse_pipe.core.errors import UsageError
 from vse_pipe.extract.engine.networks import torchvision
-from vse_pipe.papers import catalogue, render
+from vse_pipe.papers import catalogue, listing
 from vse_pipe.papers.catalogue import Entry
 from vse_pipe.papers.overlay import ENSEMBLES, needs, overlay, run_name
 from vse_pipe.project.params import load as loading
@@ -27,7 +27,7 @@ def applied(tmp_path, entry):
     """params.yaml of the demo with the row in it, loaded."""
     path = tmp_path / "params.yaml"
     path.write_text((ROOT / "params.yaml").read_text())
-    (tmp_path / "row.yaml").write_text(render.text(entry, overlay(entry.paper, entry.id)))
+    (tmp_path / "row.yaml").write_text(listing.text(entry, overlay(entry.paper, entry.id)))
     overlays.apply(path, str(tmp_path / "row.yaml"), [])
     return load(path)
 

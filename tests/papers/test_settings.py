@@ -1,5 +1,4 @@
-from vse_pipe.papers.schema import Settings
-from vse_pipe.papers.settings import merged
+from vse_pipe.papers.catalogue import Settings, merged
 
 
 def test_later_settings_win_value_by_value():

@@ -15,7 +15,7 @@ from tests import bombs
 from tests.mutants import mutants, refusals
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError
-from vse_pipe.pictures import cells
+from vse_pipe.pictures import address
 
 ROWS = [bytes([row % 256]) * (row % 7 + 1) for row in range(100)]
 
@@ -43,14 +43,14 @@ def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
 
 @pytest.mark.parametrize("column", ["plain", "hub"])
 def test_rows_in_order_read_each_row_group_once(file: Path, column: str, groups_read: list) -> None:
-    assert [cells.value(file, row, column) for row in range(100)] == ROWS
+    assert [address.value(file, row, column) for row in range(100)] == ROWS
     leaf = "hub.bytes" if column == "hub" else "plain"
     assert groups_read == [(group, leaf) for group in range(12)]
 
 
 def test_any_order(file: Path) -> None:
     rows = np.random.default_rng(0).permutation(100).tolist()
-    assert [cells.value(file, row, "plain") for row in rows] == [ROWS[row] for row in rows]
+    assert [address.value(file, row, "plain") for row in rows] == [ROWS[row] for row in rows]
 
 
 def test_threads_share_what_is_read(file: Path, groups_read: list) -> None:
@@ -58,7 +58,7 @@ def test_threads_share_what_is_read(file: Path, groups_read: list) -> None:
 
     def first(row: int) -> bytes | None:
         barrier.wait(timeout=20)
-        return cells.value(file, row, "plain")
+        return address.value(file, row, "plain")
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(first, range(4))) == ROWS[:4]
@@ -66,19 +66,19 @@ def test_threads_share_what_is_read(file: Path, groups_read: list) -> None:
 
 
 def test_a_file_that_changed_is_opened_again(file: Path) -> None:
-    assert cells.value(file, 0, "plain") == ROWS[0]
+    assert address.value(file, 0, "plain") == ROWS[0]
     pq.write_table(pa.table({"plain": [b"something else"]}), file)
-    assert cells.value(file, 0, "plain") == b"something else"
+    assert address.value(file, 0, "plain") == b"something else"
 
 
 def test_large_row_groups_are_refused_and_not_read(
     file: Path, monkeypatch: pytest.MonkeyPatch, groups_read: list
 ) -> None:
-    monkeypatch.setattr(cells, "LARGEST_GROUP", 10)
+    monkeypatch.setattr(address, "LARGEST_GROUP", 10)
     with pytest.raises(
         InputError, match=r"p.parquet: a row group takes \d+ bytes of 'hub.bytes', .*smaller row_group_size"
     ):
-        cells.value(file, 0, "hub")
+        address.value(file, 0, "hub")
     assert groups_read == []
 
 
@@ -87,7 +87,7 @@ def test_a_damaged_page_is_named(file: Path) -> None:
     content[4:40] = bytes(36)
     file.write_bytes(content)
     with pytest.raises(InputError, match=r"p.parquet: damaged Parquet file"):
-        cells.value(file, 0, "plain")
+        address.value(file, 0, "plain")
 
 
 def test_mutants_end_in_one_line(file: Path) -> None:
@@ -95,7 +95,7 @@ def test_mutants_end_in_one_line(file: Path) -> None:
         for column in ("plain", "hub"):
             for row in (0, 50, 99):
                 with contextlib.suppress(IndexError):
-                    cells.value(file, row, column)
+                    address.value(file, row, column)
 
     whole = file.read_bytes()
     found = refusals(file, [*mutants(whole, 100), *mutants(whole, 200, first=len(whole) * 2 // 3)], read)
@@ -105,7 +105,7 @@ def test_mutants_end_in_one_line(file: Path) -> None:
 
 def test_row_groups_kept_take_no_more_than_there_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several files, each with groups that would fit alone."""
-    cells._kept.clear()
+    address._kept.clear()
     for name in "abc":
         pq.write_table(
             pa.table({"image": [bytes([row]) * 2**20 for row in range(6)]}),
@@ -115,16 +115,16 @@ def test_row_groups_kept_take_no_more_than_there_may_be(tmp_path: Path, monkeypa
     with memory.limit(5, "some.memory"):
         for row in range(6):
             for name in "abc":
-                assert cells.value(tmp_path / f"{name}.parquet", row, "image") == bytes([row]) * 2**20
-                assert sum(group.nbytes for group in cells._kept.values()) < 5 * 2**20
+                assert address.value(tmp_path / f"{name}.parquet", row, "image") == bytes([row]) * 2**20
+                assert sum(group.nbytes for group in address._kept.values()) < 5 * 2**20
 
 
 def test_a_picture_that_every_row_names(tmp_path: Path) -> None:
     path = bombs.repeated_picture(tmp_path / "a.parquet", length=2**20, rows=400)
     with memory.limit(64, "some.memory"):
-        ended, peak = bombs.in_child(lambda: cells.value(path, 7, "image"))
+        ended, peak = bombs.in_child(lambda: address.value(path, 7, "image"))
     assert re.fullmatch(
         rf"InputError: {path}: image: takes \d+ MiB in memory, more than the 64 MiB of some.memory; .*", ended
     )
     assert peak < 320  # all of it would be 400, and its copy
-    assert len(cells.value(path, 7, "image")) > 2**20
+    assert len(address.value(path, 7, "image")) > 2**20

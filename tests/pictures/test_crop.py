@@ -16,7 +16,7 @@ from PIL import Image
 
 from tests.naive.pictures import turned
 from vse_pipe.core.errors import IntegrityError, UnreadableImage
-from vse_pipe.pictures import crop, images
+from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box, Cell, TarMember
 from vse_pipe.pictures.images import Item
 from vse_pipe.pictures.transforms import Transform
@@ -116,7 +116,7 @@ def test_a_picture_is_decoded_once_for_its_boxes_and_they_are_what_they_were(
     items = [item(tmp_path, box.of(f"{name}.jpg")) for name in "ab" for box in boxes]
     wholes = {name: images.load(tmp_path, item(tmp_path, f"{name}.jpg")) for name in "ab"}
     monkeypatch.setattr(images, "decode", counted)
-    monkeypatch.setattr(images, "_wholes", crop.Decoded())
+    monkeypatch.setattr(images, "_wholes", images.Decoded())
     with ThreadPoolExecutor(threads) as pool:
         found = list(pool.map(lambda one: images.pixels(tmp_path, one, DRAFT), items))
     assert len(decoded) == 2
@@ -132,12 +132,12 @@ def test_only_so_much_is_kept() -> None:
         made.append(number)
         return Image.new("RGB", (side, side))
 
-    few = crop.Decoded(most=2, largest=10**9)
+    few = images.Decoded(most=2, largest=10**9)
     for number in (1, 2, 1, 3, 1, 2):
         few.get(number, lambda number=number: make(number, 4))
     assert made == [1, 2, 3, 2]
     made.clear()
-    small = crop.Decoded(most=9, largest=4 * 10 * 10)
+    small = images.Decoded(most=9, largest=4 * 10 * 10)
     for number, side in ((1, 5), (2, 5), (3, 8), (1, 5), (4, 50), (4, 50), (1, 5)):
         small.get(number, lambda number=number, side=side: make(number, side))
     assert made == [1, 2, 3, 1, 4, 1]
@@ -145,7 +145,7 @@ def test_only_so_much_is_kept() -> None:
 
 def test_a_failure_is_everybodys_own() -> None:
     """Others that wait for the same picture try themselves: the message names the row that was asked for."""
-    kept, began, told = crop.Decoded(), threading.Event(), []
+    kept, began, told = images.Decoded(), threading.Event(), []
 
     def failing(number: int) -> Image.Image:
         began.set()

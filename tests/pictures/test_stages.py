@@ -11,7 +11,7 @@ import pytest
 
 from tests.extract import corpus, project
 from tests.prepare.formats.test_webdataset import shard
-from vse_pipe.artifacts import features, images, unreadable
+from vse_pipe.artifacts import features, images
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.extract.stage import extract
 from vse_pipe.prepare.stage import prepare
@@ -67,7 +67,7 @@ def extracted(tmp_path_factory):
 def test_features_and_reasons_do_not_depend_on_the_layout(extracted) -> None:
     folders = [paths.extracted(kind, "small") for kind in extracted]
     first, *others = [features.read(folder) for folder in folders]
-    reasons = [unreadable.read(folder).select(["image_id", "reason"]).to_pydict() for folder in folders]
+    reasons = [images.read_unreadable(folder).select(["image_id", "reason"]).to_pydict() for folder in folders]
     assert first.array.shape == (len(corpus.good()), 16)
     assert first.failed.tolist() == list(range(len(corpus.good()), len(CASES)))
     for other, said in zip(others, reasons[1:], strict=True):

@@ -9,8 +9,7 @@ from PIL import Image
 
 from vse_pipe.prepare import stage
 from vse_pipe.prepare.engine.source import Source
-from vse_pipe.project.params.measuring import EvaluateParams
-from vse_pipe.project.params.schema import GridParams, ReportParams
+from vse_pipe.project.params.schema import EvaluateParams, GridParams, ReportParams
 from vse_pipe.project.params.typed import Dataset, Member, Params
 from vse_pipe.project.registry import FORMATS
 

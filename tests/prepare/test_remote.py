@@ -16,7 +16,7 @@ from vse_pipe.artifacts import captions, images
 from vse_pipe.core import files as core_files
 from vse_pipe.core import remote
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, PipelineError, UsageError
-from vse_pipe.pictures import cells
+from vse_pipe.pictures import address
 from vse_pipe.pictures import read as sources
 
 COUNT = 6
@@ -36,7 +36,7 @@ def _shards(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     monkeypatch.chdir(tmp_path)
-    cells._far.cache_clear()
+    address._far.cache_clear()
     return _shards(tmp_path / "raw")
 
 

@@ -6,13 +6,11 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image, ImageDraw
 
-from vse_pipe.artifacts import captions, evaluation, history, images, joins
+from vse_pipe.artifacts import captions, evaluation, images, joins, model_files
 from vse_pipe.core.files import write_json
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import paths
-from vse_pipe.project.params.measuring import EvaluateParams
-from vse_pipe.project.params.schema import GridParams, ReportParams
-from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.schema import EvaluateParams, GridParams, ReportParams, TrainParams
 from vse_pipe.project.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run, TextSet
 
 IMAGES, CAPTIONS_EACH = 60, 5
@@ -143,12 +141,12 @@ def _history(folder: Path, strength: float) -> None:
     rng = np.random.default_rng(int(strength * 100))
     rows = []
     for epoch in range(1, 16):
-        row = dict.fromkeys(history.COLUMNS, 0.0)
+        row = dict.fromkeys(model_files.HISTORY_COLUMNS, 0.0)
         rsum = 330 * strength / 1.4 * (1 - np.exp(-epoch / 4)) + 6 * rng.standard_normal()
         rows.append(
             {**row, "epoch": epoch, "lr": 1e-3, "loss": 80 / strength * np.exp(-epoch / 5) + 4, "val_rsum": rsum}
         )
-    history.write(folder, rows)
+    model_files.write_history(folder, rows)
 
 
 def data(folder: Path) -> str:

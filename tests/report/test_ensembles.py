@@ -5,7 +5,7 @@ import dataclasses
 
 from tests.report import project as artefacts
 from vse_pipe.project import paths
-from vse_pipe.project.params.ensemble_node import EnsembleNode
+from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.report.stage import report
 
 

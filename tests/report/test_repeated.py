@@ -12,8 +12,7 @@ from tests.report import project as artefacts
 from vse_pipe.artifacts import evaluation
 from vse_pipe.core.errors import InputError
 from vse_pipe.project import paths
-from vse_pipe.project.params.measuring import EvaluateParams
-from vse_pipe.project.params.schema import SweepNode
+from vse_pipe.project.params.schema import EvaluateParams, SweepNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.confidence.figures import Figures
 from vse_pipe.ranking.confidence.repeated import spreads

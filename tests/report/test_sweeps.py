@@ -10,7 +10,7 @@ import vl_convert
 
 from tests.report import project as artefacts
 from tests.rules.sources import ROOT
-from vse_pipe.artifacts import evaluation, history
+from vse_pipe.artifacts import evaluation, model_files
 from vse_pipe.project import paths
 from vse_pipe.report.engine import sweeps
 from vse_pipe.report.engine.reading import read
@@ -36,7 +36,7 @@ def measured(root, run, inference):
 def kept(root, run):
     """(validation rsum, epoch) of the epoch with the highest, by a plain loop."""
     best = (-1.0, 0)
-    for row in history.read(root / paths.trained(run)).itertuples():
+    for row in model_files.read_history(root / paths.trained(run)).itertuples():
         best = max(best, (row.val_rsum, row.epoch), key=lambda pair: pair[0])
     return best
 
@@ -63,7 +63,7 @@ def test_baselines_have_no_value_and_the_criterion_is_the_sweeps_own(finished, t
 def test_learning_curves_have_a_row_an_epoch(finished, table):
     rows = table[table["sweep"] == "convergence"]
     for run in ("sum", "hal"):
-        curve = history.read(finished / paths.trained(run))
+        curve = model_files.read_history(finished / paths.trained(run))
         of_run = rows[rows["run"] == run]
         assert list(of_run["x"]) == list(of_run["val_epoch"]) == list(curve["epoch"])
         assert list(of_run["val_rsum"]) == pytest.approx(list(curve["val_rsum"]), abs=5e-5)
@@ -137,7 +137,7 @@ def test_the_template_of_dvc_plots_draws_them(finished):
     for anchor, name in (("X_LABEL", "value"), ("Y_LABEL", "rsum"), ("TITLE", "sweeps"), ("X", "x"), ("Y", "rsum")):
         text = text.replace(f"<DVC_METRIC_{anchor}>", name)
     svg = vl_convert.vegalite_to_svg(json.loads(text))
-    curves = sum(len(history.read(finished / paths.trained(run))) for run in ("sum", "hal"))
+    curves = sum(len(model_files.read_history(finished / paths.trained(run))) for run in ("sum", "hal"))
     assert svg.count('aria-roledescription="point"') == 3 + 1 + curves
     assert svg.count('aria-roledescription="rule mark"') == 2
     assert "NaN" not in svg

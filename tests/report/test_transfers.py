@@ -11,7 +11,7 @@ from tests.report import project as artefacts
 from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.core.errors import InputError
 from vse_pipe.project import paths
-from vse_pipe.project.params.transfer_node import TransferNode
+from vse_pipe.project.params.schema import TransferNode
 from vse_pipe.report.engine.present import present
 from vse_pipe.report.stage import report
 

@@ -7,7 +7,7 @@ import torch
 
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.text import SPECIAL, Tokens
-from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.train.engine.data import Pairs

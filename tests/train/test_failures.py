@@ -12,7 +12,7 @@ import torch
 from tests.toy_project import PARAMS, load_params
 from tests.train.killed import killed_after
 from tests.train.some import some_pairs, some_scheme
-from vse_pipe.artifacts import features, history, model_files, pairs
+from vse_pipe.artifacts import features, model_files, pairs
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
 from vse_pipe.project import paths
 from vse_pipe.train.engine import loop
@@ -48,7 +48,7 @@ def test_an_earlier_model_stays_until_the_new_one_is_whole(project):
     killed_after(2, changed, "sum")
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     train(changed, "sum", "cpu")
-    assert history.read(out).lr.iloc[0] == 5e-3
+    assert model_files.read_history(out).lr.iloc[0] == 5e-3
     assert {path.name for path in out.parent.iterdir() if path.is_dir()} == {"sum"}
 
 

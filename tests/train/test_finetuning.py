@@ -10,13 +10,13 @@ from safetensors.torch import load_file
 from tests.train.killed import Killed, killed_after, killed_at
 from tests.train.painted import RUN, loaded, original
 from tests.train.some import adam
-from vse_pipe.artifacts import features, history, model_files, rematching
+from vse_pipe.artifacts import features, model_files, pairs
 from vse_pipe.core.errors import UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
-from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train import stage
 from vse_pipe.train.encoders.image import finetune as backbone
@@ -28,7 +28,7 @@ from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance
 
-OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, model_files.HISTORY, str(checkpoint.FILE)]
 FT = {"after": 2, "lr": 1e-3}
 NORMS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -73,7 +73,7 @@ def test_the_network_stays_until_its_epoch_and_moves_from_then_on(painted_projec
     assert not _same(_network(epochs[3]), _network(epochs[2]))
     for model in epochs:
         assert _same(_network(model, statistics=True), _network(original(), statistics=True))
-    rows = history.read(paths.trained("ft"))
+    rows = model_files.read_history(paths.trained("ft"))
     assert np.isfinite(rows.loss).all()
     assert rows.epoch.tolist() == [1, 2, 3, 4]
 
@@ -87,9 +87,9 @@ def test_a_fixed_network_stays_and_has_no_moments(painted_project, epochs):
     tensors = load_file(paths.trained("ft") / checkpoint.FILE)
     owners = {name.split("/")[1] for name in tensors if name.startswith("optimizer/")}
     assert {name for name in owners if name.startswith("img.")} == {"img.fc.weight", "img.fc.bias"}
-    crops = history.read(paths.trained("ft")).loss.tolist()
+    crops = model_files.read_history(paths.trained("ft")).loss.tolist()
     train(loaded({"trainable": False, "after": 9}, epochs=2), "ft", "cpu")
-    assert history.read(paths.trained("ft")).loss.tolist() != crops, "stored features are no random crops"
+    assert model_files.read_history(paths.trained("ft")).loss.tolist() != crops, "stored features are no random crops"
 
 
 def test_updated_statistics_move(painted_project, epochs):
@@ -261,7 +261,7 @@ def test_l2rm_rematches_images_that_the_network_is_trained_on(painted_project):
     params = loaded(FT, run=run)
     inject(params, "half")
     train(params, "ft", "cpu")
-    records = rematching.read(paths.trained("ft"))
+    records = pairs.read_rematching(paths.trained("ft"))
     assert [record["epoch"] for record in records] == [2, 3, 4]
     whole = _bytes()
     shutil.rmtree(paths.trained("ft"))

@@ -20,7 +20,7 @@ from tests.train.engine import rank_cases
 from tests.train.killed import killed_after
 from tests.train.ranked import on
 from tests.train.schemes.test_hard_negatives import MINED
-from vse_pipe.artifacts import history, model_files
+from vse_pipe.artifacts import model_files
 from vse_pipe.core import files, processes
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.project import paths
@@ -53,14 +53,14 @@ def test_a_run_of_one_process_goes_on_with_three_and_ends_where_one_does(project
         project, train={**PARAMS["train"], "average": 0.9}, text={"gru": {"word_dim": 6, "dropout": 0.3}}
     )
     train(params, "sum", "cpu")
-    alone, rows = _weights("sum"), history.read(paths.trained("sum"))
+    alone, rows = _weights("sum"), model_files.read_history(paths.trained("sum"))
     assert "processes" not in model_files.read_config(paths.trained("sum"))
     shutil.rmtree(paths.trained("sum"))
     killed_after(2, params, "sum")
     on(3, train, params, "sum", "cpu")
     assert model_files.read_config(paths.trained("sum"))["processes"] == 3
     _assert_near("sum", alone)
-    np.testing.assert_allclose(history.read(paths.trained("sum"))["loss"], rows["loss"], rtol=1e-4)
+    np.testing.assert_allclose(model_files.read_history(paths.trained("sum"))["loss"], rows["loss"], rtol=1e-4)
 
 
 @pytest.mark.acceptance
@@ -109,7 +109,7 @@ def test_a_run_of_two_that_one_ends_has_had_two(project):
     params = load_params(project)
     on(2, rank_cases.killed_after_one, params)
     train(params, "sum", "cpu")
-    assert history.read(paths.trained("sum")).epoch.tolist() == [1, 2, 3, 4]
+    assert model_files.read_history(paths.trained("sum")).epoch.tolist() == [1, 2, 3, 4]
     assert model_files.read_config(paths.trained("sum"))["processes"] == 2
 
 
@@ -183,7 +183,7 @@ def test_under_dvc_a_killed_process_ends_all_and_one_process_goes_on(project, mo
     assert "of 2 was ended by SIGKILL; run the same command again" in said
     assert "Traceback" not in said
     assert not any(Path(f"/proc/{one}").exists() for one in workers)
-    done = len(history.read(out))
+    done = len(model_files.read_history(out))
     load_params(project, train={**many, "processes": 1})
     again = subprocess.run(["dvc", "repro"], capture_output=True, text=True)
     assert again.returncode == 0, again.stderr

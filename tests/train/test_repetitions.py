@@ -7,7 +7,7 @@ import pytest
 
 from tests.command_line import Call, caller
 from tests.toy_project import PARAMS, write_params
-from vse_pipe.artifacts import history, model_files
+from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import ParamsError, PipelineError
 from vse_pipe.core.files import read_json
 from vse_pipe.project import paths
@@ -59,7 +59,7 @@ def test_a_seed_more_trains_that_seed_alone_and_one_less_removes_it(call):
 
 def test_one_seed_alone_is_the_run_without_seeds_of_that_project_seed(call):
     of_run = paths.trained("sum")
-    alone = {name: (of_run / name).read_bytes() for name in (model_files.MODEL, history.NAME, "vocabulary.json")}
+    alone = {name: (of_run / name).read_bytes() for name in (model_files.MODEL, model_files.HISTORY, "vocabulary.json")}
     config = read_json(of_run / model_files.CONFIG)
     _name(1, SEED)
     status, _, said = call("train", "--run", f"sum/{SEED}")

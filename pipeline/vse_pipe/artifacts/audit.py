@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from vse_pipe.artifacts._run import of_folder
 from vse_pipe.artifacts.joins import Origin
+from vse_pipe.artifacts.names import run_of_folder
 from vse_pipe.core import tables
 from vse_pipe.core.files import read_json, require, write_csv, write_json
 from vse_pipe.core.tables import read_csv
@@ -76,4 +76,4 @@ def read_costs(folder: Path) -> pd.DataFrame | None:
 
 
 def _made_by(folder: Path) -> str:
-    return f"vse-pipe audit --run {of_folder(folder)}"
+    return f"vse-pipe audit --run {run_of_folder(folder)}"

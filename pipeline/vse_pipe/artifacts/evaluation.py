@@ -8,8 +8,15 @@ metrics.json has
 - ``ensemble``: ``runs``, ``weights``, ``weights_from`` (params.yaml or val), and ``fusion`` or ``cascade``; absent for the plain mean of a pair;
 - ``tuned_on``: the validation data that chose parameters, if it is of another data set.
 
-data/evaluate/<run>/unmeasured.json has ``why`` (a data set without captions) or ``criteria`` (by name, why each was not computed)."""
+data/evaluate/<run>/unmeasured.json has ``why`` (a data set without captions) or ``criteria`` (by name, why each was not computed).
 
+data/evaluate/<run>/<inference>/: judged.parquet, a row for each query with a correct item by ``evaluate.judgements``, and
+plausible.parquet, a row for each query whose image has ``evaluate.labels``.
+
+Digests of what is ranked, and whether the evaluations of a run belong together and to what there is now. Works without torch.
+"""
+
+import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,10 +24,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vse_pipe.artifacts import embeddings, joins
 from vse_pipe.artifacts.joins import Origin
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import tables
-from vse_pipe.core.files import read_json, write_json
+from vse_pipe.core import parquet, tables
+from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.files import read_json, sha256, write_json
+from vse_pipe.core.mapped import unchanged_path
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.stages import dvc_stage
 
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
 RELAXATION = "relaxation.parquet"
@@ -199,3 +212,101 @@ def read_relaxation(folder: Path) -> pa.Table | None:
     """None where no lambda was chosen: the criterion has none, or params.yaml gives it."""
     path = folder / RELAXATION
     return tables.read(path, RELAXATION_SCHEMA, "vse-pipe evaluate") if path.is_file() else None
+
+
+_QUERY = [
+    tables.field("direction", pa.string(), "image_to_text or text_to_image"),
+    tables.field("fold", pa.int32(), "0 under protocol full"),
+    tables.field("query_id", pa.int64(), "image_id or caption_id"),
+]
+JUDGED_SCHEMA = pa.schema(
+    [
+        *_QUERY,
+        tables.field("correct", pa.int32(), "items whose grade says that they are correct, 1 at least"),
+        tables.field("rank", pa.float64(), "1 = best, of the best of them"),
+        *[tables.field(f"hit_{k}", pa.bool_(), f"one of them among the best {k}") for k in KS],
+        *[tables.field(name, pa.float64(), about.partition(";")[0]) for name, about in MEASURES.items()],
+        tables.field("graded_ndcg_10", pa.float64(), "as ndcg_10, each item by its grade"),
+    ],
+    metadata={"artefact": "judged", "version": "1"},
+)
+PLAUSIBLE_SCHEMA = pa.schema(
+    [
+        *_QUERY,
+        *[
+            tables.field(
+                f"r_precision_{most}", pa.float64(), f"among the items that differ in {most} labels at most, 0 to 1"
+            )
+            for most in (0, 1, 2)
+        ],
+    ],
+    metadata={"artefact": "plausible", "version": "1"},
+)
+SCHEMAS = {JUDGED: JUDGED_SCHEMA, PLAUSIBLE: PLAUSIBLE_SCHEMA}
+
+
+def write_judged(folder: Path, found: dict[str, pa.Table], names: TextIds | None = None) -> None:
+    """found: by file name; names: of ids that are text, which get the column ``query_name``."""
+    for name, table in found.items():
+        tables.write(folder / name, *named(table, with_further(SCHEMAS[name], table.column_names), names), {})
+
+
+def read_judged(path: Path) -> pa.Table:
+    """path: of a file with one of the two names."""
+    return tables.read(path, SCHEMAS[path.name], "vse-pipe evaluate")
+
+
+# Files of data/embed/<run>/ that scores follow from.
+_SCORED = [
+    f"{place}{name}"
+    for place in ("", f"{embeddings.PEER}/")
+    for name in (embeddings.IMAGES, embeddings.CAPTIONS, embeddings.WEIGHTS)
+]
+
+
+def made_from(params: Params, name: str, bank: Path | None = None) -> dict[str, object]:
+    """``models``, ``vectors`` and ``bank`` of what ``artifacts.evaluation`` has as ``made_from``. bank: its folder, None where it is
+    the run's own embeddings."""
+    node = params.ensembles.get(name)
+    runs = (name,) if node is None else node.members
+    told = {} if bank is None else {"bank": _vectors(bank)}
+    models = {params.trained(run): _model(paths.embedded(run)) for run in runs}
+    digests = [_vectors(paths.embedded(run)) for run in runs]
+    vectors = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    return {"models": models, "vectors": vectors, **told}
+
+
+def _model(folder: Path) -> str:
+    with parquet.opened(folder / embeddings.IMAGES) as file:
+        return (file.schema.metadata or {}).get(b"model_sha256", b"").decode()
+
+
+def _vectors(folder: Path) -> str:
+    """One digest of the files; an earlier call read the same."""
+    there = [name for name in _SCORED if (folder / name).is_file()]
+    return hashlib.sha256(
+        "".join(f"{name} {sha256(unchanged_path(folder / name))}\n" for name in there).encode()
+    ).hexdigest()
+
+
+def require_current(params: Params, run: str, inferences: Iterable[str] | None = None) -> None:
+    """Raises IntegrityError where criteria of the run were made from different vectors, or from another model than
+    data/train/ or other data than data/prepare/ now holds. What is not there, and what an evaluation of an earlier version does not say, is
+    not compared.
+
+    run: also an ensemble or a transfer; inferences: those that are read, all that lie there when left out.
+    """
+    out = paths.evaluations(run)
+    names = sorted(path.parent.name for path in out.glob(f"*/{METRICS}"))
+    mend = joins.repair_advice(dvc_stage(params, "evaluate", run), f"vse-pipe evaluate --run {run}")
+    known: dict[str, dict] = {}
+    for name in names if inferences is None else [name for name in inferences if name in names]:
+        metrics = read_metrics(out / name)
+        for other, told in known.items():
+            if not together(told, metrics):
+                raise IntegrityError(f"{out}: {other} and {name} were evaluated on different embeddings; {mend}")
+        known[name] = metrics
+        for trained, digest in metrics.get(MADE_FROM, {}).get("models", {}).items():
+            joins.require_model(out / name, digest, paths.trained(trained), trained, mend)
+        if run in params.evaluated():  # else nobody knows of which data set it is
+            joins.require(paths.prepared(params.dataset(run)), origin(out / name, metrics, mend))

@@ -220,7 +220,7 @@ def read(folder: Path, verify: bool = True) -> Features:
 def require_images(held: Features, prepared: Path) -> None:
     """Raises IntegrityError when the features, as of ``read``, are of other images than ``prepared`` now holds."""
     assert held.folder is not None
-    mend = joins.mend(f"extract@{held.folder.name}", f"vse-pipe extract --features {held.folder.name}")
+    mend = joins.repair_advice(f"extract@{held.folder.name}", f"vse-pipe extract --features {held.folder.name}")
     joins.require_file(held.folder, held.meta, "images", prepared, mend)
 
 

@@ -1,5 +1,13 @@
-"""data/prepare/<dataset>/images.parquet: one row per image, in the data set's order."""
+"""data/prepare/<dataset>/images.parquet: one row per image, in the data set's order.
 
+data/extract/<dataset>/<features>/errors.parquet: images without features, and why; it may be empty.
+
+Size, times and digest of each picture of a folder at its last reading: data/seen/<folder>/pictures.parquet.
+
+No stage depends on it, and it may be removed.
+"""
+
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -63,3 +71,62 @@ def problems(table: pa.Table) -> list[str]:
     if table.num_rows == 0:
         found.append("no images")
     return found
+
+
+UNREADABLE = "errors.parquet"
+UNREADABLE_SCHEMA = pa.schema(
+    [
+        tables.field("image_id", pa.int64(), "unique; the image's in images.parquet"),
+        tables.field("file", pa.string(), "as images.parquet names it"),
+        tables.field("reason", pa.string(), "why it cannot be read, in words that follow its name"),
+    ],
+    metadata={"artefact": "errors", "version": "1"},
+)
+
+
+def write_unreadable(folder: Path, table: pa.Table) -> None:
+    """Raises InputError when an image is named twice or without a reason."""
+    tables.write(folder / UNREADABLE, table, UNREADABLE_SCHEMA, {}, unreadable_problems)
+
+
+def read_unreadable(folder: Path) -> pa.Table:
+    """Raises InputError when the file is missing or unfit, IntegrityError when it is damaged."""
+    return tables.read(folder / UNREADABLE, UNREADABLE_SCHEMA, "vse-pipe extract", problems=unreadable_problems)
+
+
+def unreadable_problems(table: pa.Table) -> list[str]:
+    found = tables.repeated(table, "image_id")
+    silent = sum(not reason for reason in table["reason"].to_pylist())
+    return found + ([f"{silent} images have no reason"] if silent else [])
+
+
+SEEN = "pictures.parquet"
+SEEN_SCHEMA = pa.schema(
+    [
+        tables.field("file", pa.string(), "below the folder"),
+        tables.field("size", pa.int64(), "bytes"),
+        tables.field("changed", pa.int64(), "nanoseconds since 1970"),
+        tables.field(
+            "entry",
+            pa.int64(),
+            "nanoseconds since 1970, when the file system's entry of the file changed; no copy can set it",
+        ),
+        tables.field("width", pa.int32(), "pixels, upright"),
+        tables.field("height", pa.int32(), "pixels, upright"),
+        tables.field("orientation", pa.int32(), "of EXIF, 1 to 8"),
+        tables.field("sha256", pa.string(), "of the file"),
+    ],
+    metadata={"artefact": "seen", "version": "2"},
+)
+
+
+def write_seen(folder: Path, rows: Iterable[tuple]) -> None:
+    """rows: the columns of ``SCHEMA``, a picture each."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(SEEN_SCHEMA)
+    tables.write(folder / SEEN, pa.table([list(one) for one in columns], schema=SEEN_SCHEMA), SEEN_SCHEMA, {})
+
+
+def read_seen(folder: Path) -> Iterator[tuple]:
+    """Raises IntegrityError for a damaged file."""
+    table = tables.read(folder / SEEN, SEEN_SCHEMA)
+    return zip(*(table[name].to_pylist() for name in SEEN_SCHEMA.names), strict=True)

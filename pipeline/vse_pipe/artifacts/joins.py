@@ -1,4 +1,11 @@
-"""The one place where prepared images and captions meet what was made from them.
+"""Which images and captions a figure belongs to, as one digest for each split.
+
+data/extract/<dataset>/<features>/contents.parquet: the picture behind each row of features.npy.
+
+A later call takes these rows and computes the others. ``made`` in the footer is a digest of weights, options, code and versions.
+data/embed/<run>/ has the same for the rows of images.parquet.
+
+The one place where prepared images and captions meet what was made from them.
 
 Ids of data/prepare/<dataset>/ are running numbers: prepared anew they may stand for other pictures and captions. Every artefact with such
 ids therefore keeps a digest of what they stood for, and a reader that looks them up takes the prepared tables from here, with the
@@ -7,18 +14,103 @@ version, which keeps no digest, is believed.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from vse_pipe.artifacts import _content, captions, images, model_files, names
-from vse_pipe.core import mapped
+from vse_pipe.artifacts import captions, images, model_files
+from vse_pipe.artifacts import names as artifact_names
+from vse_pipe.artifacts.images import SPLITS, UNREAD
+from vse_pipe.core import mapped, tables
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import require as existing
 from vse_pipe.core.files import sha256
+
+# 64 bits: told apart by accident, not by design, and short enough for a table.
+_DIGITS = 16
+_COLUMNS = (("image_id", "sha256"), ("caption_id", "image_id", "text"), ("box",))
+# What of an address says which part of the picture it is (``vse_pipe.pictures.address``).
+BOX = "(?P<box>#xywh=[0-9,]+)$"
+# Names of columns to consecutive rows of them, again whenever it is asked.
+Blocks = Callable[[list[str]], Iterator[pa.Table]]
+
+
+def by_split(images: pa.Table, captions: pa.Table | Blocks) -> dict[str, str]:
+    """{split: hex digest} of the splits that have images: ids and bytes of the images, which boxes in them they are where
+    they are boxes, ids and texts of the captions, in their order. images, captions: as ``vse-pipe prepare`` writes them, or some of their rows."""
+    digests = {split: hashlib.sha256() for split in SPLITS if pc.any(pc.equal(images["split"], split)).as_py()}
+    boxes = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
+    tables = (images, captions, pa.table({"split": images["split"], "box": boxes}))
+    for table, names in zip(tables, _COLUMNS, strict=True):
+        for name in names:
+            _add(digests, table, name)
+    return {split: digest.hexdigest()[:_DIGITS] for split, digest in digests.items()}
+
+
+def _add(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> None:
+    """The rows of a column, however they are cut into chunks: numbers, or lengths in bytes and then the bytes."""
+    texts = False
+    for split, part in _parts(digests, table, name):
+        texts = pa.types.is_string(part.type)
+        digests[split].update((pc.binary_length(part) if texts else part).to_numpy())
+    for split, part in _parts(digests, table, name) if texts else ():
+        for chunk in part.chunks:
+            joined = pc.binary_join(pa.ListArray.from_arrays([0, len(chunk)], chunk), "")
+            digests[split].update(joined[0].as_buffer())
+
+
+def _parts(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    """A split, and its rows, of consecutive rows after the other."""
+    columns = [name, "split"]
+    for block in [table.select(columns)] if isinstance(table, pa.Table) else table(columns):
+        for split in digests:
+            yield split, block[name].filter(pc.equal(block["split"], split)).drop_null()
+
+
+NAME = "contents.parquet"
+_MADE = "made"
+SCHEMA = pa.schema(
+    [
+        tables.field(
+            "content",
+            pa.string(),
+            "digest of the picture, as in images.parquet, and which box of it; null: nobody knows",
+            nullable=True,
+        )
+    ],
+    metadata={"artefact": "contents", "version": "1"},
+)
+
+
+def of(images: pa.Table) -> pa.Array:
+    """One string for each row of images.parquet, alike where the same pixels are shown; null where ``prepare`` found no file."""
+    box = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
+    known = pc.invert(pc.is_in(images["sha256"], pa.array(["", UNREAD])))
+    found = pc.binary_join_element_wise(images["sha256"], pc.fill_null(box, ""), "")
+    return pc.if_else(known, found, pa.scalar(None, pa.string())).combine_chunks()
+
+
+def write(folder: Path, contents: pa.Array, made: str) -> None:
+    tables.write(folder / NAME, pa.table([contents], schema=SCHEMA), SCHEMA, {_MADE: made})
+
+
+def read(folder: Path) -> tuple[pa.ChunkedArray, str]:
+    """Contents by row, and ``made``. Raises InputError when the file is missing or unfit, IntegrityError when it is damaged."""
+    table = tables.read(folder / NAME, SCHEMA, told=_MADE)
+    return table["content"], tables.footer(table)[_MADE]
+
+
+def places(wanted: pa.Array, known: Iterable[pa.Array | pa.ChunkedArray]) -> pa.Array:
+    """For each of ``wanted`` the first place where it is known, counted through all of ``known``; null where nowhere."""
+    chunks = [chunk for one in known for chunk in (one.chunks if isinstance(one, pa.ChunkedArray) else [one])]
+    return pc.index_in(wanted, pa.chunked_array(chunks, pa.string()).combine_chunks(), skip_nulls=True)
+
 
 _TABLES = (images.NAME, captions.NAME)
 # What artefacts call the digests of these files.
@@ -42,7 +134,7 @@ class Origin:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-def mend(stage: str, command: str) -> str:
+def repair_advice(stage: str, command: str) -> str:
     """What to do, for a project with DVC and for one without. stage: as DVC addresses it; command: which makes the artefact."""
     return f"run `dvc repro {stage}`, or `{command}` again"
 
@@ -57,7 +149,7 @@ def digests(prepared: Path) -> dict[str, str]:
 
 @lru_cache(maxsize=16)
 def _digests(where: Path, prepared: Path, *states: mapped.State) -> dict[str, str]:
-    found = _content.by_split(images.read(prepared), partial(captions.blocks, prepared))
+    found = by_split(images.read(prepared), partial(captions.blocks, prepared))
     for name, state in zip(_TABLES, states, strict=True):
         mapped.require_state(prepared / name, state)
     return found
@@ -133,5 +225,5 @@ def made_of(prepared: Path) -> dict[str, str]:
 
 def _same_names(folder: Path, prepared: Path) -> bool:
     """Do the same numbers have the same names, or none, in both folders?"""
-    ours, theirs = (None if found is None else found.table for found in map(names.read, (folder, prepared)))
+    ours, theirs = (None if found is None else found.table for found in map(artifact_names.read, (folder, prepared)))
     return ours is theirs if ours is None or theirs is None else ours.equals(theirs)

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vse_pipe.artifacts import _boxes, phrases, regions
-from vse_pipe.artifacts._run import of_folder
+from vse_pipe.artifacts import regions
 from vse_pipe.artifacts.joins import Origin
+from vse_pipe.artifacts.names import run_of_folder
 from vse_pipe.core import tables
 from vse_pipe.core.files import read_json, require, sha256, write_json
 
 METRICS, RANKS = "metrics.json", "ranks.parquet"
 FILES = (METRICS, RANKS)
-FOUND = tuple(f"found_{name}" for name in _boxes.COLUMNS)
+FOUND = tuple(f"found_{name}" for name in regions.BOX_COLUMNS)
 SCHEMA = pa.schema(
     [
         tables.field("phrase_id", pa.int64(), "unique; the mention"),
@@ -29,7 +29,7 @@ SCHEMA = pa.schema(
         tables.field("region_id", pa.int64(), "the best candidate; null where the picture has none", nullable=True),
         tables.field("score", pa.float32(), "its similarity to the phrase; larger is closer", nullable=True),
         tables.field("iou", pa.float64(), "its IoU with the true box, 0 to 1", nullable=True),
-        *_boxes.FIELDS,
+        *regions.BOX_FIELDS,
         *[tables.field(name, pa.float64(), "of the best candidate; pixels from 0", nullable=True) for name in FOUND],
     ],
     metadata={"artefact": "localisation", "version": "1"},
@@ -53,7 +53,7 @@ def read_metrics(folder: Path) -> dict:
 def data(prepared: Path) -> dict[str, str]:
     """Digests of what says where phrases and boxes are, by file: ``data`` of metrics.json. prepared: folder of the regions;
     files that are not there are left out."""
-    names = (phrases.NAME, regions.NAME)
+    names = (regions.PHRASES, regions.NAME)
     return {name: sha256(prepared / name) for name in names if (prepared / name).is_file()}
 
 
@@ -69,8 +69,8 @@ def source(ranks: pa.Table) -> Path:
 
 
 def problems(table: pa.Table) -> list[str]:
-    return tables.repeated(table, "phrase_id") + _boxes.problems(table, "phrase_id")
+    return tables.repeated(table, "phrase_id") + regions.box_problems(table, "phrase_id")
 
 
 def _made_by(folder: Path) -> str:
-    return f"vse-pipe localize --run {of_folder(folder)}"
+    return f"vse-pipe localize --run {run_of_folder(folder)}"

@@ -1,4 +1,9 @@
-"""data/train/<run>/: model.safetensors, vocabulary.json and config.json.
+"""data/train/<run>/history.csv: a row an epoch, for learning curves.
+
+Columns ``epoch``, ``lr``, ``loss``, ``val_rsum`` and its recalls. If a run averages its weights, these belong to the average, and
+``own_rsum`` to the weights as they are.
+
+data/train/<run>/: model.safetensors, vocabulary.json and config.json.
 
 The second network of a run lies in peer/; ``peer_sha256`` in config.json is its digest. A run with seeds has a folder for each,
 data/train/max/1/, and so in data/embed/, data/evaluate/ and data/audit/. config.json has
@@ -17,12 +22,34 @@ from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
-from vse_pipe.artifacts._run import of_folder
+from vse_pipe.artifacts.names import run_of_folder
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.files import read_json, require, save_tensors, sha256, write_json
+from vse_pipe.core.files import read_json, require, save_tensors, sha256, write_csv, write_json
 
 if TYPE_CHECKING:
-    from torch import Tensor  # `vse-pipe check` reads these files without torch
+    import pandas as pd
+    from torch import Tensor
+
+
+HISTORY = "history.csv"
+# rsum of the weights as they are, of runs that average them; ``val_rsum`` and the recalls are then the average's.
+UNAVERAGED = "own_rsum"
+HISTORY_COLUMNS = ["epoch", "lr", "loss", "val_rsum", *[f"val_{d}_r{k}" for d in ("i2t", "t2i") for k in (1, 5, 10)]]
+
+
+def write_history(folder: Path, rows: list[dict]) -> None:
+    import pandas as pd
+
+    columns = [*HISTORY_COLUMNS, UNAVERAGED] if rows and UNAVERAGED in rows[0] else HISTORY_COLUMNS
+    write_csv(folder / HISTORY, pd.DataFrame(rows, columns=columns))
+
+
+def read_history(folder: Path) -> "pd.DataFrame":
+    """Raises InputError when it is missing or unfit."""
+    from vse_pipe.core.tables import read_csv
+
+    return read_csv(folder / HISTORY, HISTORY_COLUMNS, f"vse-pipe train --run {run_of_folder(folder)}")
+
 
 MODEL, VOCABULARY, CONFIG, PEER = "model.safetensors", "vocabulary.json", "config.json", "peer"
 FILES = (MODEL, VOCABULARY, CONFIG)
@@ -72,7 +99,7 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
     made_by = _made_by(folder, run)
     require(folder / MODEL, made_by)
     config = read_config(folder, run)
-    digests, wanted = config["sha256"], run or of_folder(folder)
+    digests, wanted = config["sha256"], run or run_of_folder(folder)
     # Models from before their config.json named the run are taken at their word.
     if config.get("run", wanted) != wanted:
         raise IntegrityError(
@@ -92,4 +119,4 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
 
 
 def _made_by(folder: Path, run: str | None) -> str:
-    return f"vse-pipe train --run {run or of_folder(folder)}"
+    return f"vse-pipe train --run {run or run_of_folder(folder)}"

@@ -1,4 +1,6 @@
-"""data/prepare/<dataset>/names.parquet: ids of the data set that are text; data/embed/<run>/ has the same file.
+"""Whose artefact a folder holds, for what is said of it.
+
+data/prepare/<dataset>/names.parquet: ids of the data set that are text; data/embed/<run>/ has the same file.
 
 All other files have numbers; people and other programs see the text. Data sets with numbers have no such file. images.parquet
 holds its digest.
@@ -16,6 +18,13 @@ from vse_pipe.artifacts import images
 from vse_pipe.core import parquet, tables, text
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256
+
+
+def run_of_folder(folder: Path) -> str:
+    """The run whose folder in data/<stage>/ it is: its name, of one of its seeds ``max/1``."""
+    parts = folder.parts
+    return "/".join(parts[-2:]) if parts[-4:-3] == ("data",) and parts[-1].isdecimal() else folder.name
+
 
 NAME = "names.parquet"
 KEYS = ("image_id", "caption_id")

@@ -1,15 +1,43 @@
 """data/inject/<dataset>/<noise>/pairs.parquet: the image that each caption is shown with, and the truth.
 
-``images_sha256`` and ``captions_sha256`` in the footer are digests of the tables."""
+``images_sha256`` and ``captions_sha256`` in the footer are digests of the tables.
+
+The ``.npy`` of a published noise index: read without trust, and checked against the data set.
+
+data/inject/<dataset>/<teacher>/teachers.json: the teachers of a run, beside pairs.parquet.
+
+A list of entries with ``run``, ``folder`` (of its vectors), ``weight`` (only proportions count), and the digests ``images`` and
+``captions`` of its two files.
+
+data/train/<run>/rematching.json: how a scheme split matched from mismatched pairs.
+
+A list with an entry for each epoch that split:
+
+- ``epoch`` (from 1); ``pairs`` of the training set; ``matched`` pairs;
+- ``mixture``: ``alpha``, ``beta`` and ``weight`` of both components on scaled losses, the lower mean first (null without a split),
+  ``converged``, ``iterations``, ``doubts``;
+- ``by``: what the histograms call matched, ``truth`` where inject knows it, else ``split``;
+- ``losses``: ``smallest``, ``largest``, and the histogram of scaled losses: ``edges``, ``matched``, ``mismatched``;
+- ``cost``: the histogram of pairs' own transport costs; the last bin takes all above it;
+- ``moved``: mean mass of the transport plans (null without any); ``kept``: the part that stays with the pair's own caption;
+- ``alignment``: number ``rows`` and sorted ``mean`` of the refined alignments of ``transported`` images (more than half of their mass
+  moved) and ``untransported`` ones;
+- ``rematched``: at most twelve pairs that the last plan rematched most clearly: ``image_id``, ``caption_id``, ``rematch_caption_id``,
+  ``weight``;
+- ``truth``: ``mismatched`` (share), ``auc`` of the posterior, ``precision`` and ``recall`` of the mismatched; null where ``by`` is ``split``.
+"""
 
 from pathlib import Path
+from typing import TypeGuard
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import joins, teachers
-from vse_pipe.core import parquet, tables
-from vse_pipe.core.files import require
+from vse_pipe.artifacts import embeddings, joins
+from vse_pipe.core import arrays, parquet, tables
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
+from vse_pipe.core.files import read_json, require, sha256, write_json
 
 NAME = "pairs.parquet"
 SCHEMA = pa.schema(
@@ -42,9 +70,9 @@ def read(folder: Path) -> pa.Table:
 def require_for(folder: Path, prepared: Path) -> None:
     """Raises IntegrityError where the pairs are of other images or captions than ``prepared`` now holds."""
     name = folder.name
-    mend = joins.mend(f"inject@{name}", f"vse-pipe inject --noise {name}")
-    if (folder / teachers.NAME).is_file():
-        mend = joins.mend(f"inject_teachers@{name}", f"vse-pipe inject --teacher {name}")
+    mend = joins.repair_advice(f"inject@{name}", f"vse-pipe inject --noise {name}")
+    if (folder / TEACHER).is_file():
+        mend = joins.repair_advice(f"inject_teachers@{name}", f"vse-pipe inject --teacher {name}")
     with parquet.opened(require(folder / NAME, f"vse-pipe inject --noise {name}")) as file:
         about = {key.decode(): value.decode() for key, value in (file.schema.metadata or {}).items()}
     for what in ("images", "captions"):
@@ -66,3 +94,133 @@ def problems(table: pa.Table) -> list[str]:
     if pc.any(pc.and_(outside, pc.invert(known))).as_py():
         found.append("the truth about a pair outside the train split is unknown")
     return found
+
+
+def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) -> np.ndarray:
+    """int64 (n_images,) or (n_captions,): positions among the train images, 0 to n_images - 1.
+
+    digest: sha256 of the file, hex. An index per image must be a permutation, as those of RCL and DECL are (some images
+    keep their place in them); one per caption may name an image any number of times. Raises MissingResource without
+    the file, IntegrityError when it is another one than ``digest`` is of, InputError when it is no such index.
+    """
+    if not path.is_file():
+        raise MissingResource(f"{path} does not exist; put the index file there or correct `path`")
+    found = sha256(path)
+    if found != digest:
+        raise IntegrityError(
+            f"{path}: sha256 is {found}, but params.yaml says {digest}; fetch the file again or correct `sha256`"
+        )
+    index = _array(path)
+    if len(index) not in (n_images, n_captions):
+        raise InputError(
+            f"{path}: {len(index)} entries; expected {n_images}, one per train image, or {n_captions}, one per train caption"
+        )
+    wrong = np.flatnonzero((index < 0) | (index >= n_images))
+    if len(wrong):
+        raise InputError(
+            f"{path}: entry {wrong[0]} is {index[wrong[0]]}; expected positions 0 to {n_images - 1} of the train images"
+        )
+    index = index.astype(np.int64)
+    if len(index) == n_images:
+        _check_permutation(path, index)
+    return index
+
+
+def _array(path: Path) -> np.ndarray:
+    array = arrays.open_npy(path, Damage(InputError, "fetch it again"))
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InputError(f"{path}: shape {array.shape} of {array.dtype}, expected whole numbers in one dimension")
+    return np.array(array)
+
+
+def _check_permutation(path: Path, index: np.ndarray) -> None:
+    counts = np.bincount(index, minlength=len(index))
+    repeated = np.flatnonzero(counts > 1)
+    if len(repeated):
+        raise InputError(
+            f"{path}: position {repeated[0]} occurs {counts[repeated[0]]} times; an index with one entry per image "
+            "must hold each position once"
+        )
+
+
+TEACHER = "teachers.json"
+TEACHER_KEYS = {"run", "folder", "weight", "images", "captions"}
+
+
+def teacher_entry(run: str, folder: Path, weight: float) -> dict:
+    """Of the vectors that lie in ``folder`` now. Raises InputError where they do not."""
+    files = {"images": folder / embeddings.IMAGES, "captions": folder / embeddings.CAPTIONS}
+    digests = {side: sha256(require(path, f"dvc repro embed@{run}")) for side, path in files.items()}
+    return {"run": run, "folder": str(folder), "weight": weight, **digests}
+
+
+def write_teacher(folder: Path, entries: list[dict]) -> None:
+    write_json(folder / TEACHER, entries)
+
+
+def read_teacher(folder: Path) -> list[dict]:
+    """Raises InputError when the file is missing or an entry lacks a key."""
+    require(folder / TEACHER, f"vse-pipe inject --teacher {folder.name}")
+    entries = read_json(folder / TEACHER, list)
+    if not entries or not all(isinstance(one, dict) and set(one) == TEACHER_KEYS for one in entries):
+        raise InputError(
+            f"{folder / TEACHER}: not a list of models; run `vse-pipe inject --teacher {folder.name}` again"
+        )
+    return entries
+
+
+def require_same_teacher(folder: Path, one: dict) -> None:
+    """Raises IntegrityError where the vectors of an entry of ``read(folder)`` are no longer those it was written for."""
+    if teacher_entry(one["run"], Path(one["folder"]), one["weight"]) != one:
+        raise IntegrityError(
+            f"{folder / TEACHER}: run '{one['run']}' was embedded anew; run `vse-pipe inject --teacher {folder.name}` again"
+        )
+
+
+REMATCHING = "rematching.json"
+REMATCHING_KEYS = {
+    "epoch",
+    "pairs",
+    "matched",
+    "mixture",
+    "by",
+    "losses",
+    "cost",
+    "moved",
+    "kept",
+    "alignment",
+    "rematched",
+    "truth",
+}
+
+
+def write_rematching(folder: Path, records: list[dict]) -> None:
+    write_json(folder / REMATCHING, records)
+
+
+def read_rematching(folder: Path) -> list[dict]:
+    """Raises InputError when it is missing, as for runs of other schemes, or an entry lacks a key or has no whole histogram of costs."""
+    records = read_json(folder / REMATCHING, list)
+    for place, record in enumerate(records):
+        missing = sorted(REMATCHING_KEYS - set(record)) if isinstance(record, dict) else sorted(REMATCHING_KEYS)
+        if missing:
+            raise InputError(f"{folder / REMATCHING}: entry {place} has no {', '.join(missing)}; train the run again")
+        if not isinstance(record["epoch"], int) or not _is_histogram(record["cost"]):
+            raise InputError(
+                f"{folder / REMATCHING}: entry {place} has no epoch or no histogram of costs; train the run again"
+            )
+    return records
+
+
+def _is_histogram(found: object) -> bool:
+    """Numbers in ``edges``, and one fewer in each of ``matched`` and ``mismatched``?"""
+    if not isinstance(found, dict):
+        return False
+    edges, *counts = (found.get(name) for name in ("edges", "matched", "mismatched"))
+    if not _is_numbers(edges):
+        return False
+    return all(_is_numbers(values) and len(values) == len(edges) - 1 for values in counts)
+
+
+def _is_numbers(found: object) -> TypeGuard[list[int | float]]:
+    return isinstance(found, list) and all(isinstance(value, int | float) for value in found)

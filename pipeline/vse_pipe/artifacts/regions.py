@@ -1,4 +1,10 @@
-"""data/prepare/<dataset>/regions.parquet: the box of each row of images.parquet.
+"""Columns of a box in pixels, as Flickr30k Entities counts them: from 0, both corners belong to the box.
+
+data/prepare/<dataset>/phrases.parquet: phrases of captions with a known box.
+
+Only data sets of the formats entities, shapes (with phrases) and regions have it.
+
+data/prepare/<dataset>/regions.parquet: the box of each row of images.parquet.
 
 Only data sets of ``format: regions`` have it. Boxes belong to phrases of another data set, or are proposed.
 """
@@ -6,17 +12,84 @@ Only data sets of ``format: regions`` have it. Boxes belong to phrases of anothe
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from vse_pipe.artifacts import _boxes
 from vse_pipe.core import tables
+
+BOX_COLUMNS = ("x1", "y1", "x2", "y2")
+_ABOUT = ("left", "top", "right, the pixel itself included", "bottom, the pixel itself included")
+BOX_FIELDS = [
+    tables.field(name, pa.float64(), f"{about}; pixels from 0") for name, about in zip(BOX_COLUMNS, _ABOUT, strict=True)
+]
+_SHOWN = 3
+
+
+def boxes(table: pa.Table) -> np.ndarray:
+    """(rows, 4) float64: x1, y1, x2, y2."""
+    return np.stack([table[name].to_numpy() for name in BOX_COLUMNS], axis=1)
+
+
+def box_problems(table: pa.Table, key: str) -> list[str]:
+    """What is no box, by the column ``key`` of its row."""
+    found = boxes(table)
+    fine = np.isfinite(found).all(1) & (found[:, :2] >= 0).all(1) & (found[:, 2:] >= found[:, :2]).all(1)
+    wrong = table.filter(pa.array(~fine)).slice(0, _SHOWN).select([key, *BOX_COLUMNS]).to_pylist()
+    return [f"{key} {row[key]}: no box: {', '.join(str(row[name]) for name in BOX_COLUMNS)}" for row in wrong]
+
+
+PHRASES = "phrases.parquet"
+PHRASES_SCHEMA = pa.schema(
+    [
+        tables.field("phrase_id", pa.int64(), "unique; one mention in one caption"),
+        tables.field("caption_id", pa.int64(), "the caption it stands in, of the data set that has the whole pictures"),
+        tables.field("image_id", pa.int64(), "the whole picture"),
+        tables.field("chain", pa.int64(), "what it speaks of: phrases of one picture and chain name the same thing"),
+        tables.field("start", pa.int32(), "its first character in the caption's text, counted from 0"),
+        tables.field("text", pa.string(), "as in the caption, never empty"),
+        tables.field("type", pa.string(), "kind of thing; several are joined by /"),
+        *BOX_FIELDS,
+        tables.field("split", pa.string(), "of its picture"),
+        tables.field(
+            "region_id",
+            pa.int64(),
+            "in what ``format: regions`` makes the number of its box, there image_id if captions.parquet shows it; else null",
+            nullable=True,
+        ),
+    ],
+    metadata={"artefact": "phrases", "version": "1"},
+)
+
+
+def write_phrases(folder: Path, table: pa.Table) -> None:
+    tables.write(folder / PHRASES, table, PHRASES_SCHEMA, {}, phrase_problems)
+
+
+def read_phrases(folder: Path) -> pa.Table:
+    return tables.read(
+        folder / PHRASES, PHRASES_SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=phrase_problems
+    )
+
+
+def phrase_key(table: pa.Table) -> pa.Array:
+    """What tells phrases apart: "A man" that begins a caption is "a man" elsewhere."""
+    return pc.utf8_lower(table["text"].combine_chunks())
+
+
+def phrase_problems(table: pa.Table) -> list[str]:
+    found = tables.repeated(table, "phrase_id") + box_problems(table, "phrase_id")
+    empty = table.filter(pc.equal(pc.utf8_length(table["text"]), 0))
+    found += [f"phrase_id {value}: the phrase is empty" for value in empty["phrase_id"][:3].to_pylist()]
+    return found if table.num_rows else ["no phrases"]
+
 
 NAME = "regions.parquet"
 SCHEMA = pa.schema(
     [
         tables.field("image_id", pa.int64(), "unique; the rows of images.parquet, in its order"),
         tables.field("source_id", pa.int64(), "image_id of the whole picture, in the data set that has it"),
-        *_boxes.FIELDS,
+        *BOX_FIELDS,
         tables.field("proposed", pa.bool_(), "a proposal; false: the box of a phrase"),
         tables.field("score", pa.float64(), "of a proposal, as its method gives it; 0 for the box of a phrase"),
         tables.field("split", pa.string(), "of its picture: train, val or test"),
@@ -62,4 +135,4 @@ def recall(table: pa.Table) -> dict[str, dict]:
 
 
 def problems(table: pa.Table) -> list[str]:
-    return tables.repeated(table, "image_id") + _boxes.problems(table, "image_id")
+    return tables.repeated(table, "image_id") + box_problems(table, "image_id")

@@ -230,7 +230,7 @@ def read(folder: Path, verify: bool = True) -> Texts:
 def require_captions(folder: Path, prepared: Path) -> None:
     """Raises IntegrityError when the text features in ``folder`` are of other captions than ``prepared`` now holds."""
     meta = read_json(require(folder / META, ADVICE))
-    mend = joins.mend(f"extract_texts@{folder.name}", f"{ADVICE} --texts {folder.name}")
+    mend = joins.repair_advice(f"extract_texts@{folder.name}", f"{ADVICE} --texts {folder.name}")
     joins.require_file(folder, meta, "captions", prepared, mend)
 
 

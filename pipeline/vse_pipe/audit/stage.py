@@ -8,7 +8,7 @@ import pyarrow as pa
 import torch
 
 from vse_pipe.artifacts import audit as artefact
-from vse_pipe.artifacts import captions, features, joins, model_files, pairs, rematching
+from vse_pipe.artifacts import captions, features, joins, model_files, pairs
 from vse_pipe.audit.engine import costs, gallery, outcome
 from vse_pipe.audit.engine.measure import Measured, batches, measure, search
 from vse_pipe.core import console
@@ -17,7 +17,7 @@ from vse_pipe.core.devices import generator, resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256, whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.project import paths, repetitions, timing
+from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.train.engine import encode, restore
@@ -73,7 +73,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
             moved = costs.table(records)
         with whole_folder(out, repetitions.patterns(FILES)) as folder:
             artefact.write(folder, content, metrics, outcome.histogram(content, mixture), moved)
-    timing.record(out, time.monotonic() - started)
+    step.record(out, time.monotonic() - started)
     for doubt in mixture.doubts:
         warn(f"audit {run}: do not trust the probabilities: {doubt}")
     if text := outcome.doubt(metrics):
@@ -111,7 +111,7 @@ def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTa
 def _records(run: str) -> list[dict]:
     """Of every epoch that rematched; none for runs whose scheme transports nothing."""
     folder = paths.trained(run)
-    return rematching.read(folder) if (folder / rematching.NAME).exists() else []
+    return pairs.read_rematching(folder) if (folder / pairs.REMATCHING).exists() else []
 
 
 @torch.inference_mode()

@@ -83,12 +83,12 @@ def enter_root() -> None:
 
 def params():
     """params.yaml of the project around the working directory, with the values of --set."""
-    from vse_pipe.papers import rows
+    from vse_pipe.papers import overlay
     from vse_pipe.project.params.load import load
     from vse_pipe.project.paths import PARAMS
 
     enter_root()
-    return load(PARAMS, overrides, further=[rows.problems])
+    return load(PARAMS, overrides, further=[overlay.row_problems])
 
 
 def chosen_runs(name: str | None, params, ranked: bool = False, embedded: bool = False) -> list[str]:
@@ -113,7 +113,7 @@ def on_dataset(params, names: list[str], dataset: str | None):
     """``params`` and the names of what is embedded and ranked: ``names``, or these runs on another data set."""
     if dataset is None:
         return params, names
-    from vse_pipe.project.params.transfers import with_transfers
+    from vse_pipe.project.params.checks import with_transfers
 
     for name in names:
         if name not in params.runs:

@@ -26,7 +26,7 @@ def apply(
     (remove all of them first) or `replace: [runs]` (those of the sections in brackets).
     """
     from vse_pipe.core.console import say
-    from vse_pipe.papers import rows
+    from vse_pipe.papers import overlay as papers_overlay
     from vse_pipe.project.params import overlay as overlays
     from vse_pipe.project.paths import PARAMS
     from vse_pipe.tools.init.kept import kept
@@ -34,7 +34,7 @@ def apply(
     source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
     _project.enter_root()
     undo = _project.undo(PARAMS)
-    overlays.apply(PARAMS, source, _project.overrides, [rows.problems])
+    overlays.apply(PARAMS, source, _project.overrides, [papers_overlay.row_problems])
     if left := kept(PARAMS, source, _project.overrides):
         say(f"kept from before, unlike a new project: {', '.join(left)}")
     say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it{undo}")

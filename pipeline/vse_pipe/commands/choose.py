@@ -28,12 +28,12 @@ def choose(
     after the grid has grown only new settings are trained. The split test is never read.
     """
     from vse_pipe.core.console import document, line, say
-    from vse_pipe.papers import rows
+    from vse_pipe.papers import overlay
     from vse_pipe.project import paths
     from vse_pipe.tools.choose import grid as grids
     from vse_pipe.tools.choose import stage
 
-    path, further = grid.resolve(), [rows.problems]
+    path, further = grid.resolve(), [overlay.row_problems]
     found = grids.read(path, _project.params())
     names = _project.chosen(run, found, "run of the grid")
     stage.check(names, seeds, _project.overrides, further)

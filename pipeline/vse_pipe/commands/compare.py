@@ -90,7 +90,7 @@ def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: 
 
 def _params(overrides: list[str]):
     """Of the project around the working directory, which becomes its root; None outside a project."""
-    from vse_pipe.papers import rows
+    from vse_pipe.papers import overlay
     from vse_pipe.project.params.load import load
     from vse_pipe.project.paths import PARAMS, root_around
 
@@ -98,4 +98,4 @@ def _params(overrides: list[str]):
     if root is None:
         return None
     os.chdir(root)
-    return load(PARAMS, overrides, further=[rows.problems])
+    return load(PARAMS, overrides, further=[overlay.row_problems])

@@ -196,7 +196,7 @@ def _evaluate_runs(
     params, chosen = _project.on_dataset(params, _project.chosen_runs(run, params, ranked=dataset is None), dataset)
     with _project.reserved(map(paths.evaluations, chosen)):
         from vse_pipe.evaluate import stage, summary
-        from vse_pipe.project.params.criteria import ranked_under
+        from vse_pipe.project.params.checks import ranked_under
 
         given = criteria_named(inference)
     results: dict[tuple[str, ...], dict] = {}

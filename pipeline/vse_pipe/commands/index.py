@@ -90,9 +90,9 @@ def _export(params, name: str, to: str | None, out: Path, device: str) -> Path:
 def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: str | None, device: str):
     """params.yaml with what it lacked for this folder, written, and the names of what is to be embedded."""
     from vse_pipe.core.console import say
-    from vse_pipe.papers import rows
+    from vse_pipe.papers import overlay
     from vse_pipe.project import paths
-    from vse_pipe.project.params import overlay
+    from vse_pipe.project.params import overlay as params_overlay
     from vse_pipe.project.repetitions import entry
     from vse_pipe.tools.index import entries
 
@@ -110,7 +110,7 @@ def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: 
         raise UsageError(f"index: '{dataset}' is of another model already; give --name for one more")
     added = entries.of_pair(source, dataset, pair, device) if pair else entries.added(params, source, dataset, chosen)
     if added:
-        overlay.add(paths.PARAMS, added, [rows.problems])
+        params_overlay.add(paths.PARAMS, added, [overlay.row_problems])
         said = ", ".join(f"{section}.{key}" for section, of in added.items() for key in of)
         say(f"index: params.yaml has {said} now")
         params = _project.params()

@@ -30,13 +30,13 @@ def init(
     --overlay it has no data sets and no runs yet.
     """
     from vse_pipe.core.console import say
-    from vse_pipe.papers import rows
+    from vse_pipe.papers import overlay as papers_overlay
     from vse_pipe.tools.init import stage
 
     if (folder is None) != upgrade or (upgrade and overlay):
         raise UsageError("init takes the folder of a new project, or --upgrade and nothing else")
     if folder is not None:
-        stage.create(folder, overlay, _project.overrides, [rows.problems])
+        stage.create(folder, overlay, _project.overrides, [papers_overlay.row_problems])
         say(f"init: {folder} is a project, nothing in it is committed; `vse-pipe apply` adds to its params.yaml")
         return
     _project.enter_root()

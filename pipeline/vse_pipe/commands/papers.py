@@ -63,18 +63,18 @@ def _rows(paper: str, as_json: bool) -> None:
 
 
 def _show(paper: str, row: str, as_json: bool) -> None:
-    from vse_pipe.papers import catalogue, render
-    from vse_pipe.papers.overlay import overlay
+    from vse_pipe.papers import catalogue, listing
+    from vse_pipe.papers.overlay import overlay as overlay_overlay
     from vse_pipe.project.params.document import with_overrides
 
-    found = with_overrides(overlay(paper, row), _overrides, "the row's overlay")
+    found = with_overrides(overlay_overlay(paper, row), _overrides, "the row's overlay")
     for section, values in found.items():
         if section != "seed" and not isinstance(values, dict):
             raise UsageError(f"--set: {section}: expected a mapping of values, got {values!r}")
     if as_json:
         _document({"replace": "nodes", **found})
         return
-    typer.echo(render.text(catalogue.find(paper, row), found), nl=False)
+    typer.echo(listing.text(catalogue.find(paper, row), found), nl=False)
 
 
 def _apply(paper: str, row: str) -> None:
@@ -82,18 +82,19 @@ def _apply(paper: str, row: str) -> None:
     from pathlib import Path
 
     from vse_pipe.core.console import say
-    from vse_pipe.papers import catalogue, render, rows
-    from vse_pipe.papers.overlay import overlay, run_name
+    from vse_pipe.papers import catalogue, listing, overlay
+    from vse_pipe.papers.overlay import overlay as overlay_overlay
+    from vse_pipe.papers.overlay import run_name
     from vse_pipe.project.params import overlay as overlays
     from vse_pipe.project.paths import PARAMS
 
-    found, entry = overlay(paper, row), catalogue.find(paper, row)
+    found, entry = overlay_overlay(paper, row), catalogue.find(paper, row)
     enter_root()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "row.yaml"
-        path.write_text(render.text(entry, found), encoding="utf-8")
+        path.write_text(listing.text(entry, found), encoding="utf-8")
         back = undo(PARAMS)
-        overlays.apply(PARAMS, str(path), _overrides, [rows.problems])
+        overlays.apply(PARAMS, str(path), _overrides, [overlay.row_problems])
     name = run_name(entry)
     say(f"{PARAMS} now describes {entry.marker} as run {name}; `dvc repro` runs it{back}")
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import torch
 
-from vse_pipe.artifacts import _content, captions, contents, embeddings, images, joins, model_files, names
-from vse_pipe.artifacts import fragments as weights
+from vse_pipe.artifacts import captions, embeddings, images, joins, model_files, names
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import mapped
@@ -23,14 +22,14 @@ from vse_pipe.core.locks import claim
 from vse_pipe.embed.engine import fragments, vectors
 from vse_pipe.embed.engine.earlier import EarlierVectors, made
 from vse_pipe.embed.engine.inputs import Sources
-from vse_pipe.project import paths, repetitions, timing
+from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.train.engine import restore
 from vse_pipe.train.engine.model import DualEncoder
 
 Model = tuple[DualEncoder, model_files.ModelFiles]
-FILES = (embeddings.IMAGES, embeddings.CAPTIONS, contents.NAME, names.NAME, weights.WEIGHTS, f"{embeddings.PEER}/*")
+FILES = (embeddings.IMAGES, embeddings.CAPTIONS, joins.NAME, names.NAME, embeddings.WEIGHTS, f"{embeddings.PEER}/*")
 
 
 def embed(params: Params, run: str, device: str = "auto") -> Path:
@@ -48,7 +47,7 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
         models = restore.load_all(paths.trained(run))
         source, words = restore.inputs(node, run, models[0][1])
         write(params, run, models, Material(node.dataset, source, words), resolve_device(device))
-    timing.record(out, time.monotonic() - started)
+    step.record(out, time.monotonic() - started)
     return out
 
 
@@ -79,7 +78,7 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
         table if own.all() else table.filter(pa.array(own)) for table, own in zip(whole, kept, strict=True)
     ]
     missing = left_out(whole, tables)
-    digests = _content.by_split(seen, partial(captions.blocks, prepared, kept=kept[1]))
+    digests = joins.by_split(seen, partial(captions.blocks, prepared, kept=kept[1]))
     data = {embeddings.DATA: json.dumps(digests, sort_keys=True)}
     if missing:
         data[embeddings.PREPARED] = json.dumps(joins.digests(prepared), sort_keys=True)

@@ -16,8 +16,8 @@ from vse_pipe.embed.engine.alike import changed
 from vse_pipe.embed.engine.fitted import Fitted, fitted
 from vse_pipe.embed.stage import Material, write
 from vse_pipe.extract.text_engine.method import Corpus
-from vse_pipe.project import paths, timing
-from vse_pipe.project.params.transfer_node import TransferNode
+from vse_pipe.project import paths, step
+from vse_pipe.project.params.schema import TransferNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.train.engine import restore
 
@@ -48,7 +48,7 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
         }
         material = Material(node.dataset, seen, words, {embeddings.TRANSFER: json.dumps(about, sort_keys=True)})
         write(params, name, models, material, resolve_device(device))
-    timing.record(out, time.monotonic() - started)
+    step.record(out, time.monotonic() - started)
     _tell(name, node.run, unknown)
     return out
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from vse_pipe.artifacts import current, embeddings, evaluation, images
+from vse_pipe.artifacts import embeddings, evaluation, images
 from vse_pipe.project import paths
-from vse_pipe.project.params.measuring import BESIDE
+from vse_pipe.project.params.schema import BESIDE
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.problems import Problem
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES
@@ -32,11 +32,11 @@ def _reads(params: Params, name: str) -> list[SourceFiles]:
 def _problems(params: Params, node: Node) -> Iterator[Problem]:
     """Criteria that have not been evaluated are not there yet; they are no problem."""
     documents = [evaluation.read_metrics(path.parent) for path in node.out.glob(f"*/{evaluation.METRICS}")]
-    current.require(params, node.name)
+    evaluation.require_current(params, node.name)
     # All criteria were measured on the same vectors; those of an earlier version do not say on which.
     vectors = [one[evaluation.MADE_FROM]["vectors"] for one in documents if evaluation.MADE_FROM in one]
     if vectors and all((folder / embeddings.IMAGES).is_file() for folder in _inputs(params, node.name)):
-        yield from node.digest("embeddings", vectors[0], current.made_from(params, node.name)["vectors"])
+        yield from node.digest("embeddings", vectors[0], evaluation.made_from(params, node.name)["vectors"])
 
 
 _RUNS = Declaration(

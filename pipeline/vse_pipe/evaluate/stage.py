@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vse_pipe.artifacts import captions, current, evaluation, judged
+from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.artifacts import names as named
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console, locks, processes
@@ -18,9 +18,9 @@ from vse_pipe.evaluate.engine import members
 from vse_pipe.evaluate.engine.ensemble import Ensemble
 from vse_pipe.evaluate.engine.further import Further
 from vse_pipe.evaluate.engine.measure import Inputs, Result, measure, open_parameters
-from vse_pipe.project import paths, repetitions, timing
-from vse_pipe.project.params import criteria as grammar
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project.params import checks as grammar
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.engine import bank_source, criteria
 from vse_pipe.ranking.engine.bank_source import BankSource
@@ -59,7 +59,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
                 write_json(folder / evaluation.UNMEASURED, why)
             return {}
         written = _measured(params, run, chosen, target)
-    timing.record(out, time.monotonic() - started)
+    step.record(out, time.monotonic() - started)
     return written
 
 
@@ -75,7 +75,7 @@ def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> 
     if not len(given.ranked.caption_ids):
         raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
     bank = None if given.bank.folder in (None, embedded.folder) else given.bank.folder
-    made_from = {**current.made_from(params, run, bank), **_prepared(embedded, own.split)}
+    made_from = {**evaluation.made_from(params, run, bank), **_prepared(embedded, own.split)}
     about = {**given.about, evaluation.MADE_FROM: made_from}
     further = _further(own, dataset, embedded)
     inputs = replace(given, seed=params.seed, further=further, about=about)
@@ -168,7 +168,7 @@ def write(out: Path, result: Result, names: TextIds | None = None) -> None:
         warn_of_residual(result.criterion, direction, notes)
     with whole_folder(out, evaluation.FILES) as folder:
         evaluation.write(folder, result.metrics, result.ranks, result.occurrence, result.relaxation, names)
-        judged.write(folder, result.further, names)
+        evaluation.write_judged(folder, result.further, names)
 
 
 def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> None:

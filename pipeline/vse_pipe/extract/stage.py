@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from vse_pipe.artifacts import features as artefact
-from vse_pipe.artifacts import images, unreadable
+from vse_pipe.artifacts import images
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require_ours, sha256
@@ -19,7 +19,7 @@ from vse_pipe.extract.engine.reuse import OURS, about_now, growing, shards_of
 from vse_pipe.extract.engine.shards import Damaged, Shards
 from vse_pipe.extract.engine.spread import shards as computed
 from vse_pipe.extract.engine.work import Work
-from vse_pipe.project import paths, timing
+from vse_pipe.project import paths, step
 from vse_pipe.project.params.typed import FeatureSet, Params
 
 
@@ -52,7 +52,7 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
         if not _finished(out, job.digest):
             _complete(job, shards, out, features, device, work)
         _clear(out)
-        left_out = unreadable.read(out)
+        left_out = images.read_unreadable(out)
         policy.check(node, left_out, job.table.num_rows, features)
     said = (
         f"{job.table.num_rows - left_out.num_rows} of {job.table.num_rows}" if left_out.num_rows else job.table.num_rows
@@ -60,7 +60,7 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
     say(f"extract {features}: {said} images{_unreadable(left_out)}, {time.monotonic() - started:.1f} s")
     if left_out.num_rows:
         warn(
-            f"extract {features}: {left_out.num_rows} images have no features; {out / unreadable.NAME} names them and says why"
+            f"extract {features}: {left_out.num_rows} images have no features; {out / images.UNREADABLE} names them and says why"
         )
     return out
 
@@ -102,7 +102,9 @@ def _settle(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
         return False
     _lap(out, started)
     _say_reused(job, name)
-    say(f"extract {name}: {job.count} shards were there, put together in {out}{_unreadable(unreadable.read(out))}")
+    say(
+        f"extract {name}: {job.count} shards were there, put together in {out}{_unreadable(images.read_unreadable(out))}"
+    )
     return True
 
 
@@ -133,7 +135,7 @@ def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str, work:
         return False  # said where the whole of it is looked at, and made again
     if not recognise.settled(about, node, seed, device) or not _finished(out, fingerprint.digest(about)):
         return False
-    left_out = unreadable.read(out)
+    left_out = images.read_unreadable(out)
     if left_out.num_rows:
         readable = len(artefact.read(out, verify=False).image_ids)
         policy.check(node, left_out, left_out.num_rows + readable, name)
@@ -155,7 +157,7 @@ def _finished(out: Path, digest: str) -> bool:
         if meta.get("fingerprint") != digest or fingerprint.digest(artefact.about(meta)) != digest:
             return False
         artefact.read(out)
-        unreadable.read(out)
+        images.read_unreadable(out)
     except (InputError, IntegrityError) as error:
         warn(f"{error}; doing so now")
         return False
@@ -165,7 +167,7 @@ def _finished(out: Path, digest: str) -> bool:
 def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work: Work) -> None:
     """Compute the shards that are missing and put all together; once more for those that turn out to be damaged."""
     if not shards.found() and job.reused is None:
-        timing.record(out, 0.0)
+        step.record(out, 0.0)
     while True:
         _compute(job, shards, name, device, work, out)
         if _assembled(job, shards, out, name):
@@ -244,5 +246,5 @@ def _failures(shards: Shards, there: dict[int, Path]) -> dict[int, list[Failure]
 
 def _lap(out: Path, since: float) -> float:
     now = time.monotonic()
-    timing.record(out, now - since, earlier=True)
+    step.record(out, now - since, earlier=True)
     return now

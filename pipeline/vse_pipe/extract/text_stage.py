@@ -21,7 +21,7 @@ from vse_pipe.core.locks import claim
 from vse_pipe.core.mapped import unchanged_path
 from vse_pipe.core.text import SPECIAL
 from vse_pipe.extract.text_engine.method import Corpus, State
-from vse_pipe.project import code, paths, timing
+from vse_pipe.project import code, paths, step
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import TEXT_FEATURES
 
@@ -52,7 +52,7 @@ def extract_texts(params: Params, name: str) -> Path:
         corpus = Corpus(captions.CaptionColumn(prepared, "text"), captions.CaptionColumn(prepared, "split"))
         result = _write(out, ids, corpus, method, node.method.params, params.seed, {**about, "fingerprint": digest})
     seconds = time.monotonic() - started
-    timing.record(out, seconds)
+    step.record(out, seconds)
     say(f"extract {name}: {len(ids)} captions, {result}, {seconds:.1f} s")
     return out
 

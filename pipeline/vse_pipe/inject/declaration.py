@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from vse_pipe.artifacts import captions, images, pairs, teachers
+from vse_pipe.artifacts import captions, images, pairs
 from vse_pipe.core import tables
 from vse_pipe.core.files import require, sha256
 from vse_pipe.project import paths
@@ -39,8 +39,8 @@ def _problems_of_teacher(params: Params, node: Node) -> Iterator[Problem]:
     pairs_of_noise, *_ = _inputs_of_teacher(params, node.name)
     copied = sha256(require(node.out / pairs.NAME, node.command))
     yield from node.digest("pairs", copied, pairs_of_noise / pairs.NAME)
-    for teacher in teachers.read(node.out):
-        teachers.require_same(node.out, teacher)
+    for teacher in pairs.read_teacher(node.out):
+        pairs.require_same_teacher(node.out, teacher)
 
 
 STAGES = (

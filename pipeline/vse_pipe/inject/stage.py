@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import captions, images, joins, noise_index, pairs
+from vse_pipe.artifacts import captions, images, joins, pairs
 from vse_pipe.core.console import say
 from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.project import paths, timing
+from vse_pipe.project import paths, step
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import PROTOCOLS
 
@@ -36,7 +36,7 @@ def inject(params: Params, noise: str) -> Path:
         about = {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share}
         with whole_folder(out, [pairs.NAME]) as folder:
             pairs.write(folder, table, about | joins.made_of(source))
-    timing.record(out, time.monotonic() - started)
+    step.record(out, time.monotonic() - started)
     if not table.num_rows:
         say(f"inject {noise}: data set '{node.dataset}' has no captions, so there are no pairs")
         return out
@@ -81,5 +81,5 @@ def _given(protocol: Member, n_images: int, n_captions: int) -> float | np.ndarr
     """What the member decides by: the index in the file it names, else its rate; None where it has neither."""
     decides_by = PROTOCOLS.traits(protocol.name).decides_by
     if decides_by == "index":
-        return noise_index.read(Path(protocol.params.path), protocol.params.sha256, n_images, n_captions)
+        return pairs.read_noise_index(Path(protocol.params.path), protocol.params.sha256, n_images, n_captions)
     return protocol.params.rate if decides_by == "rate" else None

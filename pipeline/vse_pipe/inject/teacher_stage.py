@@ -4,12 +4,12 @@ import shutil
 import time
 from pathlib import Path
 
-from vse_pipe.artifacts import embeddings, pairs, teachers
+from vse_pipe.artifacts import embeddings, pairs
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.project import paths, timing
+from vse_pipe.project import paths, step
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.engine.embedded import Embedded
 
@@ -29,12 +29,12 @@ def teach(params: Params, name: str) -> Path:
     with claim(out):
         pairs.require_for(base, paths.prepared(node.dataset))
         pairs.read(base)
-        entries = teachers.read(base) if node.noise in params.teachers else []
+        entries = pairs.read_teacher(base) if node.noise in params.teachers else []
         entries += [one for run in models for one in _entries(params, run, node.weight / len(models))]
-        with whole_folder(out, [pairs.NAME, teachers.NAME]) as folder:
+        with whole_folder(out, [pairs.NAME, pairs.TEACHER]) as folder:
             shutil.copyfile(base / pairs.NAME, folder / pairs.NAME)
-            teachers.write(folder, entries)
-    timing.record(out, time.monotonic() - started)
+            pairs.write_teacher(folder, entries)
+    step.record(out, time.monotonic() - started)
     say(f"inject {name}: the pairs of {node.noise}, taught by {', '.join(one['folder'] for one in entries)}")
     return out
 
@@ -49,4 +49,4 @@ def _entries(params: Params, run: str, weight: float) -> list[dict]:
             f"`dvc repro embed@{run}`"
         )
     folders = [folder] if found.peer_sha256 is None else [folder, folder / embeddings.PEER]
-    return [teachers.entry(run, one, weight / len(folders)) for one in folders]
+    return [pairs.teacher_entry(run, one, weight / len(folders)) for one in folders]

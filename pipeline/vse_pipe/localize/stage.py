@@ -5,8 +5,8 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from vse_pipe.artifacts import _boxes, phrases
 from vse_pipe.artifacts import localisation as artefact
+from vse_pipe.artifacts import regions
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
@@ -16,10 +16,10 @@ from vse_pipe.localize.engine import figures, inputs
 from vse_pipe.localize.engine.inputs import LocalizeInputs
 from vse_pipe.localize.engine.ranks import Ranks, joined
 from vse_pipe.localize.engine.scenes import scenes
-from vse_pipe.project import paths, repetitions, timing
+from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.typed import Params
 
-_FROM_PHRASES = ("phrase_id", "caption_id", "image_id", "start", "text", "type", *_boxes.COLUMNS)
+_FROM_PHRASES = ("phrase_id", "caption_id", "image_id", "start", "text", "type", *regions.BOX_COLUMNS)
 
 FILES = artefact.FILES
 
@@ -42,7 +42,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
             raise InputError(f"{paths.embedded(run)}: the model's scores are not finite; train the run again")
         ranks = joined([Ranks.of(scene, chosen.threshold) for scene in found])
         told = given.mentions.table
-        texts, types = (column.to_numpy(zero_copy_only=False) for column in (phrases.key(told), told["type"]))
+        texts, types = (column.to_numpy(zero_copy_only=False) for column in (regions.phrase_key(told), told["type"]))
         metrics = {
             "run": run,
             "model_sha256": about.get("model_sha256"),
@@ -57,7 +57,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
         }
         with whole_folder(out, repetitions.patterns(FILES)) as folder:
             artefact.write(folder, _table(given, ranks), metrics, str(given.source))
-    timing.record(out, time.monotonic() - started)
+    step.record(out, time.monotonic() - started)
     whole = metrics["all"]
     say(
         f"localize {run}: {whole['mentions']} mentions, R@1 {whole['r@1']:.2f} (random {whole['random_r@1']:.2f}, bound "
@@ -71,7 +71,7 @@ def _table(given: LocalizeInputs, ranks: Ranks) -> pa.Table:
     nowhere = ranks.best < 0
     # Without any proposal nothing comes this far, so that there is a row to take.
     best = given.proposals.table.take(pa.array(np.maximum(ranks.best, 0)))
-    found = dict(zip(artefact.FOUND, _boxes.COLUMNS, strict=True))
+    found = dict(zip(artefact.FOUND, regions.BOX_COLUMNS, strict=True))
     for name, values in {"region_id": best["image_id"], **{name: best[own] for name, own in found.items()}}.items():
         columns[name] = pa.array(values.to_numpy(), mask=nowhere)
     columns |= {name: pa.array(getattr(ranks, name)) for name in ("candidates", "correct", "bound")}

@@ -1,6 +1,7 @@
-"""A row of a paper as an overlay of params.yaml."""
+"""The rows of papers that runs and ensembles of params.yaml name."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,11 @@ from pydantic import ValidationError
 
 from vse_pipe.core.errors import ParamsError, UsageError
 from vse_pipe.papers import catalogue
-from vse_pipe.papers.catalogue import Entry
-from vse_pipe.papers.differences import COMPUTING
-from vse_pipe.papers.schema import MEMBERS, MemberKey, Settings
+from vse_pipe.papers.catalogue import MEMBERS, Entry, MemberKey, Settings
+from vse_pipe.papers.compare import COMPUTING
 from vse_pipe.project import paths
 from vse_pipe.project.params.runs import never_learns
-from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.schema import EnsembleNode, Root, RunNode, TrainParams
 from vse_pipe.project.registry import (
     BACKBONES,
     FORMATS,
@@ -24,6 +24,20 @@ from vse_pipe.project.registry import (
     TEXT_FEATURES,
     Family,
 )
+
+
+def row_problems(root: Root) -> Iterator[tuple[str, str]]:
+    """(address, what is wrong) of every ``row`` that no paper has; the papers are read only where one is named."""
+    nodes: dict[str, RunNode | EnsembleNode] = {f"ensembles.{name}": node for name, node in root.ensembles.items()}
+    nodes |= {f"runs.{name}": node for name, node in root.runs.items()}
+    for address, row in [(address, node.row) for address, node in nodes.items() if node.row is not None]:
+        from vse_pipe.papers import catalogue
+
+        try:
+            catalogue.located(row)
+        except UsageError as error:
+            yield f"{address}.row", str(error)
+
 
 # What papers call one model and are two runs, evaluated by the mean of their scores.
 ENSEMBLES = {"sgraf": ("sgr", "saf")}

@@ -10,8 +10,20 @@ is ever written to, or opened by, the name of a member.
 """
 
 import re
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vse_pipe.core import files, memory
+from vse_pipe.core.errors import Damage, InputError
+from vse_pipe.core.parquet import Parquet
 
 _MEMBER = re.compile(r"(.+?\.tar)::(\d{1,18}):(\d{1,18})::(.+)", re.DOTALL)
 _CELL = re.compile(r"(.+?\.parquet)::(\d{1,18})::(.+)", re.DOTALL)
@@ -86,3 +98,107 @@ def parse(file: str) -> str | TarMember | Cell:
     if match := _CELL.fullmatch(file):
         return Cell(match[1], int(match[2]), match[3])
     return file
+
+
+# Bytes of images in Parquet files, read by row: a row group at a time, kept until others are asked for.
+#
+# Rows in order cost one pass over the file, with one or two row groups in memory; rows at random read a row group each.
+
+# Bytes of one column in one row group; more would be read for a single picture.
+LARGEST_GROUP = 2**30
+_KEPT_GROUPS = 2
+_KEPT_FILES = 4
+# lru_cache lets two threads open the same file at once, and each would then read its row groups.
+_opening = threading.Lock()
+# Of all files, by row group and column: a folder of many files must not keep as much for each.
+_kept: OrderedDict[tuple["CellFile", int, str], pa.ChunkedArray] = OrderedDict()
+_keeping = threading.Lock()
+
+
+def value(path: Path, row: int, column: str) -> bytes | None:
+    """The bytes in ``column`` of one row, None where there are none. Raises IndexError when there is no such row or
+    column, InputError when the file is no Parquet file, is damaged, or its row groups are too large to be read by row."""
+    if files.is_remote(path):
+        # Asked once a process: a request for every row would take longer than the row.
+        with _opening:
+            return _far(path).value(row, column)
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+    with _opening:
+        file = open_cells(path.resolve(), status.st_mtime_ns, status.st_size)
+    return file.value(row, column)
+
+
+@lru_cache(maxsize=_KEPT_FILES)
+def open_cells(path: Path, modified: int, size: int) -> "CellFile":
+    """Opened once for as long as it stays the same file."""
+    return CellFile(path)
+
+
+@lru_cache(maxsize=_KEPT_FILES)
+def _far(path: Path) -> "CellFile":
+    return CellFile(path)
+
+
+class CellFile:
+    """One Parquet file whose row groups are read when one of their rows is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = Parquet(path, Damage(InputError, "copy it again"), LARGEST_GROUP)
+        metadata = self._file.metadata
+        counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        self._refused: dict[tuple[int, str], str] = {}
+        self._lock = threading.Lock()
+
+    def value(self, row: int, column: str) -> bytes | None:
+        if row >= self._starts[-1]:
+            raise IndexError(f"has {self._starts[-1]} rows, no row {row}")
+        if column not in self._file.schema.names:
+            raise IndexError(f"has no column '{column}'")
+        group = int(np.searchsorted(self._starts, row, side="right")) - 1
+        # Held while a group is read, so that threads wait for it and do not each read it.
+        with self._lock:
+            cells = self._group(group, column)
+        return cells[row - int(self._starts[group])].as_py()
+
+    def _group(self, group: int, column: str) -> pa.ChunkedArray:
+        key = self, group, column
+        with _keeping:
+            if key in _kept:
+                _kept.move_to_end(key)
+                return _kept[key]
+        if (group, column) in self._refused:
+            raise InputError(self._refused[group, column])
+        try:
+            found = self._read(group, column)
+        except InputError as error:  # not to be read again for each of its rows
+            self._refused[group, column] = str(error)
+            raise
+        with _keeping:
+            _kept[key] = found
+            for old in [other for other in _kept if other[0] is self][:-_KEPT_GROUPS]:
+                del _kept[old]
+            most = min(_KEPT_GROUPS * LARGEST_GROUP, memory.left())
+            while len(_kept) > 1 and sum(one.nbytes for one in _kept.values()) > most:
+                _kept.popitem(last=False)
+        return found
+
+    def _read(self, group: int, column: str) -> pa.ChunkedArray:
+        in_struct = pa.types.is_struct(self._file.schema.field(column).type)
+        chunks, size = [], 0
+        for batch in self._file.batches([f"{column}.bytes" if in_struct else column], [group]):
+            with self._file.named():
+                # 64-bit offsets: a row group may hold more than 2 GB of strings.
+                cells = pc.struct_field(batch[column], "bytes") if in_struct else batch[column]
+                cells = cells.cast(pa.large_binary())
+            chunks += cells.chunks
+            size += cells.nbytes
+            try:
+                self._file.require(column, size)
+            except InputError:
+                chunks.clear()  # the error would keep them for as long as somebody has it
+                raise
+        return pa.chunked_array(chunks, pa.large_binary())

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import captions, images, names, phrases, regions
+from vse_pipe.artifacts import captions, images, names, regions
 from vse_pipe.core import files, memory
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError
@@ -15,7 +15,7 @@ from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.core.text import shown_id
 from vse_pipe.prepare.engine.source import Source
-from vse_pipe.project import paths, timing
+from vse_pipe.project import paths, step
 from vse_pipe.project.params.typed import Dataset, Params
 from vse_pipe.project.registry import FORMATS
 
@@ -35,7 +35,9 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
     with (
         claim(out),
         memory.limit(node.memory, f"datasets.{dataset}.memory"),
-        whole_folder(out, [images.NAME, captions.NAME, names.NAME, phrases.NAME, regions.NAME, images.DRAWN]) as folder,
+        whole_folder(
+            out, [images.NAME, captions.NAME, names.NAME, regions.PHRASES, regions.NAME, images.DRAWN]
+        ) as folder,
     ):
         read = FORMATS.load(node.format.name).read
         where = [device] if FORMATS.traits(node.format.name).proposes else []
@@ -45,18 +47,18 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         _decide(dataset, source, node)
         beside = {}
         if source.phrases is not None:
-            phrases.write(folder, source.phrases)
+            regions.write_phrases(folder, source.phrases)
         if source.regions is not None:
             boxes = source.regions
             regions.write(folder, boxes.table, boxes.source, boxes.recall, boxes.source_data)
-            beside = {phrases.NAME: sha256(folder / phrases.NAME)}
+            beside = {regions.PHRASES: sha256(folder / regions.PHRASES)}
         if source.names is not None:
             names.write(folder, source.names)
             beside |= {names.NAME: sha256(folder / names.NAME)}
         images.write(folder, source.images, _settled_root(source.root, folder, out), beside)
         captions.write(folder, source.captions)
     seconds = time.monotonic() - started
-    timing.record(out, seconds)
+    step.record(out, seconds)
     _report(dataset, source, seconds)
     return out
 

@@ -1,4 +1,7 @@
-"""A family is a folder of members; a member's name is that of its module, here, in params.yaml and on the command line."""
+"""What a member says of itself beside its options: one class a family, whose defaults hold for members that say nothing.
+
+A member exports ``TRAITS``; ``Family.traits`` reads it. Nothing here imports torch.
+"""
 
 import importlib
 import pkgutil
@@ -6,23 +9,133 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from vse_pipe.core.errors import UnknownMember, unknown
-from vse_pipe.project.traits import (
-    BackboneTraits,
-    CriterionTraits,
-    FormatTraits,
-    ImageEncoderTraits,
-    LossTraits,
-    ProposalTraits,
-    ProtocolTraits,
-    SchemeTraits,
-    SimilarityTraits,
-    TextEncoderTraits,
-    TextFeatureTraits,
-    Traits,
-)
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Of families whose members have nothing to say."""
+
+
+@dataclass(frozen=True)
+class FormatTraits(Traits):
+    """knows_truth: False where nobody knows which train pairs match; proposes: its options ``proposals`` and ``options`` name
+    a way to propose boxes and its options."""
+
+    knows_truth: bool = True
+    proposes: bool = False
+
+
+@dataclass(frozen=True)
+class ProposalTraits(Traits):
+    """threads: False where one picture keeps all cores busy."""
+
+    threads: bool = True
+
+
+@dataclass(frozen=True)
+class BackboneTraits(Traits):
+    """trainable: it is a network that makes features of images, so that an image encoder can hold it and train it; by_content:
+    False where the features follow from more than the picture, such as its name; alone: each image is computed by itself,
+    whatever else is in its batch."""
+
+    trainable: bool = False
+    by_content: bool = True
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class TextFeatureTraits(Traits):
+    """gives: what the text encoder reads, token ids, a vector each or a vector a token; libraries: whose versions the texts depend on; terms:
+    it has a function ``terms``, the words of a caption that it knows; mixes: it is made of other methods, its option ``parts``;
+    extra: of this package, that brings the libraries, where it is not called after the method."""
+
+    gives: Literal["tokens", "vectors", "fragments"] = "vectors"
+    libraries: tuple[str, ...] = ()
+    terms: bool = False
+    mixes: bool = False
+    extra: str = ""
+
+
+@dataclass(frozen=True)
+class ProtocolTraits(Traits):
+    """decides_by: what the member's ``corrupt`` is given, a rate, the array of an index file or nothing; knows_truth: False
+    where nobody knows which train pairs match."""
+
+    decides_by: Literal["rate", "index", "nothing"] = "rate"
+    knows_truth: bool = True
+
+
+@dataclass(frozen=True)
+class LossTraits(Traits):
+    """similarities: those it works with, None for all; above_zero: a pair learns only while its similarity is above 0;
+    stuck: it has a function ``stuck``, which tells whether training ended at a point from which the loss does not move;
+    learns: it has a function ``network``, which makes what is trained with the model, or nothing, and takes that as a third
+    argument."""
+
+    similarities: tuple[str, ...] | None = None
+    above_zero: bool = False
+    stuck: bool = False
+    learns: bool = False
+
+
+@dataclass(frozen=True)
+class SchemeTraits(Traits):
+    """losses, similarities: those it works with, None for all; parts: batches that one batch of the sampler becomes;
+    regions: it needs a data set of regions, with the proposals of its training pictures; teacher: it learns from models that
+    are trained already, ``noise`` of the run being an entry of teachers; trains: False where it has a function
+    ``untrained`` in place of a scheme: the model is taken as it is made, of encoders that learn nothing."""
+
+    losses: tuple[str, ...] | None = None
+    similarities: tuple[str, ...] | None = None
+    parts: int = 1
+    regions: bool = False
+    teacher: bool = False
+    trains: bool = True
+
+
+@dataclass(frozen=True)
+class SimilarityTraits(Traits):
+    """fragments: it compares regions with words, and has a function ``pairs``, which scores single pairs; learns: it has a function ``network``, which makes what it learns; above_zero:
+    False where 0 is the largest value it takes."""
+
+    fragments: bool = False
+    learns: bool = False
+    above_zero: bool = True
+
+
+@dataclass(frozen=True)
+class TextEncoderTraits(Traits):
+    """reads: of texts, token ids, a vector each or a vector a token; words: it also gives a vector for each word; vectors: its table of words,
+    ``embed``, can start from a file, as its options ``vectors``, ``words`` and ``freeze_vectors`` say; learns: it has weights."""
+
+    reads: Literal["tokens", "vectors", "fragments"] = "tokens"
+    words: bool = False
+    vectors: bool = False
+    learns: bool = True
+
+
+@dataclass(frozen=True)
+class ImageEncoderTraits(Traits):
+    """reads: stored features, or pixels through a network of its own; regions: it gives a vector for each region; learns: it has
+    weights."""
+
+    reads: Literal["features", "pixels"] = "features"
+    regions: bool = False
+    learns: bool = True
+
+
+@dataclass(frozen=True)
+class CriterionTraits(Traits):
+    """matches: it makes a matching, not scores; item_bias: it has a function ``item_bias``, the whole correction as one
+    number an item; comparable_rows: scores of different queries are on one scale, which a matching needs."""
+
+    matches: bool = False
+    item_bias: bool = False
+    comparable_rows: bool = True
+
 
 Kind = TypeVar("Kind", bound=Traits)
 

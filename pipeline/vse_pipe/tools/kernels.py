@@ -10,7 +10,7 @@ import torch
 
 from vse_pipe.core import console
 from vse_pipe.evaluate.engine.measure import Inputs, measure
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.ranking.compiled import tiles
 from vse_pipe.ranking.compiled.average_precision import by_class

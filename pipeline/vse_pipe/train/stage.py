@@ -11,13 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from vse_pipe.artifacts import (
-    features,
-    history,
-    model_files,
-    pairs,
-    rematching,
-)
+from vse_pipe.artifacts import features, model_files, pairs
 from vse_pipe.core import devices, processes
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import generator, resolve_device
@@ -25,8 +19,8 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import partial as partial_folder
 from vse_pipe.core.files import require_ours, sha256
 from vse_pipe.core.locks import claim
-from vse_pipe.project import paths, repetitions, timing
-from vse_pipe.project.params.training import NO_WEIGHT
+from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import LOSSES, SAMPLERS, SCHEMES
 from vse_pipe.train.engine import (
@@ -48,7 +42,7 @@ from vse_pipe.train.engine.scheme import Setting
 from vse_pipe.train.engine.table import TrainTable
 from vse_pipe.train.engine.teacher import Teacher
 
-FILES = (*model_files.FILES, f"{model_files.PEER}/*", history.NAME, rematching.NAME, "last/*")
+FILES = (*model_files.FILES, f"{model_files.PEER}/*", model_files.HISTORY, pairs.REMATCHING, "last/*")
 
 
 def flush_denormals() -> None:
@@ -134,7 +128,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     repetitions.put(building, out, FILES, f"train {name}")
     if not node.train.keep_state:  # only now: a call that is killed before this goes on from it
         finished.drop_state(out)
-    timing.record(out, time.monotonic() - started, earlier=going_on)
+    step.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)
 

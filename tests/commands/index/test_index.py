@@ -15,7 +15,7 @@ from tests.commands.index.photos import NAMES, contents, photos
 from tests.commands.script import COMMAND, environment
 from tests.prepare._data import picture
 from tests.tools.search import project as artefacts
-from vse_pipe.artifacts import embeddings, evaluation, features, images, unreadable
+from vse_pipe.artifacts import embeddings, evaluation, features, images
 from vse_pipe.core.files import partial
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
@@ -175,7 +175,7 @@ def test_broken_pictures_are_left_out_and_named(call, tmp_path):
     told = " ".join(err.split())
     assert "1 of 6 images below" in told
     assert "broken.png does not decode" in told
-    table = unreadable.read(paths.extracted("My-Photos", "filters_My-Photos"))
+    table = images.read_unreadable(paths.extracted("My-Photos", "filters_My-Photos"))
     assert table["file"].to_pylist() == ["broken.png"]
     assert len(_side("My-Photos").ids) == 5
     status, _, err = call("search", "a red disc", "--device", "cpu")

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tests.docs.reference.markdown import code, text
 from vse_pipe import artifacts
-from vse_pipe.artifacts import _boxes
+from vse_pipe.artifacts import regions
 
 _INTRODUCTION = """# Stages and their files
 
@@ -98,7 +98,7 @@ def _kind_of(column: pa.Field) -> str:
 
 def _about(column: pa.Field, k: str | None = None) -> str:
     """The column's meaning. k: what stands in place of the number at the end of its name."""
-    if column.name in _boxes.COLUMNS:
+    if column.name in regions.BOX_COLUMNS:
         return _BOX
     about = column.metadata[b"about"].decode()
     number = re.search(r"_(\d+)$", column.name)

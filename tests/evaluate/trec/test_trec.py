@@ -10,7 +10,7 @@ from tests.naive import listed as naive_listed
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate.trec import answered
 from vse_pipe.evaluate.trec.stage import evaluate_trec, measured
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 
 PARAMS = EvaluateParams(recall=[3], ndcg=[5])
 MEASURES = {"map": naive.average_precision, "map@r": naive.average_precision_at_r, "r_precision": naive.r_precision}

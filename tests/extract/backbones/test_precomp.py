@@ -10,7 +10,7 @@ import pytest
 
 from tests.extract import project
 from tests.naive import extract as naive
-from vse_pipe.artifacts import features, unreadable
+from vse_pipe.artifacts import features, images
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.extract import stage
 
@@ -125,5 +125,5 @@ def test_rows_that_are_not_finite_can_be_left_out(folder: Path) -> None:
     whole = project.params("precomp")
     skipping = replace(whole.features["small"], on_error="skip", max_errors=1)
     stage.extract(replace(whole, features={"small": skipping}), "small", "cpu")
-    assert unreadable.read(OUT)["reason"].to_pylist() == ["holds NaN or infinite values"]
+    assert images.read_unreadable(OUT)["reason"].to_pylist() == ["holds NaN or infinite values"]
     assert np.array_equal(features.read(OUT).array, rows()[[3, 0, 1]])

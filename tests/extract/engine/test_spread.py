@@ -8,7 +8,7 @@ import torch
 from tests.extract import project
 from vse_pipe.extract.engine.job import plan
 from vse_pipe.extract.engine.spread import shards
-from vse_pipe.project.params.engine import EngineParams
+from vse_pipe.project.params.schema import EngineParams
 
 
 def test_only_what_is_asked_for_in_order(tiny: Path) -> None:

@@ -11,7 +11,7 @@ from tests.extract.test_resume import outputs
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.extract import stage
 from vse_pipe.extract.engine.work import Work
-from vse_pipe.project.params.engine import EngineParams
+from vse_pipe.project.params.schema import EngineParams
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason='Ray is not installed (80 MB): pip install "vse-pipe[ray]"'

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.extract.engine.work import Work, work
-from vse_pipe.project.params.engine import EngineParams
+from vse_pipe.project.params.schema import EngineParams
 
 
 @given(st.integers(1, 9), st.integers(0, 40))

@@ -24,7 +24,7 @@ from tests.prepare.formats.test_parquet import hub
 from tests.prepare.formats.test_webdataset import sample, shard
 from tests.prepare.proposals import test_file as boxes_files
 from tests.rules.sources import ROOT
-from vse_pipe.artifacts import noise_index
+from vse_pipe.artifacts import pairs
 from vse_pipe.core import states, word_vectors
 from vse_pipe.core.files import sha256
 from vse_pipe.evaluate.external import npy, qrels, sides
@@ -129,7 +129,7 @@ def _proposed(path: Path) -> object:
 
 
 def _noise(path: Path) -> object:
-    return noise_index.read(path, sha256(path), len(_INDEX), 60)
+    return pairs.read_noise_index(path, sha256(path), len(_INDEX), 60)
 
 
 def _regions(path: Path) -> object:

@@ -23,22 +23,17 @@ from vse_pipe.artifacts import (
     embeddings,
     evaluation,
     features,
-    fragments,
-    history,
     images,
     localisation,
     model_files,
     pairs,
-    phrases,
     regions,
-    rematching,
     texts,
-    unreadable,
 )
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.extract.engine.backbone import Failure, Output
 from vse_pipe.extract.engine.shards import Shard, Shards
-from vse_pipe.project import timing
+from vse_pipe.project import step
 from vse_pipe.project.lock import Lock
 from vse_pipe.train.engine import checkpoint, restore
 
@@ -55,12 +50,12 @@ def make() -> None:
     shards.write(0, Shard(Output(np.ones((3, 2), np.float32)), [Failure(7, "x", "y")]), {"about": {}, "images": 4})
     _texts(Path("vectors"))
     _regions(Path("regions"))
-    rematching.write(Path(), [WHOLE])
-    phrases.write(Path("boxes"), pa.Table.from_pylist([PHRASE]))
+    pairs.write_rematching(Path(), [WHOLE])
+    regions.write_phrases(Path("boxes"), pa.Table.from_pylist([PHRASE]))
     regions.write(Path("boxes"), pa.Table.from_pylist([REGION]), "whole")
     _audit(Path("audit"))
     _localised(Path("localize"))
-    unreadable.write(Path("errors"), pa.table({"image_id": [1], "file": ["a"], "reason": ["is empty"]}))
+    images.write_unreadable(Path("errors"), pa.table({"image_id": [1], "file": ["a"], "reason": ["is empty"]}))
 
 
 def _texts(folder: Path) -> None:
@@ -75,8 +70,8 @@ def _regions(folder: Path) -> None:
     table = {"image_id": rows, "row": rows, "status": ["ok"] * 3, "detail": [""] * 3}
     table |= {"boxes": features.lists(np.ones((3, 2, 4))), "scores": features.lists(np.ones((3, 2)))}
     features.write(folder, np.ones((3, 2, 5), np.float32), pa.table(table), {})
-    block = fragments.FragmentRows("test", ids, ids, np.array([1, 2, 1]), np.ones((4, 5), np.float32))
-    fragments.write(folder / "images.parquet", [block], 5, {"run": "x"})
+    block = embeddings.FragmentRows("test", ids, ids, np.array([1, 2, 1]), np.ones((4, 5), np.float32))
+    embeddings.write_fragments(folder / "images.parquet", [block], 5, {"run": "x"})
 
 
 def _audit(folder: Path) -> None:
@@ -135,7 +130,7 @@ def _rows_read(folder: Path) -> object:
 
 
 def _fragments_read(folder: Path) -> object:
-    found = fragments.read(folder / "images.parquet")
+    found = embeddings.read_fragments(folder / "images.parquet")
     return found.ids, found.splits, found.split("test")
 
 
@@ -151,7 +146,7 @@ def readers() -> list[Reader]:
     found = [
         *_on(images.read, prepared / images.NAME),
         *_on(captions.read, prepared / captions.NAME),
-        *_on(phrases.read, Path("boxes") / phrases.NAME),
+        *_on(regions.read_phrases, Path("boxes") / regions.PHRASES),
         *_on(regions.read, Path("boxes") / regions.NAME),
         *_on(_rows_read, *(_TOY / "plain" / name for name in ("features.npy", "index.parquet", "meta.json"))),
         *_on(lambda _: _boxes(), Path("regions/index.parquet")),
@@ -162,7 +157,7 @@ def readers() -> list[Reader]:
         *_on(lambda _: _model(), _RUN / model_files.MODEL, _RUN / model_files.VOCABULARY),
         *_on(lambda _: _model(), _RUN / model_files.CONFIG, digested=False),
         *_on(lambda _: _state(), _RUN / checkpoint.FILE),
-        *_on(history.read, _RUN / history.NAME, digested=False),
+        *_on(model_files.read_history, _RUN / model_files.HISTORY, digested=False),
         *[one for name in ("images.parquet", "captions.parquet") for one in _on(partial(_vectors_read, name), embedded / name)],
         *_on(_fragments_read, Path("regions/images.parquet")),
         *_on(evaluation.read_ranks, ranked / evaluation.RANKS),
@@ -172,9 +167,9 @@ def readers() -> list[Reader]:
         *_on(audit.read_pairs, Path("audit") / audit.PAIRS),
         *_on(audit.read_histogram, Path("audit") / audit.HISTOGRAM, digested=False),
         *_on(audit.read_costs, Path("audit") / audit.COSTS, digested=False),
-        *_on(unreadable.read, Path("errors") / unreadable.NAME),
-        *_on(rematching.read, Path(rematching.NAME), digested=False),
-        *_on(lambda _: timing.of(_RUN), timing.beside(_RUN), digested=False),
+        *_on(images.read_unreadable, Path("errors") / images.UNREADABLE),
+        *_on(pairs.read_rematching, Path(pairs.REMATCHING), digested=False),
+        *_on(lambda _: step.timing_of(_RUN), step.timing_file(_RUN), digested=False),
         *_on(lambda _: Lock({}).outs, Path("dvc.lock"), digested=False),
     ]  # fmt: skip
     return [*found, *_on(lambda _: _shard(), *sorted(shard.iterdir()))]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
 from vse_pipe.train.encoders.image import linear

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from tests import bombs
 from tests.naive.prepare import entities_sentence
 from tests.prepare._data import entities, marked, prepare, read
-from vse_pipe.artifacts import captions, phrases
+from vse_pipe.artifacts import captions, regions
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError
 from vse_pipe.pictures import images
@@ -52,7 +52,7 @@ def test_phrases_have_the_box_around_all_of_their_chain(tmp_path):
         (3, 1, 11, 1, 0, "They", "people", 1, 0, 7, 2, "train"),
         (4, 2, 22, 7, 2, "dog", "animals", 0, 0, 7, 5, "test"),
     ]
-    assert phrases.problems(source.phrases) == []
+    assert regions.phrase_problems(source.phrases) == []
 
 
 def test_the_stage_writes_them_and_says_what_has_no_box(tmp_path, monkeypatch, capsys):
@@ -64,7 +64,7 @@ def test_the_stage_writes_them_and_says_what_has_no_box(tmp_path, monkeypatch, c
     )
     out = prepare("entities", "raw")
     assert captions.read(out).num_rows == 4
-    assert phrases.read(out)["text"].to_pylist() == ["Two young guys", "They", "dog"]
+    assert regions.read_phrases(out)["text"].to_pylist() == ["Two young guys", "They", "dog"]
     said = capsys.readouterr().err.replace("\n", " ")
     left = "1 marked nobndbox (1 chains), 2 marked scene (1 chains), 1 that name nothing visible (1 chains)"
     rest = "3 without annotation (3 chains), 1 without words (1 chains)"

@@ -15,7 +15,7 @@ from PIL import Image
 
 from tests.prepare._data import picture, pictures, prepare, read
 from tests.rules.sources import ROOT
-from vse_pipe.artifacts import seen as artefact
+from vse_pipe.artifacts import images as artefact
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core import tables
 from vse_pipe.prepare.engine import scan
@@ -115,7 +115,7 @@ def test_what_earlier_calls_have_seen_may_be_damaged_or_gone(tmp_path, monkeypat
     pictures(tmp_path / "photos", ["a.png"])
     _old(tmp_path / "photos")
     before = _bytes(prepare("folder", "photos"))
-    seen = paths.seen(Path("photos")) / artefact.NAME
+    seen = paths.seen(Path("photos")) / artefact.SEEN
     content = bytearray(seen.read_bytes())
     content[len(content) // 2] ^= 255
     seen.write_bytes(content)

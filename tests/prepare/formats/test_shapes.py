@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from tests.prepare._data import prepare
-from vse_pipe.artifacts import captions, images, phrases
+from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.project import paths
 
 FEW = {"train": 6, "val": 2, "test": 3, "pixels": 32, "min_captions": 1, "max_captions": 3}
@@ -36,13 +36,13 @@ def test_phrases_are_written_where_asked_for_and_counted(capsys):
     plain = prepare("shapes", "pipeline/vse_pipe/prepare/engine/scenes", **FEW)
     assert "phrases" not in capsys.readouterr().err
     texts = captions.read(plain)
-    assert not (plain / phrases.NAME).exists()
+    assert not (plain / regions.PHRASES).exists()
     out = prepare("shapes", "pipeline/vse_pipe/prepare/engine/scenes", phrases=True, **FEW)
     assert captions.read(out) == texts
-    found = phrases.read(out)["split"].to_pylist()
+    found = regions.read_phrases(out)["split"].to_pylist()
     assert "/ {} phrases, val 2 images".format(found.count("train")) in capsys.readouterr().err
     prepare("shapes", "pipeline/vse_pipe/prepare/engine/scenes", **FEW)
-    assert not (plain / phrases.NAME).exists()
+    assert not (plain / regions.PHRASES).exists()
 
 
 def test_same_seed_same_bytes():

@@ -28,8 +28,7 @@ from vse_pipe.core import processes
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.project.params.engine import EngineParams
-from vse_pipe.project.params.ensemble_node import EnsembleNode
+from vse_pipe.project.params.schema import EngineParams, EnsembleNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import ENGINES
 from vse_pipe.ranking.engine import matrix, scores

@@ -15,7 +15,7 @@ import torch
 from tests.project.engines.standin import RayError, Standin
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.project.engines import ray
-from vse_pipe.project.params.engine import EngineParams
+from vse_pipe.project.params.schema import EngineParams
 
 
 @pytest.fixture(autouse=True)

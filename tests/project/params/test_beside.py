@@ -5,8 +5,8 @@ import pytest
 from tests.project.params.test_transfers import CHANGES
 from tests.toy_project import load_params
 from vse_pipe.core.errors import ParamsError, UsageError
+from vse_pipe.project.params.checks import with_transfers
 from vse_pipe.project.params.load import load_measuring
-from vse_pipe.project.params.transfers import with_transfers
 
 TWO = {**CHANGES, "transfers": {"moved": {"run": "seen", "dataset": "mine"}}}
 

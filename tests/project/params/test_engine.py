@@ -7,8 +7,8 @@ from ruamel.yaml import YAML
 
 from tests.rules.sources import ROOT
 from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
-from vse_pipe.project.params.engine import EngineParams
 from vse_pipe.project.params.load import load
+from vse_pipe.project.params.schema import EngineParams
 
 RAY = EngineParams(name="ray", workers=4, address="auto")
 

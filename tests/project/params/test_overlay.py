@@ -6,7 +6,7 @@ import pytest
 from tests.rules.sources import ROOT
 from tests.toy_project import write_params
 from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
-from vse_pipe.project.params import overlay, sweeps
+from vse_pipe.project.params import checks, overlay
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import INFERENCES
@@ -56,7 +56,7 @@ def test_a_packaged_sweep_takes_the_values_of_its_paper(params, name, sweep, exp
     overlay.apply(params, name, [])
     loaded = load(params)
     node = loaded.report.sweeps[sweep]
-    assert [sweeps.value(loaded, run, node.x) for run in node.runs] == expected
+    assert [checks.value(loaded, run, node.x) for run in node.runs] == expected
     drawn = (run for one in loaded.report.sweeps.values() for run in (*one.runs, *one.baselines))
     assert set(loaded.runs) == set(drawn)
 

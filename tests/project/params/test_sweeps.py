@@ -2,7 +2,7 @@ import pytest
 
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.core.errors import ParamsError
-from vse_pipe.project.params import sweeps
+from vse_pipe.project.params import checks
 
 RUN = PARAMS["runs"]["sum"]
 RUNS = {
@@ -36,12 +36,12 @@ def loaded(path, **changes):
 )
 def test_a_value_is_read_from_the_resolved_run(tmp_path, x, expected):
     params = loaded(tmp_path, x=x, runs=["a", "b", "c"])
-    assert [sweeps.value(params, run, x) for run in "abc"] == expected
+    assert [checks.value(params, run, x) for run in "abc"] == expected
 
 
 def test_a_member_takes_the_runs_own_options(tmp_path):
     params = loaded(tmp_path, x="loss.margin")
-    assert [sweeps.value(params, run, "loss.margin") for run in "ab"] == [0.2, 0.4]
+    assert [checks.value(params, run, "loss.margin") for run in "ab"] == [0.2, 0.4]
 
 
 BAD = [

@@ -4,7 +4,7 @@ import pytest
 
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.core.errors import ParamsError, UsageError
-from vse_pipe.project.params.transfers import with_transfers
+from vse_pipe.project.params.checks import with_transfers
 
 RUN = PARAMS["runs"]["sum"]
 FILTERS = {"backbone": "random_filters", "image_size": 32}

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from tests.evaluate.embedded import ABOUT, sides
-from vse_pipe.artifacts import embeddings, fragments
-from vse_pipe.artifacts.fragments import FragmentRows
+from vse_pipe.artifacts import embeddings
+from vse_pipe.artifacts.embeddings import FragmentRows
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.engine.embedded import Embedded
 
@@ -23,7 +23,7 @@ def _write(folder, about: dict[str, str], regions: list[int]) -> None:
     images = _block([7, 9], [7, 9], regions)
     captions = _block([0, 1, 2], [7, 9, 9], [2, 1, 4])
     for name, block in ((embeddings.IMAGES, images), (embeddings.CAPTIONS, captions)):
-        fragments.write(folder / name, [block], 8, about)
+        embeddings.write_fragments(folder / name, [block], 8, about)
 
 
 def test_regions_and_words_come_as_they_were_written(tmp_path):

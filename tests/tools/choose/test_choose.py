@@ -7,7 +7,7 @@ import pytest
 
 from tests.command_line import caller
 from tests.toy_project import PARAMS, write_params
-from vse_pipe.artifacts import history
+from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import DeadRun, MissingResource, ParamsError, UsageError
 from vse_pipe.project.params.load import load
 from vse_pipe.tools.choose import grid, stage
@@ -44,7 +44,7 @@ def test_the_best_on_val_is_written_and_nothing_of_test_is_read(project, call):
         {"train.lr": lr, "loss.margin": margin} for lr in (1e-2, 1e-4) for margin in (0.1, 0.3)
     ]
     for one in found["tried"]:
-        assert one["val_rsum"] == history.read(Path(one["out"])).val_rsum.max()
+        assert one["val_rsum"] == model_files.read_history(Path(one["out"])).val_rsum.max()
     best = max(found["tried"], key=lambda one: one["val_rsum"])
     assert found["best"] == best
     params = _written(project)

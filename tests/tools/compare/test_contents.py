@@ -10,7 +10,7 @@ from tests.command_line import caller
 from tests.ranking import ranked
 from tests.tools.compare import project
 from tests.toy_project import PARAMS, write_params
-from vse_pipe.artifacts import _content, captions, images
+from vse_pipe.artifacts import captions, images, joins
 from vse_pipe.project import paths
 
 SHIFT = 3
@@ -31,7 +31,7 @@ def _prepare(dataset: str, ranks: pa.Table, shift: int = 0, text: str = "a pictu
     columns = {"caption_id": owners.index + 2 * shift, "image_id": owners.to_numpy() + shift}
     texts = [f"{text} {number % 3}" for number in owners.index]  # captions that read alike
     captions.write(folder, pa.table({**columns, "text": texts, "split": ["test"] * len(owners)}))
-    return _content.by_split(images.read(folder), captions.read(folder))["test"]
+    return joins.by_split(images.read(folder), captions.read(folder))["test"]
 
 
 def _shifted(ranks: pa.Table, occurrence: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -14,7 +14,7 @@ from tests.evaluate.external.files import Sample, sample, write
 from tests.toy_project import write_params
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.external.inputs import InputFiles
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.tools.compose.stage import compose_files
 
 

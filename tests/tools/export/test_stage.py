@@ -16,7 +16,7 @@ from vse_pipe.core.files import sha256
 from vse_pipe.evaluate.external import inputs as external
 from vse_pipe.evaluate.external.stage import evaluate_files
 from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking.engine.embedded import Embedded
 from vse_pipe.tools.export.formats import TARGETS

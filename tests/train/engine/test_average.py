@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tests.toy_project import PARAMS, load_params
 from tests.train.killed import killed_after
 from tests.train.some import some_pairs, some_scheme
-from vse_pipe.artifacts import history, model_files
+from vse_pipe.artifacts import model_files
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
@@ -20,7 +20,7 @@ from vse_pipe.train.engine.average import Averages
 from vse_pipe.train.engine.optimise import optimizer_for, step
 from vse_pipe.train.stage import train
 
-OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, str(checkpoint.FILE)]
 
 
 def _state(model):
@@ -94,11 +94,11 @@ def _bytes():
 
 def test_the_average_is_validated_and_kept_and_the_weights_train_as_without(project):
     train(_params(project), "sum", "cpu")
-    plain, state = history.read(paths.trained("sum")), load_file(paths.trained("sum") / checkpoint.FILE)
-    assert history.OWN not in plain
+    plain, state = model_files.read_history(paths.trained("sum")), load_file(paths.trained("sum") / checkpoint.FILE)
+    assert model_files.UNAVERAGED not in plain
     train(_params(project, average=0.8), "sum", "cpu")
-    rows, kept = history.read(paths.trained("sum")), load_file(paths.trained("sum") / checkpoint.FILE)
-    assert rows[history.OWN].tolist() == plain.val_rsum.tolist()
+    rows, kept = model_files.read_history(paths.trained("sum")), load_file(paths.trained("sum") / checkpoint.FILE)
+    assert rows[model_files.UNAVERAGED].tolist() == plain.val_rsum.tolist()
     assert rows.val_rsum.tolist() != plain.val_rsum.tolist()
     trained = [name for name in state if name.startswith(("model/", "optim"))]
     assert trained
@@ -128,7 +128,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(project, changes):
 
 def test_rates_of_the_last_steps_are_in_the_history(project):
     train(_params(project, schedule="cosine", warm_up=1.5, batch_size=100), "sum", "cpu")
-    assert history.read(paths.trained("sum")).lr.tolist() == pytest.approx(
+    assert model_files.read_history(paths.trained("sum")).lr.tolist() == pytest.approx(
         [1e-2 * 2 / 3, 1e-2, 1e-2 * (0.5 + 0.5 * np.cos(np.pi * 0.2)), 1e-2 * (0.5 + 0.5 * np.cos(np.pi * 0.6))]
     )
 
@@ -139,7 +139,7 @@ def _told(monkeypatch, rsums):
     monkeypatch.setattr(
         loop,
         "_validated",
-        lambda *_: {column: next(left) if column == "val_rsum" else 0.0 for column in history.COLUMNS[3:]},
+        lambda *_: {column: next(left) if column == "val_rsum" else 0.0 for column in model_files.HISTORY_COLUMNS[3:]},
     )
 
 
@@ -156,7 +156,7 @@ def test_patience_ends_a_run_and_its_config_says_how(project, monkeypatch, capsy
     params = _params(project, epochs=6, patience=patience)
     _told(monkeypatch, rsums)
     train(params, "sum", "cpu")
-    rows = history.read(paths.trained("sum"))
+    rows = model_files.read_history(paths.trained("sum"))
     assert rows.val_rsum.tolist() == rsums[: ended["epoch"]]
     assert json.loads((paths.trained("sum") / model_files.CONFIG).read_text())["ended"] == ended
     said = capsys.readouterr().err
@@ -169,10 +169,10 @@ def test_a_run_killed_after_its_last_epoch_of_patience_trains_no_further(project
     _told(monkeypatch, [5, 6, 6, 5])
     killed_after(4, params, "sum")
     train(params, "sum", "cpu")
-    assert history.read(paths.trained("sum")).epoch.tolist() == [1, 2, 3, 4]
+    assert model_files.read_history(paths.trained("sum")).epoch.tolist() == [1, 2, 3, 4]
 
 
 def test_nobody_waits_in_a_warm_up(project, monkeypatch):
     _told(monkeypatch, [9, 8, 7, 6, 5, 4])
     train(_params(project, epochs=6, patience=1, warm_up=2.5), "sum", "cpu")
-    assert history.read(paths.trained("sum")).epoch.tolist() == [1, 2, 3, 4]
+    assert model_files.read_history(paths.trained("sum")).epoch.tolist() == [1, 2, 3, 4]

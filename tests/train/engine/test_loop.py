@@ -11,13 +11,13 @@ import torch
 from tests.toy_project import PARAMS, load_params
 from tests.train.killed import Killed, killed_after
 from tests.train.some import adam, some_pairs, some_scheme
-from vse_pipe.artifacts import history, model_files
+from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.project import paths
 from vse_pipe.train.engine import checkpoint, finished, loop, optimise
 from vse_pipe.train.stage import train
 
-OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, model_files.HISTORY, str(checkpoint.FILE)]
 
 
 def _bytes() -> dict[str, bytes]:
@@ -92,7 +92,7 @@ def test_other_parameters_start_from_the_beginning(project):
     train(load_params(project), "sum", "cpu")
     changed = load_params(project, train={**PARAMS["train"], "epochs": 2, "lr": 5e-3})
     train(changed, "sum", "cpu")
-    rows = history.read(paths.trained("sum"))
+    rows = model_files.read_history(paths.trained("sum"))
     assert rows.epoch.tolist() == [1, 2]
     assert rows.lr.tolist() == [5e-3, 5e-3]
 
@@ -110,7 +110,7 @@ def test_a_damaged_checkpoint_is_said_and_training_starts_again(project, capsys)
 
 def test_learning_curve_and_selection(project):
     train(load_params(project), "sum", "cpu")
-    rows = history.read(paths.trained("sum"))
+    rows = model_files.read_history(paths.trained("sum"))
     assert rows.epoch.tolist() == [1, 2, 3, 4]
     assert rows.lr.round(6).tolist() == [0.01, 0.01, 0.001, 0.001]
     assert rows.loss.iloc[-1] < rows.loss.iloc[0]

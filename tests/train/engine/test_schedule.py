@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.train.some import adam, some_pairs, some_scheme
-from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.train.engine.heads import OwnRate
 from vse_pipe.train.engine.schedule import Moment, set_rates, share
 

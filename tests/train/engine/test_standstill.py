@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.toy_project import PARAMS, load_params, write_prepared
-from vse_pipe.artifacts import history, model_files
+from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import DeadRun
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
@@ -57,7 +57,7 @@ def test_a_dead_run_is_ended_after_the_epoch_in_which_it_died(wide, capsys):
 
 def test_a_run_may_go_on_though_it_is_dead_and_says_so_once(wide, capsys):
     train(_params(wide, DEADLY, lr=0.05, stop_when_dead=False), "sum", "cpu")
-    assert history.read(paths.trained("sum")).epoch.tolist() == [1, 2, 3, 4]
+    assert model_files.read_history(paths.trained("sum")).epoch.tolist() == [1, 2, 3, 4]
     warnings = [line for line in capsys.readouterr().err.splitlines() if "pulls no pair together" in line]
     assert len(warnings) == 2, "after the first epoch, and at the end"
     assert "train sum, epoch 1:" in warnings[0]
@@ -68,7 +68,7 @@ def test_a_run_may_go_on_though_it_is_dead_and_says_so_once(wide, capsys):
 def test_the_extended_loss_learns_where_the_paper_dies(wide):
     extended = {"loss": "hal", "options": {"loss": {"gamma": 30.0, "eps": 0.3, "variant": "extended"}}}
     train(_params(wide, extended, lr=0.05), "sum", "cpu")
-    assert history.read(paths.trained("sum")).val_rsum.iloc[-1] > 250
+    assert model_files.read_history(paths.trained("sum")).val_rsum.iloc[-1] > 250
 
 
 def _alike(build, *arguments):
@@ -87,7 +87,7 @@ def test_the_plateau_of_max_is_said_and_left(wide, monkeypatch, capsys):
     monkeypatch.setattr(stage, "build", partial(_alike, stage.build))
     params = _params(wide, {"loss": "max"}, lr=3e-3, batch_size=48, epochs=16, lr_update=20)
     train(params, "sum", "cpu")
-    curve = history.read(paths.trained("sum"))
+    curve = model_files.read_history(paths.trained("sum"))
     said = capsys.readouterr().err
     assert "train sum, epoch 2: validation rsum" in said
     assert said.count("still sits at its plateau of 19.2; training may leave it by itself") == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.toy_project import PARAMS, load_params, write_prepared
-from vse_pipe.artifacts import history, model_files
+from vse_pipe.artifacts import model_files
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
@@ -14,7 +14,7 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.train.engine import checkpoint
 from vse_pipe.train.stage import train
 
-OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, str(checkpoint.FILE)]
 
 
 def trained_noisy(root: Path, of: Callable[[Path], Params]) -> Path:

@@ -10,7 +10,7 @@ from tests.naive import cca as naive
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
 from tests.train.killed import killed_after
 from tests.train.some import some_pairs, some_scheme
-from vse_pipe.artifacts import captions, embeddings, features, history, images, model_files, texts
+from vse_pipe.artifacts import captions, embeddings, features, images, model_files, texts
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
@@ -21,7 +21,7 @@ from vse_pipe.train.schemes import cca
 from vse_pipe.train.schemes.cca import Moments, canonical
 from vse_pipe.train.stage import train
 
-OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, model_files.HISTORY, str(checkpoint.FILE)]
 LINEAR = {"text": "two_branch", "options": {"text": {"nonlinear": False}, "scheme": {"eta": 1e-3}}}
 RUN = {**PARAMS["runs"]["sum"], **LINEAR, "scheme": "cca", "texts": "means", "train": {"epochs": 1, "embed_size": 5}}
 
@@ -60,7 +60,7 @@ def test_a_run_ends_with_the_canonical_directions_of_its_train_pairs(project, mo
     params = _params(project, image=image, options=options)
     train(params, "cca", "cpu")
     embed(params, "cca", "cpu")
-    rows = history.read(paths.trained("cca"))
+    rows = model_files.read_history(paths.trained("cca"))
     assert (rows.epoch.tolist(), rows.loss.tolist()) == ([1], [0.0])
     folder = paths.embedded("cca")
     read = embeddings.read(folder / captions.NAME).split("train")
@@ -75,7 +75,7 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(project):
     params = _params(project, train={"epochs": 2, "embed_size": 5})
     train(params, "cca", "cpu")
     whole = {name: (paths.trained("cca") / name).read_bytes() for name in OUTPUTS}
-    assert history.read(paths.trained("cca")).val_rsum.nunique() == 1
+    assert model_files.read_history(paths.trained("cca")).val_rsum.nunique() == 1
     shutil.rmtree(paths.trained("cca"))
     killed_after(1, params, "cca")
     train(params, "cca", "cpu")

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from tests.train.killed import killed_at
 from tests.train.schemes.noisy import outputs, params_of, trained_noisy
 from tests.train.some import adam, some_pairs, some_scheme
-from vse_pipe.artifacts import history
+from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES, SCHEMES
@@ -133,7 +133,7 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(project):
 
 
 def test_mismatched_pairs_lose_their_trust(project, capsys):
-    whole = history.read(paths.trained("sum"))
+    whole = model_files.read_history(paths.trained("sum"))
     kept = load_file(paths.trained("sum") / checkpoint.FILE)["scheme/targets"]
     assert kept.dtype == torch.float32
     # lr_update is 2, counted from the restart after four epochs.

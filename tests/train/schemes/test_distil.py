@@ -14,7 +14,7 @@ from tests.naive import losses as naive
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.losses.contract import OWNERS, some_batch, some_scores
 from tests.train.some import some_pairs, some_scheme
-from vse_pipe.artifacts import embeddings, pairs, teachers
+from vse_pipe.artifacts import embeddings, pairs
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
@@ -138,7 +138,7 @@ def params(folder, monkeypatch):
 def test_pairs_are_those_of_the_noise_and_the_models_are_told(params):
     out = paths.injected("toy", "both")
     assert (out / pairs.NAME).read_bytes() == (paths.injected("toy", "half") / pairs.NAME).read_bytes()
-    told = [(one["run"], one["folder"], one["weight"]) for one in teachers.read(out)]
+    told = [(one["run"], one["folder"], one["weight"]) for one in pairs.read_teacher(out)]
     seeded = [(f"seeded/{seed}", f"data/embed/seeded/{seed}", 1.5) for seed in (1, 2)]
     assert told == [*seeded, ("sum", "data/embed/sum", 1.0)]
 
@@ -188,7 +188,7 @@ def _alone(run):
     """The similarities of a run by itself, read as those of a teacher."""
     folder = paths.DATA / f"alone-{run}"
     folder.mkdir()
-    teachers.write(folder, [teachers.entry(run, paths.embedded(run), 1.0)])
+    pairs.write_teacher(folder, [pairs.teacher_entry(run, paths.embedded(run), 1.0)])
     return folder
 
 
@@ -213,16 +213,16 @@ def test_a_teacher_embedded_anew_is_refused_until_it_is_joined_again(params, fol
 def test_a_teacher_without_its_training_split_is_refused(params, folder):
     changed = replace(params, embed=params.embed.model_copy(update={"splits": ["val", "test"]}))
     embed(changed, "seeded/1", "cpu")
-    before = (paths.injected("toy", "one") / teachers.NAME).read_bytes()
+    before = (paths.injected("toy", "one") / pairs.TEACHER).read_bytes()
     try:
         with pytest.raises(InputError, match=r"data/embed/seeded/1: holds no training images.*dvc repro embed@seeded"):
             teach(params, "one")
-        assert (paths.injected("toy", "one") / teachers.NAME).read_bytes() == before
+        assert (paths.injected("toy", "one") / pairs.TEACHER).read_bytes() == before
     finally:
         embed(params, "seeded/1", "cpu")
 
 
 def test_a_list_of_models_that_is_none(params, tmp_path):
-    (tmp_path / teachers.NAME).write_text(json.dumps([{"run": "x"}]))
+    (tmp_path / pairs.TEACHER).write_text(json.dumps([{"run": "x"}]))
     with pytest.raises(InputError, match="not a list of models"):
-        teachers.read(tmp_path)
+        pairs.read_teacher(tmp_path)

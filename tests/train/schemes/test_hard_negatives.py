@@ -17,7 +17,7 @@ from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.killed import killed_at
 from tests.train.some import member, some_model, some_pairs, some_scheme
 from vse_pipe.artifacts import captions as captions_artefact
-from vse_pipe.artifacts import features, history, model_files, phrases, regions, texts
+from vse_pipe.artifacts import features, model_files, regions, texts
 from vse_pipe.artifacts import images as images_artefact
 from vse_pipe.artifacts import pairs as pairs_artefact
 from vse_pipe.artifacts.texts import Texts
@@ -35,7 +35,7 @@ from vse_pipe.train.engine.table import TrainTable, mentions_of
 from vse_pipe.train.schemes.hard_negatives import HardNegatives, Mined, mine
 from vse_pipe.train.stage import train
 
-OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, str(checkpoint.FILE)]
 MEMBERS = {"loss": "structure", "image": "two_branch", "scheme": "hard_negatives"}
 MINED = run_of(
     **MEMBERS,
@@ -83,7 +83,7 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(project):
 
 def test_the_best_epoch_comes_after_the_mining(project):
     config = model_files.read_config(paths.trained("mined"))
-    rows = history.read(paths.trained("mined"))
+    rows = model_files.read_history(paths.trained("mined"))
     later = rows["val_rsum"].tolist()[2:]
     assert config["best"] == {"epoch": 3 + later.index(max(later)), "val_rsum": max(later)}
 
@@ -168,10 +168,10 @@ def _fewer_pairs(each: int) -> None:
 
 def test_regions_that_were_not_drawn_for_a_phrase_are_its_own_all_the_same(project):
     folder = paths.prepared(REGIONS)
-    spoken = phrases.read(folder).to_pandas()
+    spoken = regions.read_phrases(folder).to_pandas()
     # Two blocks of every picture are called the same, and each keeps another name beside.
     spoken.loc[spoken.split.eq("train") & spoken.text.str.startswith("a "), "text"] = "it"
-    phrases.write(folder, pa.Table.from_pandas(spoken, preserve_index=False))
+    regions.write_phrases(folder, pa.Table.from_pandas(spoken, preserve_index=False))
     told = captions_artefact.read(folder)
     text = spoken.set_index("phrase_id").text[told["caption_id"].to_numpy()]
     captions_artefact.write(folder, told.set_column(2, "text", [text.to_numpy()]))
@@ -190,7 +190,7 @@ def test_regions_that_were_not_drawn_for_a_phrase_are_its_own_all_the_same(proje
     known = found.incidence
     assert set(known.ids.tolist()) == {region for region, _ in whole}
     assert len(known.ids) > rows.image_id.nunique()
-    of = TrainRegions.of(regions.read(folder), phrases.read(folder), _stored(), known, "r")
+    of = TrainRegions.of(regions.read(folder), regions.read_phrases(folder), _stored(), known, "r")
     boxes = spoken.drop_duplicates("region_id").set_index("region_id").loc[known.ids]
     assert of.boxes.tolist() == boxes[["x1", "y1", "x2", "y2"]].to_numpy().tolist()
     assert of.pictures.tolist() == boxes.image_id.tolist()
@@ -262,7 +262,7 @@ def test_captions_that_read_alike_are_one_where_that_is_asked_for(tmp_path, monk
         inject(params, "clean")
         extract_texts(params, "words")
         train(params, "sum", "cpu")
-        found.append(history.read(paths.trained("sum")))
+        found.append(model_files.read_history(paths.trained("sum")))
     assert found[0].loss[0] != found[1].loss[0]
     assert found[1].val_i2t_r1[0] > found[0].val_i2t_r1[0], (
         "two texts are easier told apart than captions that are equal"

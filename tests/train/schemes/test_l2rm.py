@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tests.naive import transport as naive
 from tests.train.fragments import FragmentModel
 from tests.train.some import adam, some_pairs, some_scheme
-from vse_pipe.artifacts import rematching
+from vse_pipe.artifacts import pairs
 from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.project.registry import LOSSES, SCHEMES
 from vse_pipe.train.engine import optimise
@@ -413,9 +413,9 @@ def _plan(size: int, moved: list[int], seed: int = 0) -> tuple[np.ndarray, np.nd
 
 def test_a_record_has_every_key_the_artefact_names(tmp_path):
     record = {"epoch": 3, **_tally(TRUTH).record()}
-    assert set(record) == rematching.KEYS
-    rematching.write(tmp_path, [record])
-    assert rematching.read(tmp_path) == [record]
+    assert set(record) == pairs.REMATCHING_KEYS
+    pairs.write_rematching(tmp_path, [record])
+    assert pairs.read_rematching(tmp_path) == [record]
 
 
 def test_the_split_is_measured_against_the_truth():

@@ -7,7 +7,7 @@ import pytest
 from tests.fragment_project import run_of, write_fragment_project
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.killed import killed_after, killed_at
-from vse_pipe.artifacts import history, model_files, rematching
+from vse_pipe.artifacts import model_files, pairs
 from vse_pipe.core.errors import UsageError
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
@@ -17,7 +17,7 @@ from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance
 
-OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, rematching.NAME, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, pairs.REMATCHING, str(checkpoint.FILE)]
 RUN = {**PARAMS["runs"]["sum"], "scheme": "l2rm", "loss": "max", "noise": "half"}
 
 
@@ -53,11 +53,11 @@ def _bytes() -> dict[str, bytes]:
 
 
 def test_mismatched_pairs_are_found_and_recorded(project):
-    records = rematching.read(paths.trained("sum"))
+    records = pairs.read_rematching(paths.trained("sum"))
     assert [record["epoch"] for record in records] == [4, 5, 6]
     assert all(record["by"] == "truth" for record in records)
     assert records[0]["truth"]["auc"] > 0.7
-    rows = history.read(paths.trained("sum"))
+    rows = model_files.read_history(paths.trained("sum"))
     # lr_update is 2, counted from the end of the warm-up.
     assert rows.lr.round(6).tolist() == [0.01, 0.01, 0.01, 0.01, 0.01, 0.001]
 
@@ -72,7 +72,7 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(project):
 
 def test_pairs_that_nobody_mixed_up_have_no_truth(project):
     train(_params(project, epochs=2, warm_up=1, noise="clean", mask=False), "sum", "cpu")
-    (record,) = rematching.read(paths.trained("sum"))
+    (record,) = pairs.read_rematching(paths.trained("sum"))
     assert record["truth"] is None
     assert record["by"] == "split"
 
@@ -86,7 +86,7 @@ def test_chunks_that_the_doubled_batch_would_need_are_refused_before_anything_ru
 
 def test_one_batch_of_everything_is_enough(project):
     train(_params(project, epochs=3, warm_up=1, batch_size=4000), "sum", "cpu")
-    assert len(rematching.read(paths.trained("sum"))) == 2
+    assert len(pairs.read_rematching(paths.trained("sum"))) == 2
 
 
 @pytest.mark.parametrize(("similarity", "chunk"), [("scan_t2i", 0), ("saf", 0), ("sgr", 20)])
@@ -98,7 +98,7 @@ def test_fragments_go_on_bit_equal_after_a_kill(tmp_path, monkeypatch, similarit
     params = write_fragment_project(tmp_path, sum=run)
     inject(params, "half")
     train(params, "sum", "cpu")
-    assert len(rematching.read(paths.trained("sum"))) == 2
+    assert len(pairs.read_rematching(paths.trained("sum"))) == 2
     whole = _bytes()
     shutil.rmtree(paths.trained("sum"))
     killed_after(2, params, "sum")

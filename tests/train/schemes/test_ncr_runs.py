@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tests.fragment_project import run_of, write_fragment_project
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.killed import killed_after, killed_at
-from vse_pipe.artifacts import history, model_files
+from vse_pipe.artifacts import model_files
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import partial
@@ -21,7 +21,7 @@ from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
-from vse_pipe.project.params.ensemble_node import EnsembleNode
+from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.ranking.engine.embedded import Embedded
 from vse_pipe.tools.export.stage import export_run
 from vse_pipe.train.engine import checkpoint, restore
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.acceptance
 
 CPU = torch.device("cpu")
 FILES = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG]
-OUTPUTS = [*FILES, *(f"peer/{name}" for name in FILES), history.NAME, str(checkpoint.FILE)]
+OUTPUTS = [*FILES, *(f"peer/{name}" for name in FILES), model_files.HISTORY, str(checkpoint.FILE)]
 NCR = {"scheme": "ncr", "loss": "max", "noise": "half"}
 RUNS = {"ncr": {**PARAMS["runs"]["sum"], **NCR, "options": {"scheme": {"warm_up": 2}}}, "sum": PARAMS["runs"]["sum"]}
 
@@ -78,13 +78,13 @@ def test_the_log_says_how_well_the_networks_divide(project, capsys):
 
 
 def test_the_rate_decays_from_the_end_of_the_warm_up_on(project):
-    rates = history.read(paths.trained("ncr")).lr.round(6).tolist()
+    rates = model_files.read_history(paths.trained("ncr")).lr.round(6).tolist()
     assert rates == [0.01, 0.01, 0.01, 0.01, 0.001, 0.001]
 
 
 def test_both_networks_are_those_of_the_best_epoch_by_their_mean_score(project):
     """Trained again to the best epoch, the two networks are those that the finished run holds."""
-    rows = history.read(paths.trained("ncr"))
+    rows = model_files.read_history(paths.trained("ncr"))
     best = int(rows.val_rsum.idxmax()) + 1
     kept = [load_file(paths.trained("ncr") / name / model_files.MODEL) for name in ("", "peer")]
     shutil.rmtree(paths.trained("ncr"))
@@ -99,7 +99,7 @@ def test_validation_is_by_the_mean_score_of_both(project):
     """Val is evaluated with the embeddings of the best epoch, whose recalls the learning curve has."""
     params = load_params(project, runs=RUNS, evaluate={"split": "val", "ties": "pessimistic"})
     found = evaluate(params, "ncr", ["nns"], "cpu")["nns"]
-    assert abs(found["rsum"] - history.read(paths.trained("ncr")).val_rsum.max()) < 1e-3
+    assert abs(found["rsum"] - model_files.read_history(paths.trained("ncr")).val_rsum.max()) < 1e-3
     assert found["similarity"] == "cosine + cosine"
 
 

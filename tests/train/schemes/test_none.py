@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests import pair_project as pairs
 from tests.naive import evaluate as naive
-from vse_pipe.artifacts import captions, embeddings, evaluation, history, images, model_files
+from vse_pipe.artifacts import captions, embeddings, evaluation, images, model_files
 from vse_pipe.core.errors import InputError, ParamsError, UsageError
 from vse_pipe.embed import transfer
 from vse_pipe.embed.stage import embed
@@ -128,7 +128,7 @@ def test_the_model_is_made_once_without_pairs_and_epochs(params, capsys):
     config = model_files.read_config(out, "zero")
     assert config["logit"] == {"scale": pytest.approx(1 / 0.07), "bias": -10.0}
     assert (config["embed_size"], config["best"]["epoch"]) == (16, 0)
-    assert history.read(out).empty
+    assert model_files.read_history(out).empty
     written = (out / model_files.CONFIG).stat().st_mtime_ns
     train(params, "zero", "cpu")
     assert "is up to date" in capsys.readouterr().err

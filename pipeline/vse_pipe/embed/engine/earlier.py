@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
-from vse_pipe.artifacts import contents, embeddings, features, model_files
+from vse_pipe.artifacts import embeddings, features, joins, model_files
 from vse_pipe.artifacts.embeddings import StoredVectors
 from vse_pipe.artifacts.features import Features
 from vse_pipe.core.console import warn
@@ -35,10 +35,10 @@ class EarlierVectors:
     def known(self, wanted: pa.Array) -> "Known":
         """Of ``wanted`` contents. What is damaged counts for nothing."""
         nothing = Known(np.full(len(wanted), -1), None)
-        if not (self.folder / contents.NAME).is_file():
+        if not (self.folder / joins.NAME).is_file():
             return nothing
         try:
-            known, made = contents.read(self.folder)
+            known, made = joins.read(self.folder)
             if made != self.made:
                 return nothing
             stored = StoredVectors.of(self.folder / embeddings.IMAGES)
@@ -47,7 +47,7 @@ class EarlierVectors:
             return nothing
         if len(known) != stored.count or stored.model != self.model:
             return nothing
-        return Known(contents.places(wanted, [known]).fill_null(-1).to_numpy().astype(np.int64), stored)
+        return Known(joins.places(wanted, [known]).fill_null(-1).to_numpy().astype(np.int64), stored)
 
 
 @dataclass
@@ -100,12 +100,12 @@ def contents_of(source: Features, image_ids: np.ndarray) -> pa.Array:
     """What these images show, null where nobody knows; a damaged file knows nothing. Raises InputError for images without
     features."""
     unknown = pa.nulls(len(image_ids), pa.string())
-    if source.folder is None or not (source.folder / contents.NAME).is_file():
+    if source.folder is None or not (source.folder / joins.NAME).is_file():
         return unknown
     try:
-        known, _ = contents.read(source.folder)
+        known, _ = joins.read(source.folder)
         if len(known) != len(source.array):
-            raise InputError(f"{source.folder / contents.NAME}: {len(known)} rows, of {len(source.array)} features")
+            raise InputError(f"{source.folder / joins.NAME}: {len(known)} rows, of {len(source.array)} features")
     except (InputError, IntegrityError) as error:
         warn(f"{error}; all vectors are computed")
         return unknown

@@ -20,8 +20,7 @@ from vse_pipe.extract.text_engine.method import State
 from vse_pipe.extract.text_engine.params import TextParams
 from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
-from vse_pipe.project.registry import TEXT_FEATURES
-from vse_pipe.project.traits import TextFeatureTraits
+from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits
 
 _MARKS = set(punctuation)
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, fragments
-from vse_pipe.artifacts.fragments import FragmentRows
+from vse_pipe.artifacts import embeddings
+from vse_pipe.artifacts.embeddings import FragmentRows
 from vse_pipe.core.console import track
 from vse_pipe.core.files import save_tensors, sha256
 from vse_pipe.embed.engine.inputs import Sources, of_splits
@@ -26,13 +26,13 @@ def write(folder: Path, sources: Sources, about: dict[str, str], splits: Sequenc
     network = sources.model.sim.network
     if network is not None:
         weights = {name: value.cpu().contiguous() for name, value in network.state_dict().items()}
-        save_tensors(folder / fragments.WEIGHTS, weights)
-        about = {**about, "weights_sha256": sha256(folder / fragments.WEIGHTS)}
+        save_tensors(folder / embeddings.WEIGHTS, weights)
+        about = {**about, "weights_sha256": sha256(folder / embeddings.WEIGHTS)}
     wanted = list(dict.fromkeys(splits or HELD_OUT))  # named twice, its rows would be written twice
     shape = sources.seen(sources.images["image_id"].to_numpy()[:1]).shape
     about = {**about, "regions": str(shape[1]), "dim": str(shape[2])}
     counts = [
-        fragments.write(folder / name, _blocks(sources, name, wanted), shape[2], about)
+        embeddings.write_fragments(folder / name, _blocks(sources, name, wanted), shape[2], about)
         for name in (embeddings.IMAGES, embeddings.CAPTIONS)
     ]
     return counts, shape[2]

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
-from vse_pipe.artifacts import contents, embeddings
+from vse_pipe.artifacts import embeddings, joins
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core import tables
 from vse_pipe.core.console import say
@@ -41,7 +41,7 @@ def write(
     parts = parts_of(len(seen), dim, asked.memory)
     if known.count:
         say(f"embed {run}: {known.count} of {len(ids)} pictures computed before")
-    contents.write(folder, shown, earlier.made)
+    joins.write(folder, shown, earlier.made)
 
     def images(part: slice, told: str) -> np.ndarray:
         return known.completed(part, lambda places: sources.seen(ids[places], told, even=True))

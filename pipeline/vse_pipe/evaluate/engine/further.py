@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, JUDGED, PLAUSIBLE
 from vse_pipe.core.errors import InputError
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.engine import graded
 from vse_pipe.ranking.engine.outcome import Depths, means
 from vse_pipe.ranking.engine.scores import Scores

@@ -13,7 +13,7 @@ from vse_pipe.core import console
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.engine import tables
 from vse_pipe.evaluate.engine.further import Further, measured
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.engine import bank_source, calibration, protocol, tuning
 from vse_pipe.ranking.engine.bank_source import BankSource
 from vse_pipe.ranking.engine.cascade import Cascade

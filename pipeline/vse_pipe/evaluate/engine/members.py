@@ -8,7 +8,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.engine.ensemble import Ensemble, of_run
 from vse_pipe.evaluate.engine.weights import tuned
 from vse_pipe.project import paths
-from vse_pipe.project.params.ensemble_node import TUNED
+from vse_pipe.project.params.schema import TUNED
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.engine.embedded import Embedded
 

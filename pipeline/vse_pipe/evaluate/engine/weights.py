@@ -8,7 +8,7 @@ from torch import device as Device
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.evaluate.engine.ensemble import Ensemble
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.engine import outcome, protocol
 from vse_pipe.ranking.engine.fragments import Several, weighted
 from vse_pipe.ranking.engine.fusion import RULES

@@ -15,7 +15,7 @@ from vse_pipe.evaluate.external import qrels, several, sides
 from vse_pipe.evaluate.external.book import Book
 from vse_pipe.evaluate.external.several import MoreFiles
 from vse_pipe.evaluate.external.vectors import Vectors, must_fit, must_pair, without_dropped
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.engine import bank_source
 from vse_pipe.ranking.engine.bank_source import BankSource
 from vse_pipe.ranking.engine.split import Split

@@ -13,7 +13,7 @@ from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.evaluate.engine.measure import Inputs
 from vse_pipe.evaluate.external import sides
 from vse_pipe.evaluate.external.vectors import Vectors, must_fit
-from vse_pipe.project.params.ensemble_node import Fusion
+from vse_pipe.project.params.schema import Fusion
 from vse_pipe.ranking.engine.bank_source import cosine
 from vse_pipe.ranking.engine.fragments import MeanScore, Several
 from vse_pipe.ranking.engine.fusion import Fused

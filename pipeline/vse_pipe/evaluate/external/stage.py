@@ -16,7 +16,7 @@ from vse_pipe.evaluate.external import inputs
 from vse_pipe.evaluate.external.given import require_room
 from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.evaluate.stage import warn_of_collapse, warn_of_residual, write
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.engine import criteria
 from vse_pipe.ranking.engine.criteria import Criterion
 

@@ -13,7 +13,7 @@ from vse_pipe.evaluate.engine.further import Further, Labels
 from vse_pipe.evaluate.external.given import given
 from vse_pipe.evaluate.judgements import cells
 from vse_pipe.evaluate.judgements.names import NOWHERE, Names
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.metrics.graded import Graded
 
 _PAIR = ("image_id", "caption_id")

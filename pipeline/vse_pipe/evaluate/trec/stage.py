@@ -13,7 +13,7 @@ from vse_pipe.core.files import whole_folder
 from vse_pipe.evaluate.external.given import require_room
 from vse_pipe.evaluate.judgements import cells
 from vse_pipe.evaluate.trec import answered
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.engine.outcome import Depths, means
 from vse_pipe.ranking.metrics import graded
 from vse_pipe.ranking.metrics.listed import listed

@@ -8,8 +8,8 @@ from pydantic import Field, PositiveInt, model_validator
 from vse_pipe.core.strict import Digest, WeightsName
 from vse_pipe.extract.engine.pair.params import PairParams
 from vse_pipe.extract.engine.params import Channels, FeatureParams, ImageParams, Scales, ShardSize
+from vse_pipe.project.registry import BackboneTraits
 from vse_pipe.project.sources import SourceFiles, weights_file
-from vse_pipe.project.traits import BackboneTraits
 
 RANDOM = "random_filters"
 

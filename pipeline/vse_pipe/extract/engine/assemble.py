@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import contents, unreadable
 from vse_pipe.artifacts import features as artefact
+from vse_pipe.artifacts import images, joins
 from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.core.files import whole_folder
 from vse_pipe.extract.engine import policy
@@ -50,8 +50,10 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
     )
 
     def others() -> None:
-        unreadable.write(folder, policy.named(job, ((number, one["failures"]) for number, one in enumerate(manifests))))
-        contents.write(folder, job.contents.filter(pa.array(~failed)), artefact.made(job.about))
+        images.write_unreadable(
+            folder, policy.named(job, ((number, one["failures"]) for number, one in enumerate(manifests)))
+        )
+        joins.write(folder, job.contents.filter(pa.array(~failed)), artefact.made(job.about))
 
     with whole_folder(out, OURS) as folder:
         artefact.write_blocks(folder, rows, count, _numbered(index), {**job.about, "fingerprint": job.digest}, others)

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from vse_pipe.artifacts import contents, images
+from vse_pipe.artifacts import images, joins
 from vse_pipe.extract.engine import fingerprint
 from vse_pipe.extract.engine.backbone import Backbone
 from vse_pipe.pictures.images import Item
@@ -67,7 +67,7 @@ class Job:
     def contents(self) -> pa.Array:
         """As of ``contents.of``; null throughout where a row follows from more than the picture."""
         by_content = BACKBONES.traits(self.node.backbone.name).by_content
-        return contents.of(self.table) if by_content else pa.nulls(self.table.num_rows, pa.string())
+        return joins.of(self.table) if by_content else pa.nulls(self.table.num_rows, pa.string())
 
     @property
     def size(self) -> int:

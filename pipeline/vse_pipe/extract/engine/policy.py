@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts import images as image_table
-from vse_pipe.artifacts import unreadable
 from vse_pipe.core.errors import InputError
 from vse_pipe.extract.engine.backbone import Failure
 from vse_pipe.extract.engine.job import Job
@@ -33,7 +32,7 @@ def named(job: Job, failures: Iterable[tuple[int, Sequence[Failure]]]) -> pa.Tab
             files = dict(zip(shown["image_id"].to_pylist(), shown["file"].to_pylist(), strict=True))
             rows += [(one.image_id, files.get(one.image_id, "?"), one.detail) for one in group]
     columns = zip(*rows, strict=True) if rows else ([], [], [])
-    return pa.table([list(column) for column in columns], schema=unreadable.SCHEMA)
+    return pa.table([list(column) for column in columns], schema=image_table.UNREADABLE_SCHEMA)
 
 
 def check(node: FeatureSet, found: pa.Table, images: int, name: str) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from vse_pipe.artifacts import contents, unreadable
 from vse_pipe.artifacts import features as artefact
+from vse_pipe.artifacts import images, joins
 from vse_pipe.artifacts.features import Features
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError
@@ -20,7 +20,7 @@ from vse_pipe.extract.engine.job import Job, Reused, RowSource
 from vse_pipe.extract.engine.shards import Damaged, Shards, earlier, mapped
 
 # Files of a folder of features, shards included: what a new one replaces.
-OURS = (artefact.ARRAY, artefact.INDEX, artefact.META, unreadable.NAME, contents.NAME, "shards/*", "parts/*")
+OURS = (artefact.ARRAY, artefact.INDEX, artefact.META, images.UNREADABLE, joins.NAME, "shards/*", "parts/*")
 # Shards that are mapped at once: a map keeps its file open.
 _mapped = lru_cache(maxsize=16)(mapped)
 
@@ -51,7 +51,7 @@ def growing(job: Job, out: Path, verify: bool = True) -> Job:
     if not found:
         return job
     known, sources = zip(*found, strict=True)
-    places = contents.places(job.contents, known)
+    places = joins.places(job.contents, known)
     if places.null_count == len(places):
         return job
     sizes = list(map(len, known))
@@ -82,10 +82,10 @@ def about_now(out: Path, images_sha256: str) -> Iterator[dict]:
 
 
 def _of_folder(out: Path, made: str, job: Job, verify: bool) -> Iterator[tuple[pa.ChunkedArray, RowSource]]:
-    if not (out / artefact.META).is_file() or not (out / contents.NAME).is_file():
+    if not (out / artefact.META).is_file() or not (out / joins.NAME).is_file():
         return
     try:
-        known, how = contents.read(out)
+        known, how = joins.read(out)
         # Under the job's own fingerprint they would be what is wanted, were they not damaged.
         if how == made and read_json(out / artefact.META).get("fingerprint") != job.digest:
             held = artefact.read(out, verify)

@@ -10,7 +10,7 @@ from vse_pipe.extract.engine.job import Job, plan
 from vse_pipe.extract.engine.reuse import growing
 from vse_pipe.extract.engine.shards import Shard
 from vse_pipe.project import paths
-from vse_pipe.project.params.engine import LOCAL, EngineParams
+from vse_pipe.project.params.schema import LOCAL, EngineParams
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import ENGINES
 

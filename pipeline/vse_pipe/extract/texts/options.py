@@ -9,9 +9,8 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.extract.engine.pair.params import PairParams
 from vse_pipe.extract.text_engine.params import TextParams, VectorParams, WordVectorParams
 from vse_pipe.project.params.typed import Member
-from vse_pipe.project.registry import TEXT_FEATURES
+from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits
 from vse_pipe.project.sources import EVERYTHING, SourceFiles
-from vse_pipe.project.traits import TextFeatureTraits
 
 # Parts of a name on the hub, at most: whose, and which.
 _OF_NAME = 2

@@ -8,6 +8,6 @@ def corrupt(caption_images: np.ndarray, n_images: int, index: np.ndarray, rng: n
 
     index: int (n_images,), the image whose place each image takes (RCL, DECL: all captions of an image move together),
     or (captions,), the image shown with each caption (NCR, BiCro, L2RM). Where both counts are equal it is read as the
-    first. Nothing is drawn. ``vse_pipe.artifacts.noise_index.read`` has checked the values.
+    first. Nothing is drawn. ``vse_pipe.artifacts.pairs.read_noise_index`` has checked the values.
     """
     return index[caption_images] if len(index) == n_images else index

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, StringConstraints
 
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.traits import ProtocolTraits
+from vse_pipe.project.registry import ProtocolTraits
 
 
 class AsIsOptions(Strict):

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import _boxes, embeddings, joins, phrases, regions
+from vse_pipe.artifacts import embeddings, joins, regions
 from vse_pipe.artifacts.embeddings import Side as Vectors
 from vse_pipe.artifacts.images import PROPOSAL
 from vse_pipe.core.errors import InputError, IntegrityError
@@ -41,7 +41,7 @@ def read(params: Params, run: str) -> LocalizeInputs:
     existing(prepared / regions.NAME, f"vse-pipe prepare --dataset {dataset}")  # before vectors that would need it
     embedded = Embedded.of_run(params, run)
     with joins.compared(prepared, embedded.origin(PROPOSAL, split)):
-        boxes, spoken = regions.read(prepared), phrases.read(prepared)
+        boxes, spoken = regions.read(prepared), regions.read_phrases(prepared)
     seen, said = embedded.images, embedded.captions
     if not (isinstance(seen, Vectors) and isinstance(said, Vectors)):
         raise InputError(
@@ -65,8 +65,8 @@ def read(params: Params, run: str) -> LocalizeInputs:
     candidates = candidates.filter(pa.array(here))
     return LocalizeInputs(
         embedded,
-        BoxSide.of(mentions, "image_id", _boxes.of(mentions), asked.vectors),
-        BoxSide.of(candidates, "source_id", _boxes.of(candidates), proposed.vectors[here]),
+        BoxSide.of(mentions, "image_id", regions.boxes(mentions), asked.vectors),
+        BoxSide.of(candidates, "source_id", regions.boxes(candidates), proposed.vectors[here]),
         regions.source(boxes),
         regions.recall(boxes),
         regions.source_data(boxes),

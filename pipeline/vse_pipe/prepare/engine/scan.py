@@ -17,7 +17,7 @@ from vse_pipe.core.files import inside
 from vse_pipe.pictures import read
 from vse_pipe.pictures.address import cut, path_of
 from vse_pipe.pictures.images import Size, orientation, upright
-from vse_pipe.pictures.picture import opened, undecodable
+from vse_pipe.pictures.read import open_picture, undecodable
 from vse_pipe.prepare.engine.source import is_text
 
 # Upright size, orientation, sha256, and None or why the image cannot be used.
@@ -115,7 +115,7 @@ def _open(root: Path, file: str, where: str) -> Read:
 
 
 def _size(content: bytes) -> tuple[Size, int]:
-    with opened(content, "") as image:
+    with open_picture(content, "") as image:
         size = image.size
         try:
             turned = orientation(image)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vse_pipe.artifacts import seen
+from vse_pipe.artifacts import images
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.prepare.engine.scan import Read
@@ -37,7 +37,7 @@ class SeenPictures:
         """Read, and written again from time to time and at the end, be it an interruption. A damaged file is one warning and
         counts as none."""
         found = cls(folder)
-        if (folder / seen.NAME).is_file():
+        if (folder / images.SEEN).is_file():
             try:
                 found._known = _read(folder)
             except (InputError, IntegrityError) as error:
@@ -68,7 +68,7 @@ class SeenPictures:
     def _write(self) -> None:
         started = time.monotonic()
         if self._changed:
-            seen.write(
+            images.write_seen(
                 self.folder, ((file, *stamp, *read[0], *read[1:3]) for file, (stamp, read) in self._known.items())
             )
         self._changed, self._written = False, time.monotonic()
@@ -78,5 +78,5 @@ class SeenPictures:
 def _read(folder: Path) -> dict[str, tuple[Stamp, Read]]:
     return {
         file: ((size, changed, entry), ((width, height), turned, digest, None))
-        for file, size, changed, entry, width, height, turned, digest in seen.read(folder)
+        for file, size, changed, entry, width, height, turned, digest in images.read_seen(folder)
     }

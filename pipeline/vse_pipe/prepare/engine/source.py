@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from vse_pipe.artifacts import captions, images, phrases
+from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import devices, files, memory, text
 from vse_pipe.core.errors import InputError, MissingResource, UsageError, missing
@@ -44,7 +44,7 @@ class Source:
 
     root: the folder that the column ``file`` is relative to, itself relative to the project or absolute. broken: a line
     for each image that is missing or does not decode; the stage decides whether it stops for them. phrases: the columns of
-    ``vse_pipe.artifacts.phrases``, of data sets that know where in their pictures the things are that their captions name. regions: of a
+    ``vse_pipe.artifacts.regions``, of data sets that know where in their pictures the things are that their captions name. regions: of a
     data set of boxes in the pictures of another one. names: of data sets whose ids are text. left_out: a line for each file that
     is no row although it could be a picture.
     """
@@ -209,7 +209,7 @@ def caption_table(ids, image_ids, texts, splits) -> pa.Table:
 
 
 def phrase_table(rows: list[tuple], where: str) -> pa.Table:
-    """The columns of ``vse_pipe.artifacts.phrases``. Raises InputError without rows, which no stage could use."""
+    """The columns of ``vse_pipe.artifacts.regions``. Raises InputError without rows, which no stage could use."""
     if not rows:
         raise InputError(f"{where}: no phrase of the captions has a box")
-    return pa.table([*zip(*rows, strict=True), [None] * len(rows)], schema=phrases.SCHEMA)
+    return pa.table([*zip(*rows, strict=True), [None] * len(rows)], schema=regions.PHRASES_SCHEMA)

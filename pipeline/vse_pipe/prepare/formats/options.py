@@ -11,8 +11,8 @@ from pydantic import Field, PositiveInt, model_validator
 from vse_pipe.core.strict import Strict
 from vse_pipe.prepare.engine.scenes.params import ShapesParams
 from vse_pipe.prepare.engine.shard_params import Part, ShardParams
+from vse_pipe.project.registry import FormatTraits
 from vse_pipe.project.sources import SourceFiles
-from vse_pipe.project.traits import FormatTraits
 
 # Splits of precomputed features, and of the Entities annotations, in the order in which they are read.
 ORDER = ("train", "dev", "test")

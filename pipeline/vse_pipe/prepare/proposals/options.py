@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from vse_pipe.core.strict import Digest, Strict, WeightsName
+from vse_pipe.project.registry import ProposalTraits
 from vse_pipe.project.sources import SourceFiles, weights_file
-from vse_pipe.project.traits import ProposalTraits
 
 Share = Annotated[float, Field(gt=0, le=1)]
 

@@ -23,7 +23,7 @@ import numpy as np
 from vse_pipe.core import arrays, processes
 from vse_pipe.core.errors import MissingResource, PipelineError, UsageError, out_of_memory
 from vse_pipe.core.processes import Stream
-from vse_pipe.project.params.engine import LOCAL, EngineParams
+from vse_pipe.project.params.schema import LOCAL, EngineParams
 
 # Of every worker: one block that it computes and one that waits, so that it never waits for this process.
 _IN_FLIGHT = 2

@@ -7,13 +7,11 @@ from pathlib import Path
 from vse_pipe.core.errors import ParamsError
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import repetitions
-from vse_pipe.project.params import beside, criteria, ensembles, inputs, runs, sweeps, teachers, transfers
+from vse_pipe.project.params import checks as params_checks
+from vse_pipe.project.params import runs
 from vse_pipe.project.params.document import read_document, with_overrides
-from vse_pipe.project.params.engine import EngineParams
-from vse_pipe.project.params.ensemble_node import EnsembleNode
-from vse_pipe.project.params.measuring import EvaluateParams
 from vse_pipe.project.params.reader import ParamsReader
-from vse_pipe.project.params.schema import Measuring, Root
+from vse_pipe.project.params.schema import EngineParams, EnsembleNode, EvaluateParams, Measuring, Root
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import INFERENCES
 
@@ -35,11 +33,11 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
     loaded = _params(reader, root)
     _report(reader, (problem for check in further for problem in check(root)))
     if not reader.problems:  # these look into their runs
-        checks = (teachers, ensembles, transfers, sweeps, beside)
+        checks = (params_checks, params_checks, params_checks, params_checks, params_checks)
         _report(reader, dict.fromkeys(problem for one in checks for problem in one.problems(loaded)))
     if reader.problems:
         raise ParamsError(reader.problems)
-    return transfers.completed(loaded)
+    return params_checks.completed(loaded)
 
 
 def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Strict], int, EngineParams]:
@@ -51,7 +49,7 @@ def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Stri
     reader = ParamsReader("--set")
     root = reader.model(Measuring, with_overrides({}, overrides, "the command line"), "")
     found = {} if root is None else _criteria(reader, root.inference, list(root.inference))
-    _report(reader, [] if root is None else beside.without_project(root.evaluate))
+    _report(reader, [] if root is None else params_checks.without_project(root.evaluate))
     if reader.problems:
         raise ParamsError(reader.problems)
     return root.evaluate, found, root.seed, root.engine
@@ -60,15 +58,15 @@ def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Stri
 def _params(reader: ParamsReader, root: Root) -> Params:
     """Of use only where ``reader`` has found no problem."""
     models, groups = _models(root, {name: runs.run(reader, root, name, node) for name, node in root.runs.items()})
-    moved, of_moved = transfers.expanded(root.transfers, groups)
+    moved, of_moved = params_checks.expanded(root.transfers, groups)
     return Params(
         seed=root.seed,
         grid=root.grid,
-        datasets={name: inputs.dataset(reader, name, node) for name, node in root.datasets.items()},
-        features={name: inputs.features(reader, root, name, node) for name, node in root.features.items()},
-        texts={name: inputs.texts(reader, root, name, node) for name, node in root.texts.items()},
-        noises={name: inputs.noise(reader, root, name, node) for name, node in root.noises.items()},
-        teachers={name: inputs.teacher(reader, root, name, node) for name, node in root.teachers.items()},
+        datasets={name: runs.dataset(reader, name, node) for name, node in root.datasets.items()},
+        features={name: runs.features(reader, root, name, node) for name, node in root.features.items()},
+        texts={name: runs.texts(reader, root, name, node) for name, node in root.texts.items()},
+        noises={name: runs.noise(reader, root, name, node) for name, node in root.noises.items()},
+        teachers={name: runs.teacher(reader, root, name, node) for name, node in root.teachers.items()},
         runs=models,
         groups={**groups, **of_moved},
         transfers=moved,
@@ -104,10 +102,10 @@ def _ranked(reader: ParamsReader, root: Root) -> dict[str, Strict]:
     """Options of the criteria that rank every run, and of those that the file speaks of besides."""
     names = set(root.inference)
     for index, entry in enumerate(root.grid.inferences):
-        address, parts = f"grid.inferences.{index}", criteria.parts(entry)
+        address, parts = f"grid.inferences.{index}", params_checks.parts(entry)
         known = [part for part in parts if reader.known(INFERENCES, part, address)]
         names.update(known)
-        if known == parts and (text := criteria.objection(entry)):
+        if known == parts and (text := params_checks.objection(entry)):
             reader.problem(address, text)
     return _criteria(reader, root.inference, sorted(names))
 

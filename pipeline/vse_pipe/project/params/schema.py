@@ -1,6 +1,7 @@
-"""The sections of params.yaml that do not belong to a family's member."""
+"""What a seed is, and several of them."""
 
-from typing import Annotated, Literal
+import math
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -11,15 +12,234 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     StringConstraints,
+    field_validator,
 )
 
-from vse_pipe.core.strict import Digest, Strict
-from vse_pipe.project.params.engine import EngineParams
-from vse_pipe.project.params.ensemble_node import EnsembleNode
-from vse_pipe.project.params.measuring import EvaluateParams
-from vse_pipe.project.params.seeds import Seed, Seeds
-from vse_pipe.project.params.training import TrainParams
-from vse_pipe.project.params.transfer_node import TransferNode
+from vse_pipe.core.errors import UnknownMember, UsageError
+from vse_pipe.core.strict import Digest, Strict, Width
+from vse_pipe.project.registry import ENGINES
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+def _distinct(seeds: list[int]) -> list[int]:
+    twice = [seed for index, seed in enumerate(seeds) if seed in seeds[:index]]
+    if twice:
+        raise ValueError(f"seed {twice[0]} is named twice; the second model would be the first one again")
+    return seeds
+
+
+Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(_distinct)]
+
+
+# Options that change no weight of a model.
+NO_WEIGHT = {"processes", "stop_when_dead", "keep_state"}
+
+
+class TrainParams(Strict):
+    """train: how every run is optimised; ``runs.<name>.train`` overrides single values."""
+
+    epochs: PositiveInt = 30
+    """passes over all training pairs"""
+    batch_size: Annotated[int, Field(ge=2)] = 128
+    """pairs of a batch"""
+    optimiser: Literal["adam", "sgd"] = "adam"
+    """Adam with default betas, or gradient descent with momentum"""
+    lr: PositiveFloat = 2e-4
+    """highest learning rate"""
+    schedule: Literal["steps", "cosine"] = "steps"
+    """``steps``: a tenth every ``lr_update`` epochs; ``cosine``: half a cosine over all epochs, with every step"""
+    lr_update: PositiveInt = 15
+    """for ``steps``: epochs between two falls"""
+    final: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """for ``cosine``: share of the rate at the end"""
+    warm_up: NonNegativeFloat = 0.0
+    """epochs (also fractions) in which the rate rises from 0 to ``lr``"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """of sgd"""
+    weight_decay: NonNegativeFloat = 0.0
+    """L2 penalty"""
+    average: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """decay of a moving average of the weights, such as 0.999; it is validated and exported in place of the weights;
+    null: none"""
+    patience: PositiveInt | None = None
+    """epochs without a rise of validation rsum after which training ends; null: it always runs ``epochs``"""
+    grad_clip: PositiveFloat = 2.0
+    """largest norm of all gradients together"""
+    embed_size: Width = 1024
+    """dimensions of the joint space"""
+    val_images: PositiveInt = 1000
+    """validation images that choose the best epoch, the first ones"""
+    mask_same_image: bool = False
+    """captions of one image are no negatives of each other"""
+    same_text: bool = False
+    """captions that read alike are one text that matches all their images; phrases of regions always are"""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """bfloat16 computes the products of a step in bfloat16 (autocast); weights stay float32"""
+    chunk: NonNegativeInt = 0
+    """pairs encoded at once: less memory by gradient caching, for a second forward pass; 0: the whole batch"""
+    processes: PositiveInt = 1
+    """processes of this machine that train one run together, each on its own GPU where possible; the result is that of
+    one process up to rounding"""
+    stop_when_dead: bool = True
+    """ends a run with status 1 when validation is at chance and no gradient is left"""
+    keep_state: bool = False
+    """keeps last/state.safetensors of a finished run (last weights and moments, four fifths of its size); no command
+    reads it"""
+
+
+LOCAL = "local"
+
+
+class EngineParams(Strict):
+    """engine: which processes extract, embed, evaluate and audit compute in. No result depends on it."""
+
+    name: str = LOCAL
+    """``local``: the process of the command; ``ray``: workers of a Ray cluster"""
+    workers: PositiveInt = 1
+    """number of Ray's processes"""
+    address: str = LOCAL
+    """of Ray's cluster; ``auto``: the one of this node; ``local``: one on this machine that ends with the command"""
+    memory: PositiveInt = 2048
+    """MiB of a Ray worker's part of the work, beside the model and the vectors that the workers of a node share"""
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        try:
+            return ENGINES.check(name)
+        except UnknownMember as error:
+            raise ValueError(str(error)) from error
+
+    def changed(self, engine: str | None, workers: int | None, address: str | None) -> Self:
+        """With what the command line says. Raises UsageError, UnknownMember."""
+        given = {"name": engine and ENGINES.check(engine), "workers": workers, "address": address}
+        new = self.model_copy(update={key: value for key, value in given.items() if value is not None})
+        if new.name == LOCAL and (workers is not None or address is not None):
+            raise UsageError("--workers and --address belong to --engine ray")
+        if new.workers < 1:
+            raise UsageError(f"--workers {workers}: expected 1 or more")
+        return new
+
+
+TUNED = "tuned"
+Fusion = Literal["mean", "zscore", "rrf"]
+
+
+class EnsembleNode(Strict):
+    """ensembles.<name>: runs of one data set that are evaluated as one model, ``first`` and ``second`` or any number of ``runs``."""
+
+    first: str | None = None
+    """names under runs"""
+    second: str | None = None
+    """names under runs"""
+    runs: Annotated[list[str], Field(min_length=1)] | None = None
+    """names under runs, instead of first and second; a run with seeds stands for all its models"""
+    weights: list[NonNegativeFloat] | Literal["tuned"] | None = None
+    """proportions, one a run (for a run with seeds: one a model); ``tuned``: chosen on val; null: equal"""
+    fusion: Fusion = "mean"
+    """mean of the scores, of each query's scores at mean 0 and deviation 1 (``zscore``), or of 1 / (60 + rank)
+    (``rrf``)"""
+    cascade: PositiveInt | None = None
+    """the second run sorts this many best items of the first, for each query; no fusion"""
+    row: str | None = None
+    """row of a paper's table that it repeats"""
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The runs, in order."""
+        return tuple(self.runs or [one for one in (self.first, self.second) if one is not None])
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The weights with a sum of 1, equal ones where none are given. Raises ValueError where they are to be chosen."""
+        if isinstance(self.weights, str):
+            raise ValueError("the weights are chosen on val")
+        weights = self.weights or [1.0] * len(self.members)
+        return tuple(weight / sum(weights) for weight in weights)
+
+    def tells(self, told: dict) -> bool:
+        """Whether ``ensemble`` in an evaluation's metrics.json speaks of this entry; of a pair nothing is told."""
+        if self.pair:
+            return not told
+        if told.get("runs") != list(self.members) or told.get("cascade") != self.cascade:
+            return False
+        if self.cascade is not None:
+            return True
+        if self.weights == TUNED:
+            return (told.get("fusion"), told.get("weights_from")) == (self.fusion, "val")
+        given = zip(told.get("weights", ()), self.shares, strict=True)
+        return told.get("fusion") == self.fusion and all(math.isclose(*pair, abs_tol=1e-3) for pair in given)
+
+    @property
+    def pair(self) -> bool:
+        """``first`` and ``second`` and no more said: the mean, taken of the two scores themselves."""
+        return self.cascade is None and self.runs is None and self.weights is None and self.fusion == "mean"
+
+
+class TransferNode(Strict):
+    """transfers.<name>: a run that is embedded and measured on a data set it was not trained on."""
+
+    run: str
+    """a name under runs; a run with seeds stands for all its models"""
+    dataset: str
+    """a name under datasets"""
+    features: str | None = None
+    """features of that data set; null: those with the run's backbone and options"""
+    bank: str | None = None
+    """data set whose split ``evaluate.bank`` train or val means; null: this one"""
+
+    def tells(self, told: object) -> bool:
+        """Whether ``transfer`` in an evaluation's metrics.json speaks of this entry."""
+        return isinstance(told, dict) and (told.get("run"), told.get("dataset")) == (self.run, self.dataset)
+
+
+# What is known of a data set beside its captions.
+BESIDE = ("judgements", "labels")
+
+
+class EvaluateParams(Strict):
+    """evaluate: the protocol every run is measured under."""
+
+    split: Literal["test", "val"] = "test"
+    """split of queries and gallery"""
+    protocol: Literal["full", "folds", "first"] = "full"
+    """the whole split, the mean over folds of fold_size images, or the first such fold"""
+    fold_size: PositiveInt = 1000
+    """images of a fold"""
+    ties: Literal["pessimistic", "average", "optimistic"] = "pessimistic"
+    """place of a correct item that scores like wrong ones: the last, the mean or the first of them"""
+    bank: str = "test"
+    """queries that correct hubs: ``test``, the ranked ones (transductive, the papers' protocol); inductive: ``train``
+    or ``val`` of the run, or a folder with images.parquet and captions.parquet of the same model"""
+    recall: list[PositiveInt] = Field(default_factory=lambda: [1, 5, 10])
+    """K of R@K; 1, 5 and 10 are always measured, matchings have no others"""
+    ndcg: list[PositiveInt] = Field(default_factory=lambda: [10])
+    """K of nDCG@K; 10 is always measured"""
+    judgements: str | dict[str, str] | None = None
+    """file of image_id, caption_id and grade by people, from the project's root, measured beside recall; for several
+    data sets a mapping from name to file"""
+    correct_above: NonNegativeFloat = 0.0
+    """pairs of a larger mean grade in ``judgements``, or of a larger relevance for ``--trec-run``, are correct"""
+    labels: str | dict[str, str] | None = None
+    """file of image_id and label, such as objects in a picture, for PMRP; or a mapping as for ``judgements``"""
+    sha256: dict[str, Digest] = Field(default_factory=dict)
+    """required digests of the files of ``judgements`` and ``labels``, by path"""
+    tune: bool = False
+    """chooses the criteria's parameters on val"""
+    calibrate: Literal["none", "isotonic", "platt"] = "none"
+    """method that fits the probability of a match to scores on val and measures it on ``split``; for ``none``,
+    ``search`` takes ``isotonic``"""
+    memory: PositiveInt = 4096
+    """MiB of scores and working copies, and of the content of ``--images`` and the like"""
+    resamples: NonNegativeInt = 1000
+    """of the bootstrap behind the 95% intervals; 0 leaves them out"""
+
+    def of(self, dataset: str) -> Self:
+        """With the files of that data set alone."""
+        own = {key: value.get(dataset) for key in BESIDE if isinstance(value := getattr(self, key), dict)}
+        return self.model_copy(update=own)
+
 
 # What the pipeline appends to a node's folder while it is written, locked and timed.
 _ENDINGS = (".partial", ".lock", ".timing.json")

@@ -5,12 +5,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.params.engine import EngineParams
-from vse_pipe.project.params.ensemble_node import EnsembleNode
-from vse_pipe.project.params.measuring import EvaluateParams
-from vse_pipe.project.params.schema import EmbedParams, GridParams, LocalizeParams, ReportParams, TeacherNode
-from vse_pipe.project.params.training import TrainParams
-from vse_pipe.project.params.transfer_node import TransferNode
+from vse_pipe.project.params.schema import (
+    EmbedParams,
+    EngineParams,
+    EnsembleNode,
+    EvaluateParams,
+    GridParams,
+    LocalizeParams,
+    ReportParams,
+    TeacherNode,
+    TrainParams,
+    TransferNode,
+)
 
 
 @dataclass(frozen=True)

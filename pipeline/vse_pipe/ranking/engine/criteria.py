@@ -10,9 +10,8 @@ import numpy as np
 from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.params import criteria as grammar
-from vse_pipe.project.registry import INFERENCES
-from vse_pipe.project.traits import CriterionTraits
+from vse_pipe.project.params import checks as grammar
+from vse_pipe.project.registry import INFERENCES, CriterionTraits
 from vse_pipe.ranking.engine.bank import Bank, ItemBias
 from vse_pipe.ranking.engine.matching import Allowance, MatchedPairs
 from vse_pipe.ranking.engine.picked import Chosen, Shuffled

@@ -12,9 +12,8 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, fragments, joins
-from vse_pipe.artifacts.embeddings import Side
-from vse_pipe.artifacts.fragments import FragmentRows, FragmentSide
+from vse_pipe.artifacts import embeddings, joins
+from vse_pipe.artifacts.embeddings import FragmentRows, FragmentSide, Side
 from vse_pipe.artifacts.images import PROPOSAL
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256
@@ -52,7 +51,7 @@ class Embedded:
         Raises as ``read``; IntegrityError for embeddings of another model than data/train/ holds.
         """
         trained, folder = params.trained(run), paths.embedded(run)
-        mend = joins.mend(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
+        mend = joins.repair_advice(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
         found = replace(cls.read(folder / place, run), prepared=paths.prepared(params.dataset(run)), mend=mend)
         if not place:
             joins.require_model(
@@ -189,7 +188,7 @@ class Embedded:
         return self._learned(Member(name, params), device or torch.device("cpu"))
 
     def _learned(self, member: Member, device: torch.device) -> Callable:
-        about, path = self.images.about, self.folder / fragments.WEIGHTS
+        about, path = self.images.about, self.folder / embeddings.WEIGHTS
         require(path, f"vse-pipe embed --run {about.get('run')}")
         if sha256(path) != about.get("weights_sha256"):
             raise IntegrityError(f"{path}: content does not match the digest in images.parquet; embed the run again")
@@ -231,7 +230,7 @@ class Embedded:
 
 
 def _side(path: Path, command: str) -> Side | FragmentSide:
-    return fragments.read(path) if fragments.is_fragments(path, command) else embeddings.read(path, command)
+    return embeddings.read_fragments(path) if embeddings.is_fragments(path, command) else embeddings.read(path, command)
 
 
 def _words(part: Side | FragmentRows, device: torch.device) -> Sides:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.engine.split import Split
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.traits import CriterionTraits
+from vse_pipe.project.registry import CriterionTraits
 from vse_pipe.ranking.engine.bounds import InverseTemperature, Share, Temperature
 from vse_pipe.ranking.engine.grid import combinations
 from vse_pipe.ranking.engine.matching_params import MatchingParams

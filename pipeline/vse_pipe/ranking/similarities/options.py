@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic import Field, PositiveFloat
 
 from vse_pipe.core.strict import Strict, Width
-from vse_pipe.project.traits import SimilarityTraits
+from vse_pipe.project.registry import SimilarityTraits
 from vse_pipe.ranking.engine.alignment.choices import Aggregate, Norm
 
 

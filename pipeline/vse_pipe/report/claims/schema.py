@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from vse_pipe.core.errors import MissingResource, ParamsError, unknown
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params.document import read_document
-from vse_pipe.project.params.messages import described
+from vse_pipe.project.params.reader import described
 from vse_pipe.ranking.confidence.difference import ADDRESSES
 
 PACKAGED = {"papers": Path(__file__).parent / "papers.yaml"}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from vse_pipe.artifacts import current, evaluation
+from vse_pipe.artifacts import evaluation
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -87,7 +87,7 @@ def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, cr
         folder = paths.evaluated(model, criterion)
         if not all((folder / name).is_file() for name in _FILES):
             return f"{folder} is not there; `vse-pipe evaluate --run {model} --inference {criterion}` makes it"
-        current.require(params, model, [criterion])
+        evaluation.require_current(params, model, [criterion])
     if len(models) < file.seeds:
         return f"{run} has {len(models)} training{'s' if len(models) > 1 else ''}, the file asks for {file.seeds}"
     if why := converged.below(params, run, criterion, file.floor_of(claim)):

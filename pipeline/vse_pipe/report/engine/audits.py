@@ -34,7 +34,7 @@ def _audit(params: Params, run: str) -> Audit:
     metrics = audit.read_metrics(folder)
     absent = [name for name in _NEEDED if name not in metrics]
     problem = f"{absent[0]} is missing" if absent else ""
-    where, mend = folder / audit.METRICS, joins.mend(f"audit@{run}", f"vse-pipe audit --run {run}")
+    where, mend = folder / audit.METRICS, joins.repair_advice(f"audit@{run}", f"vse-pipe audit --run {run}")
     if problem:
         raise InputError(f"{where}: {problem}; {mend}")
     joins.require_model(where, metrics["model_sha256"], paths.trained(run), run, mend)

@@ -53,7 +53,7 @@ def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]
     )  # fmt: skip
     where, mend = (
         folder / localisation.METRICS,
-        joins.mend(f"localize@{entry(run)}", f"vse-pipe localize --run {run}"),
+        joins.repair_advice(f"localize@{entry(run)}", f"vse-pipe localize --run {run}"),
     )
     if problem:
         raise InputError(f"{where}: {problem}; {mend}")

@@ -9,7 +9,7 @@ from typing import TypeVar
 from PIL import Image, ImageOps
 
 from vse_pipe.core.errors import UnreadableImage
-from vse_pipe.pictures.picture import opened, undecodable
+from vse_pipe.pictures.read import open_picture, undecodable
 
 Key = TypeVar("Key")
 
@@ -23,7 +23,7 @@ def thumbnail(content: bytes, side: int) -> bytes | None:
     What counts as one is what ``prepare`` takes: no other format is tried, EPS least of all.
     """
     try:
-        with opened(content, "") as image:
+        with open_picture(content, "") as image:
             small = _upright(image, side)
     except UnreadableImage:
         return None

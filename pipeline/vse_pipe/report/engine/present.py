@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from vse_pipe.artifacts import audit, captions, evaluation, history, localisation
+from vse_pipe.artifacts import audit, captions, evaluation, localisation, model_files
 from vse_pipe.project import paths
-from vse_pipe.project.params.criteria import ranked_under
+from vse_pipe.project.params.checks import EPOCH, ranked_under
 from vse_pipe.project.params.schema import SweepNode
-from vse_pipe.project.params.sweeps import EPOCH
 from vse_pipe.project.params.typed import Params
 
 CONFIG = "config.json"
@@ -70,7 +69,7 @@ def _made(command: str, run: str, more: str = "") -> str:
 
 def _untrained(run: str) -> str:
     """The first file of a training that is not there."""
-    files = [paths.trained(run) / name for name in (history.NAME, CONFIG)]
+    files = [paths.trained(run) / name for name in (model_files.HISTORY, CONFIG)]
     return next((str(path) for path in files if not path.is_file()), "")
 
 

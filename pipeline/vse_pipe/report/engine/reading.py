@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from vse_pipe.artifacts import current, evaluation, history
+from vse_pipe.artifacts import evaluation, model_files
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.project import paths
@@ -36,7 +36,7 @@ def read(params: Params) -> Results:
         for name, found in there.inferences.items()
     }
     for name, inferences in there.inferences.items():
-        current.require(there.params, name, inferences)
+        evaluation.require_current(there.params, name, inferences)
     by_dataset: dict[str, list[RunResult]] = {}
     trained = {
         name: TrainedRun(
@@ -150,7 +150,7 @@ def _finite(value: object) -> bool:
 
 def _history(run: str, node: Run) -> pd.DataFrame:
     """Without epochs of a run that trains nothing, and of no other."""
-    table = history.read(paths.trained(run))
+    table = model_files.read_history(paths.trained(run))
     problem = None
     if table.empty and not SCHEMES.traits(node.scheme.name).trains:
         return table
@@ -159,5 +159,7 @@ def _history(run: str, node: Run) -> pd.DataFrame:
     elif not np.isfinite(table[list(_CURVES)].to_numpy(dtype=float)).all():
         problem = f"{', '.join(_CURVES)} must be finite numbers in every row"
     if problem:
-        raise InputError(f"{paths.trained(run) / history.NAME}: {problem}; run `vse-pipe train --run {run}` again")
+        raise InputError(
+            f"{paths.trained(run) / model_files.HISTORY}: {problem}; run `vse-pipe train --run {run}` again"
+        )
     return table

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, field
 
-from vse_pipe.project.params import criteria
+from vse_pipe.project.params import checks
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import SCHEMES
 from vse_pipe.report.engine.results import Results, TrainedRun
@@ -103,11 +103,11 @@ def of_criteria(results: Results) -> list[tuple[str, list[CriterionOptions]]]:
 
 
 def _criterion(name: str, results: Results) -> list[CriterionOptions]:
-    now = criteria.options(results.params, name)
+    now = checks.options(results.params, name)
     variants: dict[str, tuple[dict, list[str]]] = {}
     for run in results.runs():
         if name in run.evaluations:
-            made = criteria.made_with(run.evaluations[name].metrics)
+            made = checks.made_with(run.evaluations[name].metrics)
             alike = len({json.dumps(values, sort_keys=True) for values in made.values()}) == 1
             for direction, values in made.items():
                 _, runs = variants.setdefault(json.dumps(values, sort_keys=True), (values, []))

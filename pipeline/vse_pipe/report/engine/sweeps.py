@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from vse_pipe.project.params import sweeps as addresses
+from vse_pipe.project.params import checks as addresses
 from vse_pipe.project.params.schema import SweepNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.report.engine import settings

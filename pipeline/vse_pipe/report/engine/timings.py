@@ -1,6 +1,6 @@
 """reports/timings.html: the seconds each stage took, apart from the page, whose bytes must not depend on them."""
 
-from vse_pipe.project import timing
+from vse_pipe.project import step
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import nodes
 from vse_pipe.report.engine.page import environment, style
@@ -11,7 +11,7 @@ Row = tuple[str, str, float | None]
 
 def rows(params: Params) -> list[Row]:
     """(stage, name, seconds) in the order of the pipeline, for what params names; None for work that was never done here."""
-    return [(node.declaration.room, node.name, timing.of(node.out)) for node in nodes(params)]
+    return [(node.declaration.room, node.name, step.timing_of(node.out)) for node in nodes(params)]
 
 
 def render(found: list[Row], title: str) -> str:

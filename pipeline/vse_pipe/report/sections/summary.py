@@ -1,7 +1,7 @@
 """What came out, under which protocol, and how far it can be trusted."""
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, few_items
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.report.engine.collector import Collector
 from vse_pipe.report.engine.results import Evaluation, Group, Results, RunResult
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from vse_pipe.core.console import document, line, say
 from vse_pipe.core.errors import ParamsError
-from vse_pipe.papers import rows
+from vse_pipe.papers import overlay
 from vse_pipe.project import paths
 from vse_pipe.project.lock import Lock
 from vse_pipe.project.params.document import read_document, with_overrides
@@ -34,7 +34,7 @@ def check(overrides: list[str]) -> Checked:
     Large files are opened and not read through: whether their bytes have changed, `dvc status` says.
     """
     try:
-        params = load(paths.PARAMS, overrides, further=[rows.problems])
+        params = load(paths.PARAMS, overrides, further=[overlay.row_problems])
     except ParamsError as error:
         texts = [text.partition(": ") for text in error.problems]  # params.yaml train.epoch: unknown key; ...
         return Checked([Problem(PARAMS, address, what) for address, _, what in texts], 0, 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import DeadRun, UsageError
-from vse_pipe.project import timing
+from vse_pipe.project import step
 from vse_pipe.project.params import overlay
 from vse_pipe.project.params.load import Check, load
 from vse_pipe.project.params.typed import Params
@@ -32,7 +32,7 @@ class Tried:
     def of(cls, setting: Candidate) -> "Tried":
         config = model_files.read_config(setting.out, setting.run)
         best, ended = config["best"], config["ended"]
-        return cls(setting, best["val_rsum"], best["epoch"], ended["converged"], timing.of(setting.out))
+        return cls(setting, best["val_rsum"], best["epoch"], ended["converged"], step.timing_of(setting.out))
 
     @property
     def figures(self) -> str:

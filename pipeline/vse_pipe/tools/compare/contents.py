@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import _content, captions, images
+from vse_pipe.artifacts import captions, images, joins
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.project import paths
@@ -59,7 +59,7 @@ def _contents(place: Place, side: Method, params: Params) -> Contents | None:
             pictures, texts = images.read(local), captions.read(local)
     except (InputError, MissingResource):
         return None
-    if _content.by_split(pictures, texts).get(split) != side.metrics["data"]:
+    if joins.by_split(pictures, texts).get(split) != side.metrics["data"]:
         raise IntegrityError(
             f"{place.name} was measured on other data than {place.files.shown(folder)} holds now; run `dvc repro`, or "
             f"`vse-pipe embed --run {run}` and `vse-pipe evaluate --run {run}` again"
@@ -68,7 +68,7 @@ def _contents(place: Place, side: Method, params: Params) -> Contents | None:
 
 
 def _by_content(pictures: pa.Table, texts: pa.Table) -> Contents:
-    boxes = pc.struct_field(pc.extract_regex(pictures["file"], _content.BOX), "box").to_pandas().fillna("")
+    boxes = pc.struct_field(pc.extract_regex(pictures["file"], joins.BOX), "box").to_pandas().fillna("")
     ids = pictures["image_id"].to_numpy()
     described = (
         texts.select(["image_id", "text"]).to_pandas().sort_values("text").groupby("image_id")["text"].agg(tuple)

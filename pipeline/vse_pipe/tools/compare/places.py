@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vse_pipe.artifacts import current, evaluation
+from vse_pipe.artifacts import evaluation
 from vse_pipe.core.errors import InputError, UsageError, missing, unknown
 from vse_pipe.project import paths, repetitions
 from vse_pipe.project.params.typed import Params
@@ -109,7 +109,7 @@ def _run(name: str, params: Params, files: Files) -> Place:
         folder = paths.evaluations(model)
         if not folder.is_dir():
             raise InputError(f"{folder} does not exist; make it with `vse-pipe evaluate --run {model}` or `dvc repro`")
-        current.require(params, model)
+        evaluation.require_current(params, model)
         folders["" if model == name else str(repetitions.seed(model))] = folder
     return Place(name, folders, False, files)
 

@@ -18,7 +18,7 @@ from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.evaluate.judgements import cells
 from vse_pipe.evaluate.judgements.names import NOWHERE, Names, of_dataset
 from vse_pipe.project import paths
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.engine import pairs
 from vse_pipe.ranking.metrics import compositional

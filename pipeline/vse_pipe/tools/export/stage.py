@@ -23,7 +23,7 @@ from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.evaluate.external.stage import must_be_given
 from vse_pipe.evaluate.stage import read_inputs, warn_of_residual
 from vse_pipe.project import paths
-from vse_pipe.project.params.measuring import EvaluateParams
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking.engine import criteria, tuning

@@ -11,7 +11,7 @@ from vse_pipe.artifacts import captions, evaluation, images, model_files
 from vse_pipe.extract.engine.pair import published
 from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
-from vse_pipe.project.params.criteria import ranked_under
+from vse_pipe.project.params.checks import ranked_under
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import RUN_FAMILIES, SCHEMES
 from vse_pipe.report.engine.formatting import markdown_row

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from vse_pipe.artifacts import features, history, model_files, texts
+from vse_pipe.artifacts import features, model_files, texts
 
 CARD, TEXTS, FEATURES, WEIGHTS = "README.md", "texts", "features", "weights"
 # Of the text features: what a sentence needs. Token ids need the vocabulary alone, which the model has.
@@ -11,7 +11,7 @@ OF_FEATURES = (features.META,)
 PATTERNS = (
     CARD,
     *model_files.FILES,
-    history.NAME,
+    model_files.HISTORY,
     f"{model_files.PEER}/*",
     f"{TEXTS}/*",
     f"{FEATURES}/*",

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from vse_pipe.artifacts import features, history, model_files, texts
+from vse_pipe.artifacts import features, model_files, texts
 from vse_pipe.core import locks
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import IntegrityError
@@ -50,7 +50,7 @@ def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
         beside = ["", model_files.PEER] if len(models) > 1 else [""]
         for place in beside:
             _copy(trained / place, folder / place, model_files.FILES)
-        _copy(trained, folder, (history.NAME,))
+        _copy(trained, folder, (model_files.HISTORY,))
         for name, (source, files) in sides.items():
             _copy(paths.extracted(node.dataset, source), folder / name, files)
         places = _copy_weights(run, folder, not models[0][0].tests_on_pixels)

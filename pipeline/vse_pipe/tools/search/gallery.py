@@ -12,9 +12,8 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, fragments, images, joins
-from vse_pipe.artifacts.embeddings import Side, StoredVectors
-from vse_pipe.artifacts.fragments import FragmentSide
+from vse_pipe.artifacts import embeddings, images, joins
+from vse_pipe.artifacts.embeddings import FragmentSide, Side, StoredVectors
 from vse_pipe.core import mapped, parquet
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
 from vse_pipe.ranking.engine.embedded import Embedded
@@ -65,7 +64,7 @@ class Gallery:
     def of(self, split: str) -> "Gallery":
         """The same network's embeddings of another split. Raises InputError where it has no image, IntegrityError where the data set
         now has other images or captions in it."""
-        names = (embeddings.IMAGES, embeddings.CAPTIONS, fragments.WEIGHTS)
+        names = (embeddings.IMAGES, embeddings.CAPTIONS, embeddings.WEIGHTS)
         gallery = replace(self, split=split, files=states(self.folder / name for name in names))
         self.require_unchanged()
         joins.require(self.prepared, gallery.origin)
@@ -116,7 +115,7 @@ class Gallery:
 
     @cached_property
     def holds_fragments(self) -> bool:
-        return fragments.is_fragments(self.folder / embeddings.IMAGES, "")
+        return embeddings.is_fragments(self.folder / embeddings.IMAGES, "")
 
     def similarity(self, device: torch.device) -> Similarity:
         """The function that the footer names; raises as ``Embedded.similarity``."""
@@ -153,7 +152,7 @@ class Gallery:
         return torch.from_numpy(vectors)
 
     def _fragments(self, path: Path) -> Tensor | Words:
-        side = fragments.read(path)
+        side = embeddings.read_fragments(path)
         splits = list(dict.fromkeys(side.splits.tolist())) if self.split == ALL else [self.split]
         blocks = [side.split(split) for split in splits]
         self.require_unchanged()

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vse_pipe.artifacts import current, embeddings, evaluation, joins, model_files
+from vse_pipe.artifacts import embeddings, evaluation, joins, model_files
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
-from vse_pipe.project.params.ensemble_node import TUNED
+from vse_pipe.project.params.schema import TUNED
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import dvc_stage
 from vse_pipe.ranking.engine.fragments import MeanScore, Several, Sides
@@ -192,7 +192,7 @@ def open_run(params: Params, run: str, split: str, device: torch.device) -> Netw
         weights = _weights(params, run)
         return Together([open_run(params, name, split, device) for name in params.ensembles[run].members], weights)
     folder, trained = paths.embedded(run), paths.trained(params.trained(run))
-    mend = joins.mend(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
+    mend = joins.repair_advice(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
     prepared = paths.prepared(params.dataset(run))
     gallery = Gallery.open(folder, run, split, prepared, mend)
     first = Network(params, gallery, trained, device)
@@ -236,7 +236,7 @@ def _weights(params: Params, run: str) -> tuple[float, ...] | None:
         if (folder / evaluation.METRICS).is_file():
             ensemble = evaluation.read_metrics(folder).get("ensemble", {})
             if node.tells(ensemble):
-                current.require(params, run, [inference])
+                evaluation.require_current(params, run, [inference])
                 return tuple(ensemble["weights"])
     raise MissingResource(
         f"{paths.evaluations(run)}: no evaluation has chosen the weights of the runs of '{run}' yet; run `vse-pipe evaluate --run {run}`"

@@ -9,7 +9,7 @@ import torch
 
 from vse_pipe.core.files import sha256
 from vse_pipe.project import code
-from vse_pipe.project.params.training import NO_WEIGHT
+from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Run
 from vse_pipe.project.registry import RUN_FAMILIES
 from vse_pipe.train.engine.model import describe

@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from vse_pipe.artifacts import history, model_files
+from vse_pipe.artifacts import model_files
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import IntegrityError, UnknownMember, UsageError
 from vse_pipe.core.files import inside, partial, require, require_ours, sha256, write_json
-from vse_pipe.project import repetitions, timing
+from vse_pipe.project import repetitions, step
 from vse_pipe.project.params.typed import GivenModel, Member, Run
 from vse_pipe.project.registry import RUN_FAMILIES, Family
 from vse_pipe.train.engine import finished, restore
@@ -48,7 +48,7 @@ def take(model: GivenModel, run: Run, name: str, out: Path, files: Iterable[str]
     _copy(model, config, run, name, building)
     finished.record(building, known)
     repetitions.put(building, out, files, f"train {name}")
-    timing.record(out, time.monotonic() - started)
+    step.record(out, time.monotonic() - started)
     say(f"train {name}: nothing was trained, it is the model in {model.folder}")
 
 
@@ -59,7 +59,7 @@ def _checked(model: GivenModel, run: Run, name: str) -> dict:
     for beside in ("", *([model_files.PEER] if "peer_sha256" in config else [])):
         _load(folder, config, beside)
     require_same_members(folder, config, run, name)
-    history.read(_file(folder, history.NAME).parent)
+    model_files.read_history(_file(folder, model_files.HISTORY).parent)
     return config
 
 
@@ -67,7 +67,7 @@ def _copy(model: GivenModel, config: dict, run: Run, name: str, building: Path) 
     folder = Path(model.folder)
     origin = {"sha256": model.sha256, **{key: config.get(key) for key in ("run", *_NAMES)}}
     own = {**config, **{key: getattr(run, key) for key in _NAMES}, "run": name, "origin": origin}
-    for file in (*_COPIED, history.NAME):
+    for file in (*_COPIED, model_files.HISTORY):
         shutil.copyfile(_file(folder, file), building / file)
     if peer := own.get("peer_sha256"):
         (building / model_files.PEER).mkdir()

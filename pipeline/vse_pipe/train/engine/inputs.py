@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from vse_pipe.artifacts import captions, features, pairs, phrases, regions, teachers, texts
+from vse_pipe.artifacts import captions, features, pairs, regions, texts
 from vse_pipe.core.errors import InputError
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet, Run
@@ -18,8 +18,8 @@ from vse_pipe.train.engine.table import TrainTable, mentions_of
 def files(node: Run) -> list[Path]:
     """The files whose digests say what the run reads."""
     inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
-    inputs += [paths.prepared(node.dataset) / file for file in (regions.NAME, phrases.NAME) if _of_regions(node)]
-    inputs += [paths.injected(node.dataset, node.noise) / teachers.NAME] * SCHEMES.traits(node.scheme.name).teacher
+    inputs += [paths.prepared(node.dataset) / file for file in (regions.NAME, regions.PHRASES) if _of_regions(node)]
+    inputs += [paths.injected(node.dataset, node.noise) / pairs.TEACHER] * SCHEMES.traits(node.scheme.name).teacher
     return [*inputs, *sides(node), *word_vectors.files(node.text)]
 
 
@@ -75,7 +75,7 @@ def boxes(node: Run, stored: features.Features, joined: TrainTable, name: str) -
         )
     known = joined.train_pairs.incidence
     assert known is not None  # of regions
-    return TrainRegions.of(regions.read(folder), phrases.read(folder), stored, known, name)
+    return TrainRegions.of(regions.read(folder), regions.read_phrases(folder), stored, known, name)
 
 
 def _of_regions(node: Run) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vse_pipe.artifacts import history, rematching
+from vse_pipe.artifacts import model_files, pairs
 from vse_pipe.core import mapped, processes
 from vse_pipe.core.console import say, track
 from vse_pipe.core.devices import derive_seed
@@ -64,7 +64,7 @@ def fit(
             row = {"epoch": epoch + 1, "lr": optimizer.param_groups[0]["lr"], "loss": mean}
             row |= _validated(validate, averages.models, epoch, name)
             if averages:
-                row[history.OWN] = _validated(validate, scheme.models, epoch, name)["val_rsum"]
+                row[model_files.UNAVERAGED] = _validated(validate, scheme.models, epoch, name)["val_rsum"]
         if watch is not None:
             watch.after(epoch + 1, steps, row["val_rsum"])
         progress.epoch, progress.processes = epoch + 1, max(progress.processes, processes.rank_count())
@@ -118,9 +118,9 @@ def _write(out: Path, progress: Progress) -> None:
     """What is read beside the model. Again when a run goes on: it may have been killed between state and files."""
     if not processes.is_first():
         return
-    history.write(out, progress.history)
+    model_files.write_history(out, progress.history)
     if progress.records:
-        rematching.write(out, progress.records)
+        pairs.write_rematching(out, progress.records)
 
 
 @contextlib.contextmanager

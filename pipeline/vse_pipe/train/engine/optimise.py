@@ -9,7 +9,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from vse_pipe.core import processes
 from vse_pipe.core.errors import PipelineError
-from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.train.engine import gradient_cache
 from vse_pipe.train.engine.data import Batch
 from vse_pipe.train.engine.heads import OwnRate

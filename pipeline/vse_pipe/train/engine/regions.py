@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Float, Int
 
-from vse_pipe.artifacts._boxes import of as boxes_of
 from vse_pipe.artifacts.features import Features
+from vse_pipe.artifacts.regions import boxes as boxes_of
 from vse_pipe.core.errors import InputError
 from vse_pipe.train.engine.incidence import Incidence
 

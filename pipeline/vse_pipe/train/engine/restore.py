@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vse_pipe.artifacts import features, model_files, texts
-from vse_pipe.artifacts._run import of_folder
+from vse_pipe.artifacts.names import run_of_folder
 from vse_pipe.core.errors import IntegrityError, UnknownMember
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Run
@@ -18,7 +18,7 @@ def load_all(folder: Path) -> list[tuple[DualEncoder, model_files.ModelFiles]]:
     wanted = first[1].config.get("peer_sha256")
     if wanted is None:
         return [first]
-    second = load(folder / model_files.PEER, of_folder(folder))
+    second = load(folder / model_files.PEER, run_of_folder(folder))
     if second[1].digest != wanted:
         raise IntegrityError(
             f"{folder / model_files.PEER}: holds another network than {model_files.CONFIG} names; train the run again"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.train.engine.heads import OwnRate
 
 

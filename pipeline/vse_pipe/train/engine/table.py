@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import phrases, regions
+from vse_pipe.artifacts import regions
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.errors import InputError
@@ -122,7 +122,7 @@ class TrainTable:
 
 def mentions_of(folder: Path) -> pa.Table | None:
     """phrases.parquet of a data set of regions, ``folder`` below data/prepare; None of any other."""
-    return phrases.read(folder) if (folder / regions.NAME).is_file() else None
+    return regions.read_phrases(folder) if (folder / regions.NAME).is_file() else None
 
 
 def _same_text(
@@ -130,11 +130,13 @@ def _same_text(
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """The number of each caption's text; and regions and texts of the mentions in train that are not the pairs ``train`` of the
     captions: what ``inject`` did to those stays."""
-    words = [phrases.key(caption_table)]
+    words = [regions.phrase_key(caption_table)]
     if mentions is None:
         return words[0].dictionary_encode().indices.to_numpy(), ()
     mentions = mentions.filter(pc.equal(mentions["split"], "train"))
-    numbers = pa.concat_arrays([*words, phrases.key(mentions)]).dictionary_encode().indices.to_numpy().astype(np.int64)
+    numbers = (
+        pa.concat_arrays([*words, regions.phrase_key(mentions)]).dictionary_encode().indices.to_numpy().astype(np.int64)
+    )
     told, texts = np.split(numbers, [len(caption_table)])
     named = mentions["region_id"].to_numpy()
     cells = numbers.max() + 1

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from vse_pipe.artifacts import teachers
+from vse_pipe.artifacts import pairs as artifacts_pairs
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.engine.embedded import Embedded
@@ -30,13 +30,13 @@ class Teacher:
     def read(cls, folder: Path, pairs: Pairs) -> "Teacher":
         """folder: with teachers.json. Raises InputError where a pair has no vectors, IntegrityError where a model was embedded
         anew since."""
-        entries = teachers.read(folder)
+        entries = artifacts_pairs.read_teacher(folder)
         total = sum(one["weight"] for one in entries)
         shown, image_rows = np.unique(pairs.owners, return_inverse=True)
         said, caption_rows = np.unique(pairs.texts.caption_ids[pairs.places], return_inverse=True)
         sides: tuple[list[Tensor], list[Tensor]] = ([], [])
         for one in entries:
-            teachers.require_same(folder, one)
+            artifacts_pairs.require_same_teacher(folder, one)
             held = Embedded.read(Path(one["folder"]), one["run"])
             for parts, side, ids in zip(sides, (held.images, held.captions), (shown, said), strict=True):
                 parts.append(_unit(side, ids, held.folder) * (one["weight"] / total) ** 0.5)

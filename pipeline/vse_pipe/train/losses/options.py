@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.traits import LossTraits
+from vse_pipe.project.registry import LossTraits
 
 
 class Curriculum(Strict):

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from vse_pipe.artifacts import features, history, model_files, texts
+from vse_pipe.artifacts import features, model_files, texts
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import partial, require_ours
-from vse_pipe.project import paths, repetitions, timing
+from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.typed import Run
 from vse_pipe.train.engine import fingerprint, finished, inputs
 from vse_pipe.train.engine.model import build, described
@@ -50,11 +50,11 @@ def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: tor
     building = partial(out)
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
-    history.write(building, [])
+    model_files.write_history(building, [])
     model_files.write(building, model.state_dict(), read.words, config)
     finished.record(building, mark)
     repetitions.put(building, out, files, f"train {name}")
-    timing.record(out, time.monotonic() - started)
+    step.record(out, time.monotonic() - started)
     say(f"train {name}: nothing is trained; images and captions are compared in {shape[-1]} dimensions as they are")
 
 

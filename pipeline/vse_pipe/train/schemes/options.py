@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.traits import SchemeTraits
+from vse_pipe.project.registry import SchemeTraits
 
 Variant = Literal["paper", "code"]
 Shape = Literal["exponential", "linear", "sin"]

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.prepare._data import prepare
-from vse_pipe.artifacts import captions, images, phrases, regions
+from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import sha256
 
@@ -39,7 +39,7 @@ def write(rows: list[tuple], splits: dict[int, str], orientation: int = 1) -> No
         (500 + k, 900 + k, n, k, 0, text, "thing", *map(float, box), splits.get(n, "test"), None)
         for k, (n, text, box) in enumerate(rows)
     ]
-    phrases.write(SOURCE, _table(phrases.SCHEMA, spoken))
+    regions.write_phrases(SOURCE, _table(regions.PHRASES_SCHEMA, spoken))
 
 
 def _table(schema: pa.Schema, rows: list[tuple]) -> pa.Table:
@@ -57,7 +57,7 @@ def drawn(count: int, splits: dict[int, str]) -> list[tuple]:
 def made(**options) -> tuple[list[dict], list[dict], list[dict], pa.Table]:
     out = prepare("regions", SOURCE, **options)
     table = regions.read(out)
-    return *(one.read(out).to_pylist() for one in (images, captions, phrases)), table
+    return *(one.read(out).to_pylist() for one in (images, captions, regions)), table
 
 
 def refused(message: str, error: type[Exception] = InputError, **options) -> None:

@@ -8,7 +8,7 @@ from PIL import Image
 from tests.naive.regions import overlap
 from tests.prepare._data import prepare
 from tests.prepare.engine.regions._whole import HEIGHT, SOURCE, SPLITS, WIDTH, WORDS, drawn, made, refused, write
-from vse_pipe.artifacts import captions, images, phrases, regions
+from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.core.tables import footer
@@ -24,7 +24,7 @@ def test_every_row_by_plain_loops():
     rows = drawn(60, SPLITS)
     write(rows, SPLITS)
     pictured, said, spoken, table = made(count=6, regions_per_phrase=99, splits=["test"])
-    source = phrases.read(SOURCE).to_pylist()
+    source = regions.read_phrases(SOURCE).to_pylist()
     expected, owner, seen = [], {}, set()
     for number, split in SPLITS.items():
         of = [row for row in source if row["image_id"] == number]
@@ -127,7 +127,7 @@ def test_phrases_and_proposals_take_no_more_memory_than_the_data_set_may():
 def test_the_digest_of_phrases_stands_in_the_footer_of_images():
     write(drawn(20, SPLITS), SPLITS)
     out = prepare("regions", SOURCE)
-    assert footer(images.read(out))[phrases.NAME] == sha256(out / phrases.NAME)
+    assert footer(images.read(out))[regions.PHRASES] == sha256(out / regions.PHRASES)
 
 
 def test_recall_of_the_proposals_is_kept_and_said(capsys):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.prepare._data import prepare
 from tests.prepare.engine.regions._whole import SOURCE, refused, write
-from vse_pipe.artifacts import phrases
+from vse_pipe.artifacts import regions
 from vse_pipe.core.errors import InputError, MissingResource
 
 
@@ -35,7 +35,7 @@ def test_sources_that_hold_no_phrases():
     refused("source data/prepare/whole does not exist", MissingResource)
     write([(1, "a man", (0, 0, 9, 9))], {1: "test"})
     prepare("regions", SOURCE)
-    (SOURCE / phrases.NAME).unlink()
+    (SOURCE / regions.PHRASES).unlink()
     Path("data/prepare/tiny").rename("data/prepare/other")
     refused("data/prepare/whole has no phrases.parquet: its format gives no boxes of phrases")
     with pytest.raises(InputError, match=r"data/prepare/other: holds regions already; name the data set that has"):

@@ -11,7 +11,7 @@ from PIL import Image
 from pydantic import ValidationError
 
 from tests.naive import scenes as naive
-from vse_pipe.artifacts import captions, images, phrases
+from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.prepare.engine.scenes.dataset import render, sample_split
 from vse_pipe.prepare.engine.scenes.drawing import box
 from vse_pipe.prepare.engine.scenes.params import ShapesParams
@@ -76,7 +76,7 @@ def test_phrases_change_nothing_else_and_stand_in_their_captions(made, tmp_path)
     source = render(tmp_path, FEW.model_copy(update={"phrases": True}), seed=1)
     assert content(tmp_path) == content(folder)
     assert (source.images, source.captions) == (image_table, caption_table)
-    assert phrases.problems(source.phrases) == []
+    assert regions.phrase_problems(source.phrases) == []
     scenes = [scene for split in FEW.counts() for scene in sample_split(FEW, split, seed=1)]
     described = {row["caption_id"]: row for row in caption_table.to_pylist()}
     for row in source.phrases.to_pylist():

@@ -17,7 +17,7 @@ from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.pictures.transforms import Transform
 from vse_pipe.project import paths
-from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.train.encoders.image import two_branch
 from vse_pipe.train.encoders.image.finetune import Drawing, Pictures, build, mirrored, random_box, random_crop
 from vse_pipe.train.encoders.image.options import FinetuneOptions as Params

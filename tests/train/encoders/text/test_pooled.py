@@ -11,7 +11,7 @@ from tests.fragment_project import run_of, write_fragment_project
 from tests.naive import encoders as naive
 from tests.toy_project import WORDS, load_params
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
-from vse_pipe.artifacts import captions, embeddings, history, model_files, texts
+from vse_pipe.artifacts import captions, embeddings, model_files, texts
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import sha256
 from vse_pipe.embed.stage import embed
@@ -126,7 +126,7 @@ def _trained(similarity: str, image: str) -> AllParams:
 def test_runs_learn_from_tokens_as_one_vector_or_as_fragments(root, monkeypatch, similarity, image):
     monkeypatch.chdir(root)
     params = _trained(similarity, image)
-    losses = [row["loss"] for row in history.read(paths.trained(similarity)).to_dict("records")]
+    losses = [row["loss"] for row in model_files.read_history(paths.trained(similarity)).to_dict("records")]
     assert losses[-1] < 0.95 * losses[0]
     embed(params, similarity, "cpu")
     evaluate(params, similarity, ["nns"], "cpu")

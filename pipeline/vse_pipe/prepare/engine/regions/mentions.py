@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import _boxes, images, phrases, regions
+from vse_pipe.artifacts import images
+from vse_pipe.artifacts import regions as artifacts_regions
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare.engine.regions.proposing import clipped
@@ -31,15 +32,15 @@ class Mentions:
     def read(cls, source: Path) -> "Mentions":
         """source: a folder below data/prepare. Raises MissingResource without it, InputError: a data set without phrases or
         one of regions, a phrase whose picture is not there or is of another split, more phrases than memory may hold."""
-        if (existing(source) / regions.NAME).exists():
+        if (existing(source) / artifacts_regions.NAME).exists():
             raise InputError(f"{source}: holds regions already; name the data set that has the whole pictures")
-        if not (source / phrases.NAME).is_file():
+        if not (source / artifacts_regions.PHRASES).is_file():
             raise InputError(
-                f"{source} has no {phrases.NAME}: its format gives no boxes of phrases; the formats entities, and shapes with "
+                f"{source} has no {artifacts_regions.PHRASES}: its format gives no boxes of phrases; the formats entities, and shapes with "
                 "phrases: true, do"
             )
-        table, pictures = phrases.read(source), images.read(source)
-        memory.take(str(source / phrases.NAME), table.num_rows * _OF_MENTION)
+        table, pictures = artifacts_regions.read_phrases(source), images.read(source)
+        memory.take(str(source / artifacts_regions.PHRASES), table.num_rows * _OF_MENTION)
         rows = pc.index_in(table["image_id"].combine_chunks(), value_set=pictures["image_id"].combine_chunks())
         _refuse(source, table.filter(pc.is_null(rows)), f"{{image_id}} is no image_id of {images.NAME}")
         differs = pc.not_equal(pictures["split"].take(rows), table["split"])
@@ -49,7 +50,7 @@ class Mentions:
 
     def boxes(self) -> np.ndarray:
         """(mentions, 4) float64."""
-        return _boxes.of(self.table)
+        return artifacts_regions.boxes(self.table)
 
     def whole_pixels(self, sizes: np.ndarray) -> np.ndarray:
         """``boxes`` in whole pixels inside the picture. sizes: int (pictures, 2), 0 for those that nobody can read, whose boxes
@@ -79,13 +80,13 @@ class Mentions:
     def numbered(self, regions: np.ndarray) -> pa.Table:
         """``table`` with these as ``region_id``."""
         at = self.table.schema.get_field_index("region_id")
-        return self.table.set_column(at, phrases.SCHEMA.field("region_id"), pa.array(regions))
+        return self.table.set_column(at, artifacts_regions.PHRASES_SCHEMA.field("region_id"), pa.array(regions))
 
     def kept(self, region: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
         """Rows of the mentions that become captions, in order: all of val and test; of train one for each pair of a region and
         the words that name it, with no more than ``most`` regions for the same words, drawn by ``rng``."""
         train = np.flatnonzero(pc.equal(self.table["split"], "train").to_numpy())
-        words = phrases.key(self.table).dictionary_encode().indices.to_numpy()[train]
+        words = artifacts_regions.phrase_key(self.table).dictionary_encode().indices.to_numpy()[train]
         _, first = np.unique(np.stack([words, region[train]], axis=1), axis=0, return_index=True)
         order = np.lexsort([rng.random(len(first)), words[first]])
         ranked = words[first][order]
@@ -98,4 +99,6 @@ def _refuse(source: Path, wrong: pa.Table, problem: str) -> None:
     if wrong.num_rows:
         first = wrong.slice(0, 1).to_pylist()[0]
         more = f" (and {wrong.num_rows - 1} more)" if wrong.num_rows > 1 else ""
-        raise InputError(f"{source / phrases.NAME}: phrase_id {first['phrase_id']}: {problem.format(**first)}{more}")
+        raise InputError(
+            f"{source / artifacts_regions.PHRASES}: phrase_id {first['phrase_id']}: {problem.format(**first)}{more}"
+        )

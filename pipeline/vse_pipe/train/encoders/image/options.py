@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
 
 from vse_pipe.core.strict import Strict, Width
-from vse_pipe.project.traits import ImageEncoderTraits
+from vse_pipe.project.registry import ImageEncoderTraits
 
 
 class BranchShape(Strict):

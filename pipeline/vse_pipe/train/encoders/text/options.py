@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from vse_pipe.core.strict import Digest, Strict, Width
-from vse_pipe.project.traits import TextEncoderTraits
+from vse_pipe.project.registry import TextEncoderTraits
 from vse_pipe.train.encoders.image.options import BranchShape, ResidualShape
 
 

@@ -10,20 +10,20 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import read_json, write_json
 
 
-def beside(out: Path) -> Path:
+def timing_file(out: Path) -> Path:
     return out.with_name(out.name + ".timing.json")
 
 
 def record(out: Path, seconds: float, earlier: bool = False) -> None:
     """earlier: add to what an interrupted call of the same work has already spent."""
-    path = beside(out)
+    path = timing_file(out)
     spent = _seconds(path) if earlier and path.is_file() else 0.0
     write_json(path, {"seconds": round(spent + seconds, 3)})
 
 
-def of(out: Path) -> float | None:
+def timing_of(out: Path) -> float | None:
     """Seconds that ``out`` took; None where it was never made here."""
-    path = beside(out)
+    path = timing_file(out)
     return _seconds(path) if path.is_file() else None
 
 
