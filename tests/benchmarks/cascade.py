@@ -13,12 +13,12 @@ from tests.benchmarks import devices
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.evaluate.engine.ensemble import Ensemble
 from vse_pipe.project import paths
-from vse_pipe.ranking.engine import criteria, outcome
-from vse_pipe.ranking.engine.bank_source import BankSource
-from vse_pipe.ranking.engine.cascade import ScoredPairs, cascaded
-from vse_pipe.ranking.engine.embedded import Embedded
-from vse_pipe.ranking.engine.split import Split
-from vse_pipe.ranking.engine.trial import Trial, trials
+from vse_pipe.ranking import criteria, evaluation
+from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.cascade import ScoredPairs, cascaded
+from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.trial import Trial, trials
 
 NNS = criteria.parse("nns", {})
 
@@ -29,7 +29,7 @@ def measured(found: dict[str, list[Trial]]) -> tuple[float, dict[str, list[float
     recalls = {}
     for direction in DIRECTIONS:
         (trial,) = found[direction]
-        hits = outcome.rank(trial.under(NNS), trial.truth, "pessimistic").hits
+        hits = evaluation.rank(trial.under(NNS), trial.truth, "pessimistic").hits
         recalls[direction] = [100.0 * float(one.mean()) for one in hits.values()]
     return time.monotonic() - started, recalls
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from vse_pipe.ranking.confidence.intervals import interval
-from vse_pipe.ranking.confidence.repeated import Repetitions, of_difference, of_one
+from vse_pipe.ranking.comparison import Repetitions, of_difference, of_one
+from vse_pipe.ranking.intervals import interval
 
 SEEDS, MOST, QUERIES, SHARED = (3, 5, 10), 10, 6, 0.6
 RECALLS = (0.25, 0.55, 0.70)  # R@1, R@5, R@10 of A in the direction of texts, about those of Flickr8k

@@ -17,12 +17,13 @@ from tests.benchmarks import devices
 from vse_pipe.evaluate.engine.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking.engine import criteria, tuning
-from vse_pipe.ranking.engine.bank_source import BankSource
-from vse_pipe.ranking.engine.criteria import Criterion
-from vse_pipe.ranking.engine.matching import Allowance
-from vse_pipe.ranking.engine.split import Split
-from vse_pipe.ranking.engine.trial import trials
+from vse_pipe.ranking import criteria
+from vse_pipe.ranking import trial as ranking_trial
+from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.criteria import Criterion
+from vse_pipe.ranking.matching import Allowance
+from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.trial import trials
 
 OPEN = {"rgm": INFERENCES.options("rgm")(lam=2.0)}
 
@@ -66,7 +67,7 @@ def tuned(split: Split, criterion: Criterion) -> Callable[[], None]:
 
     def once() -> None:
         for trial in trials([split], BankSource("test"), product, EvaluateParams().memory).values():
-            tuning.best_lambdas(criterion, trial)
+            ranking_trial.best_lambdas(criterion, trial)
 
     return once
 
@@ -90,7 +91,7 @@ def literal(split: Split, k: int = 10, lam: float = 2.0) -> float:
 
 def matching(split: Split, k: int = 10, lam: float = 2.0) -> tuple[float, float]:
     """Seconds of ours on the same scores: with the selection of top lists, and without."""
-    from vse_pipe.ranking.engine import matching as module
+    from vse_pipe.ranking import matching as module
 
     scores = trials([split], BankSource("test"), product, EvaluateParams().memory)["image_to_text"][0].scores
     for _ in scores.blocks():

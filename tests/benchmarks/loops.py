@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, leaky_relu
 
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 
 EPS = 1e-8
 

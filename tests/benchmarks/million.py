@@ -51,12 +51,12 @@ def one(folder: Path, inference: str, queries: int, memory: int) -> None:
     from vse_pipe.evaluate.external import inputs
     from vse_pipe.evaluate.external.inputs import InputFiles
     from vse_pipe.project.params.schema import EvaluateParams
-    from vse_pipe.ranking.engine import criteria
-    from vse_pipe.ranking.engine.bank import Bank
-    from vse_pipe.ranking.engine.outcome import Depths
-    from vse_pipe.ranking.engine.scores import Scores
-    from vse_pipe.ranking.engine.trial import Trial, Tuned, run_both
-    from vse_pipe.ranking.metrics.truth import Truth
+    from vse_pipe.ranking import criteria
+    from vse_pipe.ranking.bank import Bank
+    from vse_pipe.ranking.evaluation import Depths
+    from vse_pipe.ranking.metrics.recall import Truth
+    from vse_pipe.ranking.scores import Scores
+    from vse_pipe.ranking.trial import Trial, Tuned, run_both
 
     torch.set_num_threads(1)
     spent = [time.process_time()]

@@ -25,8 +25,8 @@ def one(images: int, dim: int, inference: str, memory: int, device: torch.device
     from tests.benchmarks.evaluate import OPEN, embeddings, product
     from vse_pipe.evaluate.engine.measure import Inputs, measure
     from vse_pipe.project.params.schema import EvaluateParams
-    from vse_pipe.ranking.engine import criteria
-    from vse_pipe.ranking.engine.bank_source import BankSource
+    from vse_pipe.ranking import criteria
+    from vse_pipe.ranking.bank import BankSource
 
     split = embeddings(images, 5 * images, dim, device)
     inputs = Inputs(split, BankSource("test"), None, BankSource("test"), product, {})

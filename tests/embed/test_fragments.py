@@ -12,7 +12,7 @@ from vse_pipe.embed.engine import fragments as embed_fragments
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.tools.export.stage import export_run
 from vse_pipe.train.engine.restore import load
 from vse_pipe.train.stage import train

@@ -11,13 +11,13 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.evaluate.engine.measure import is_calibrated
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking.engine.bank_source import BankSource, cosine
-from vse_pipe.ranking.engine.cascade import Cascade
-from vse_pipe.ranking.engine.criteria import parse
-from vse_pipe.ranking.engine.fusion import Fused
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.split import Split
+from vse_pipe.ranking.bank import BankSource, cosine
+from vse_pipe.ranking.cascade import Cascade
+from vse_pipe.ranking.criteria import parse
+from vse_pipe.ranking.fusion import Fused
 from vse_pipe.ranking.metrics.calibration import ISOTONIC, fitted
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.split import Split
 
 SPLITS = {"train": 6, "val": 60, "test": 50}
 

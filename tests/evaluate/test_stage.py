@@ -17,7 +17,7 @@ from vse_pipe.core.files import write_json
 from vse_pipe.core.locks import claim
 from vse_pipe.evaluate.stage import FILES, evaluate
 from vse_pipe.project import paths, repetitions, step
-from vse_pipe.ranking.engine import outcome
+from vse_pipe.ranking import evaluation as ranking_evaluation
 
 
 def expected_nns(images, captions) -> dict:
@@ -217,7 +217,7 @@ def test_a_failure_leaves_the_earlier_result_alone(project, monkeypatch):
     def broken(*_):
         raise InputError("scores of queries 0 to 3 hold NaN")
 
-    monkeypatch.setattr(outcome, "positions", broken)
+    monkeypatch.setattr(ranking_evaluation, "positions", broken)
     with pytest.raises(InputError, match="hold NaN"):
         measured(params(project), "nns")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

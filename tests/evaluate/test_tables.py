@@ -4,9 +4,9 @@ import pytest
 from tests.ranking.dense import dense
 from vse_pipe.artifacts.evaluation import MEASURES, OCCURRENCE_SCHEMA, RANKS_SCHEMA
 from vse_pipe.evaluate.engine.tables import occurrence_table, rank_table
-from vse_pipe.ranking.engine import outcome
-from vse_pipe.ranking.engine.matching import MatchedPairs
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking import evaluation
+from vse_pipe.ranking.matching import MatchedPairs
+from vse_pipe.ranking.metrics.recall import Truth
 
 OWNERS = np.array([30, 30, 40, 40, 40])
 TRUTH = Truth.by_image(OWNERS, np.array([30, 40]))
@@ -15,10 +15,10 @@ TRUTH = Truth.by_image(OWNERS, np.array([30, 40]))
 @pytest.fixture
 def ranked():
     scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.1, 0.6], [0.4, 0.5]])
-    return outcome.rank(dense(scores), TRUTH, "pessimistic")
+    return evaluation.rank(dense(scores), TRUTH, "pessimistic")
 
 
-def table(found: outcome.Outcome):
+def table(found: evaluation.Outcome):
     return rank_table(found, "text_to_image", 3, np.arange(5) + 700, np.array([30, 40]), OWNERS)
 
 
@@ -39,7 +39,7 @@ def test_a_row_per_query_with_its_image_and_its_measures(ranked):
 
 def test_a_matching_leaves_rank_and_measures_empty():
     pairs = MatchedPairs(np.array([0, 3]), np.array([0, 1]))
-    made = table(outcome.matched(dict.fromkeys((1, 5, 10), pairs), TRUTH))
+    made = table(evaluation.matched(dict.fromkeys((1, 5, 10), pairs), TRUTH))
     for name in ("rank", *MEASURES):
         assert made[name].null_count == 5, name
     assert made["image_id"].to_pylist() == OWNERS.tolist()

@@ -14,7 +14,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.engine.ensemble import Ensemble
 from vse_pipe.evaluate.engine.weights import ascent, tuned
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.ranking.embedded import Embedded
 
 CPU = torch.device("cpu")
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from vse_pipe.ranking.engine.bank import Bank
-from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.bank import Bank
+from vse_pipe.ranking.scores import Scores
 
 cosines = st.floats(-1, 1, width=32).map(float)
 

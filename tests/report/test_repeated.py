@@ -14,8 +14,8 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams, SweepNode
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.confidence.figures import Figures
-from vse_pipe.ranking.confidence.repeated import spreads
+from vse_pipe.ranking.comparison import spreads
+from vse_pipe.ranking.intervals import Figures
 from vse_pipe.report.engine.reading import read
 from vse_pipe.report.engine.repeated import mean
 from vse_pipe.report.stage import report

@@ -21,7 +21,7 @@ ALLOWED = {
     "pipeline/vse_pipe/inject/stage.py": ALONE,
     "pipeline/vse_pipe/prepare/declaration.py": ALONE,
     "pipeline/vse_pipe/prepare/engine/regions/mentions.py": ALONE,
-    "pipeline/vse_pipe/ranking/engine/embedded.py": COMPARED,
+    "pipeline/vse_pipe/ranking/embedded.py": COMPARED,
     "pipeline/vse_pipe/audit/stage.py": "features, texts and pairs are compared where they are read (restore.inputs, pairs.require_for)",
     "pipeline/vse_pipe/tools/compare/contents.py": COMPARED,
     "pipeline/vse_pipe/tools/hub/card.py": "counts images and captions by split",

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine.data import Batch
 from vse_pipe.train.engine.model import DualEncoder
 

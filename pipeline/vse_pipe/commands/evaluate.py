@@ -221,7 +221,7 @@ def criteria_named(given: list[str] | None) -> list[str]:
     """The names in ``--inference A,B --inference C``, each once. Raises UsageError for one that does not exist."""
     if not given:
         return []
-    from vse_pipe.ranking.engine.criteria import parse
+    from vse_pipe.ranking.criteria import parse
 
     names = list(dict.fromkeys(name.strip() for text in given for name in text.split(",")))
     for name in names:

@@ -22,12 +22,13 @@ from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params import checks as grammar
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.engine import bank_source, criteria
-from vse_pipe.ranking.engine.bank_source import BankSource
-from vse_pipe.ranking.engine.criteria import Criterion
-from vse_pipe.ranking.engine.embedded import Embedded
-from vse_pipe.ranking.engine.fragments import tables
-from vse_pipe.ranking.engine.split import Split, collapsed
+from vse_pipe.ranking import bank as ranking_bank
+from vse_pipe.ranking import criteria
+from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.criteria import Criterion
+from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.fragments import tables
+from vse_pipe.ranking.split import Split, collapsed
 
 FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
 
@@ -200,14 +201,14 @@ def read_inputs(
         tuned_on = f"val of {embedded.transfer(params.split)['trained_on']}" if tuning is not None else None
     bank, names = BankSource(params.split), named.read(embedded.folder)
     tuning_bank = bank
-    if params.bank != bank_source.OWN and (lender is not None or params.bank != params.split):
+    if params.bank != ranking_bank.OWN and (lender is not None or params.bank != params.split):
         bank = tuning_bank = _bank(embedded, params, device, lender, names)
         bank.checked_against(ranked, "evaluate.bank", names)
         if tuned_on and params.bank == "train" and home is not None and home.has("train"):
             tuning_bank = BankSource(tuned_on.replace("val", "train", 1), home.split("train", device))
         if params.bank == "val" and (lender is None or tuned_on):
             assert tuning is not None
-            half, rest = bank_source.halves(tuning)
+            half, rest = ranking_bank.halves(tuning)
             tuning, tuning_bank = half, BankSource(bank.name, rest)
     about: dict[str, object] = {"run": run, "similarity": embedded.compared_by}
     if moved := embedded.transfer(params.split):
@@ -243,7 +244,7 @@ def _val_at_home(
         return None, f"{why}, nor does {home.folder}"
     val = home.split("val", device)
     try:
-        bank_source.disjoint(val, ranked, str(home.folder), "split val")
+        ranking_bank.disjoint(val, ranked, str(home.folder), "split val")
     except InputError as error:
         return None, f"{why}, and {error}"
     return val, ""

@@ -11,7 +11,7 @@ from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths, step
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.ranking.embedded import Embedded
 
 TRAIN = "train"
 

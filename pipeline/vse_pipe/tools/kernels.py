@@ -12,12 +12,11 @@ from vse_pipe.core import console
 from vse_pipe.evaluate.engine.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.ranking.compiled import tiles
-from vse_pipe.ranking.compiled.average_precision import by_class
-from vse_pipe.ranking.engine import criteria
-from vse_pipe.ranking.engine.bank_source import BankSource, cosine
-from vse_pipe.ranking.engine.split import Split
-from vse_pipe.ranking.metrics import thresholds
+from vse_pipe.ranking import criteria, kernels
+from vse_pipe.ranking.bank import BankSource, cosine
+from vse_pipe.ranking.metrics import listed
+from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.statistics_kernels import by_class
 from vse_pipe.report.engine import charts
 
 # More captions than a list that is chosen by the compiled loop is long, fewer than take any time.
@@ -38,9 +37,9 @@ def compile_all() -> None:
     SIMILARITIES.load("order").score(vectors, vectors, SIMILARITIES.options("order")()).sum().backward()
     one, bounds = np.zeros(1, np.int64), np.arange(2)
     by_class(np.ones((1, 1), np.int64), bounds, one, bounds, one, one + 1, bounds, one, False)
-    thresholds.compiled(torch.zeros(1, 1), bounds, np.zeros(1, np.float32), False)
+    listed.compiled(torch.zeros(1, 1), bounds, np.zeros(1, np.float32), False)
     score, item = np.zeros((1, 1), np.float32), np.zeros((1, 1), np.int32)
-    for loop in (tiles.of_rows, tiles.of_columns):
+    for loop in (kernels.of_rows, kernels.of_columns):
         loop(score, 0, 0, score, item, item, score, item, 0, 1)
 
 

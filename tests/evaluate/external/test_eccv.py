@@ -7,7 +7,7 @@ import pytest
 
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.evaluate.external import eccv, qrels
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking.metrics.recall import Truth
 
 installed = pytest.mark.skipif(
     importlib.util.find_spec("eccv_caption") is None, reason="needs the package eccv_caption (extra: eccv)"

@@ -8,13 +8,13 @@ import torch
 
 from tests.golden.compare import compare, exact
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking.engine import outcome
-from vse_pipe.ranking.engine.bank import Bank
-from vse_pipe.ranking.engine.matching import Allowance, MatchedPairs
-from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking import evaluation
+from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.inference import csls, gm, rgm
+from vse_pipe.ranking.matching import Allowance, MatchedPairs
 from vse_pipe.ranking.metrics.hubness import skewness
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.scores import Scores
 
 KS = (1, 5, 10)
 _PAIRS = re.compile(r"rgm_(literal|rows)_k(\d+)_lam([0-9.]+)")
@@ -34,7 +34,7 @@ def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
         _close("CSLS_one_sided", _whole(rescored["csls_one"]), arrays["CSLS_one_sided"]),
     ]
     for name in ("nns", "is", "csls"):
-        found = outcome.rank(rescored[name], truth, "pessimistic", KS).metrics()
+        found = evaluation.rank(rescored[name], truth, "pessimistic", KS).metrics()
         lines.append(_close(f"recall_{name}", [found[f"r@{k}"] for k in KS], arrays[f"recall_{name}"]))
     return [*lines, *_matchings(arrays, rescored, truth), *_hubness(arrays, scores, truth)]
 
@@ -72,13 +72,13 @@ def _table(scores: Scores, mode: str, what: str, lambdas: np.ndarray, truth: Tru
     settings = [Allowance(k, float(lam)) for lam in lambdas for k in KS]
     values = []
     for setting, pairs in zip(settings, rgm.match(scores, settings, rgm.Params(mode=mode)), strict=True):
-        recall = outcome.matched({setting.k: pairs}, truth).metrics()[f"r@{setting.k}"]
+        recall = evaluation.matched({setting.k: pairs}, truth).metrics()[f"r@{setting.k}"]
         values.append(recall if what == "recall" else len(pairs.rows))
     return np.reshape(values, (len(lambdas), len(KS)))
 
 
 def _hubness(arrays: dict[str, np.ndarray], scores: Scores, truth: Truth) -> list[tuple[str, float, float]]:
-    occurrence = outcome.rank(scores, truth, "pessimistic", KS).occurrence
+    occurrence = evaluation.rank(scores, truth, "pessimistic", KS).occurrence
     counts = [exact(f"N{k}", occurrence[k], arrays[f"N{k}"]) for k in KS]
     return counts + [_close(f"skew{k}", skewness(occurrence[k]), arrays[f"skew{k}"]) for k in KS]
 

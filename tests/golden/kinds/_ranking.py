@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from vse_pipe.project.registry import SIMILARITIES
-from vse_pipe.ranking.engine import outcome
-from vse_pipe.ranking.engine.outcome import Outcome
-from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking import evaluation
+from vse_pipe.ranking.evaluation import Outcome
 from vse_pipe.ranking.metrics import recall
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.scores import Scores
 
 Line = tuple[str, float, float]
 _CLOSE = 1e-6
@@ -68,7 +68,7 @@ def _way(scores: Scores, truth: Truth) -> Way:
         best = torch.full((len(block),), -torch.inf).scatter_reduce(0, local, correct, "amax")
         close = ((block - best[:, None]).abs() <= _CLOSE).sum(dim=1)
         unclear.append(close - torch.bincount(local[correct >= best[local] - _CLOSE], minlength=len(block)))
-    return Way(outcome.rank(scores, truth, "pessimistic"), scores, torch.cat(unclear).numpy())
+    return Way(evaluation.rank(scores, truth, "pessimistic"), scores, torch.cat(unclear).numpy())
 
 
 def _figures(ranks: np.ndarray) -> np.ndarray:

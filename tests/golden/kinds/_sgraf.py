@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from vse_pipe.project.registry import SIMILARITIES
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 
 
 def scores(arrays: dict[str, np.ndarray], name: str, dtype: torch.dtype) -> torch.Tensor:

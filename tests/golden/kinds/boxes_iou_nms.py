@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare, exact
-from vse_pipe.ranking.engine.boxes import iou, kept
+from vse_pipe.ranking.boxes import iou, kept
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -4,9 +4,8 @@ import numpy as np
 import torch
 
 from tests.golden.compare import exact
-from vse_pipe.ranking.engine.top import top_k
-from vse_pipe.ranking.metrics.ranks import best_ranks
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking.metrics.recall import Truth, best_ranks
+from vse_pipe.ranking.tiles import top_k
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

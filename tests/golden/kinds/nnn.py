@@ -4,10 +4,10 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.ranking.engine.bank import Bank
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.top import mean_of_top
+from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.inference import nnn
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.tiles import mean_of_top
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -4,10 +4,10 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare, exact
-from vse_pipe.ranking.engine.bank import Bank
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.top import ever_in_top
+from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.inference import qb_norm
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.tiles import ever_in_top
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -10,7 +10,7 @@ import torch
 
 from tests.golden.compare import compare
 from vse_pipe.project.registry import SIMILARITIES
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 
 AGGREGATES = {"Mean": "mean", "LogSumExp": "lse", "Max": "max", "Sum": "sum"}
 KEY = re.compile(r"(t2i|i2t)_([A-Za-z]+)_(\w+)_f(32|64)")

@@ -5,7 +5,7 @@ import torch
 
 from tests.golden.compare import compare
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine.batch import Scored
 
 

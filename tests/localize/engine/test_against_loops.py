@@ -9,7 +9,7 @@ from tests.naive import localize as naive
 from vse_pipe.localize.engine.classes import classes
 from vse_pipe.localize.engine.ranks import Ranks, joined
 from vse_pipe.localize.engine.scenes import BoxScene
-from vse_pipe.ranking.engine import boxes
+from vse_pipe.ranking import boxes
 
 TEXTS, PICTURES, THRESHOLD = ("a man", "a dog", "two men", "a hat"), 5, 0.5
 Scenes = tuple[list[BoxScene], list[naive.Mention], dict[int, list[naive.Box]]]

@@ -31,7 +31,7 @@ from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project.params.schema import EngineParams, EnsembleNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import ENGINES
-from vse_pipe.ranking.engine import matrix, scores
+from vse_pipe.ranking import matrix, scores
 from vse_pipe.train.engine import encode
 from vse_pipe.train.stage import train
 

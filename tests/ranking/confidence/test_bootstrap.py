@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.naive import confidence as naive
 from tests.ranking import ranked
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.confidence.figures import Figures, sample
-from vse_pipe.ranking.confidence.intervals import HUBNESS, centred, holm, interval, intervals, p_value
+from vse_pipe.ranking.intervals import HUBNESS, Figures, centred, holm, interval, intervals, p_value, sample
 
 
 def _items(occurrence: pa.Table) -> dict:

@@ -11,14 +11,13 @@ from tests.ranking import ranked
 from tests.tools.compare.project import evaluation, of_tables
 from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.confidence import difference
-from vse_pipe.ranking.confidence.compared import Compared, Method
-from vse_pipe.ranking.confidence.figures import Figures, sample, swapped
-from vse_pipe.ranking.confidence.intervals import HUBNESS
+from vse_pipe.ranking import comparison
+from vse_pipe.ranking.comparison import Compared, Method
+from vse_pipe.ranking.intervals import HUBNESS, Figures, sample, swapped
 
 
-def compared(a: Compared, b: Compared, *rest: int) -> difference.Comparison:
-    return difference.compared(Method.of(a), Method.of(b), *rest)
+def compared(a: Compared, b: Compared, *rest: int) -> comparison.Comparison:
+    return comparison.compared(Method.of(a), Method.of(b), *rest)
 
 
 def _rows(comparison) -> dict:
@@ -193,7 +192,7 @@ def _rsums(method: Method) -> list[float]:
 
 def test_seeds_go_together_whatever_their_order():
     a, b = _method("a", {1: 10, 2: 11, 3: 12}, 0.4), _method("b", {3: 22, 1: 20, 2: 21}, 0.8)
-    row = _rows(difference.compared(a, b, 60, 5))["rsum",]
+    row = _rows(comparison.compared(a, b, 60, 5))["rsum",]
     figures = {
         (method.name, seed): Figures.of(one.ranks, one.occurrence)
         for method in (a, b)
@@ -212,15 +211,15 @@ def test_seeds_go_together_whatever_their_order():
 
 def test_other_seeds_are_not_paired_and_one_model_stands_for_itself():
     a, b = _method("a", {1: 10, 2: 11, 3: 12}, 0.4), _method("b", {1: 20, 2: 21, 4: 22}, 0.8)
-    assert difference.paired(a, _method("c", {1: 1, 2: 2, 3: 3}, 0.4))
-    assert not difference.paired(a, b)
-    row = _rows(difference.compared(a, b, 60, 5))["rsum",]
+    assert comparison.paired(a, _method("c", {1: 1, 2: 2, 3: 3}, 0.4))
+    assert not comparison.paired(a, b)
+    row = _rows(comparison.compared(a, b, 60, 5))["rsum",]
     assert row.difference == pytest.approx(np.mean(_rsums(b)) - np.mean(_rsums(a)))
     lone = Method.of(evaluation("c", images=30, quality=0.8, seed=20))
-    row = _rows(difference.compared(a, lone, 60, 5))["rsum",]
+    row = _rows(comparison.compared(a, lone, 60, 5))["rsum",]
     assert (row.a, row.b) == pytest.approx((np.mean(_rsums(a)), lone.metrics["rsum"]))
     assert row.spread[1] is None
-    alone = _rows(difference.compared(Method.of(a.models["1"]), lone, 60, 5))["rsum",]
+    alone = _rows(comparison.compared(Method.of(a.models["1"]), lone, 60, 5))["rsum",]
     assert row.interval[1] - row.interval[0] != pytest.approx(alone.interval[1] - alone.interval[0])
 
 
@@ -228,4 +227,4 @@ def test_a_seed_measured_on_other_data_is_refused():
     a, b = _method("a", {1: 10, 2: 11}, 0.4), _method("b", {1: 20, 2: 21}, 0.8)
     b.models["2"].metrics["split"] = "val"
     with pytest.raises(InputError, match="a/1 and b/2 cannot be compared: split is 'test' in the first, 'val'"):
-        difference.compared(a, b, 10, 1)
+        comparison.compared(a, b, 10, 1)

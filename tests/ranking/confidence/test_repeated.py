@@ -9,8 +9,8 @@ from scipy import stats
 from tests.benchmarks import coverage
 from tests.naive import confidence as naive
 from tests.ranking import ranked
-from vse_pipe.ranking.confidence.figures import Figures, sample
-from vse_pipe.ranking.confidence.repeated import Repetitions, of_difference, of_one, repetitions, spreads
+from vse_pipe.ranking.comparison import Repetitions, of_difference, of_one, repetitions, spreads
+from vse_pipe.ranking.intervals import Figures, sample
 
 
 def _drawn(rng: np.random.Generator, seeds: int, draws: int = 12, images: float = 1.0) -> Repetitions:

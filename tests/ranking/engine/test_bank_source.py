@@ -7,13 +7,12 @@ import torch
 from tests.ranking.dense import unit_vectors, whole
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking.engine import criteria, outcome
-from vse_pipe.ranking.engine import trial as ranking
-from vse_pipe.ranking.engine.bank import Bank
-from vse_pipe.ranking.engine.bank_source import BankSource, halves
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.split import Split
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking import criteria, evaluation
+from vse_pipe.ranking import trial as ranking
+from vse_pipe.ranking.bank import Bank, BankSource, halves
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.split import Split
 
 RESCORINGS = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches]
 CORRECTIONS = [name for name in RESCORINGS if name != "nns"]
@@ -82,7 +81,7 @@ def test_the_item_bias_ranks_as_the_criterion_does(name, own, direction):
     trial = ranking.trials([ranked], source, product, 64)[direction][0]
     criterion = criteria.parse(name, {})
     found = [
-        outcome.rank(scores, trial.truth, "pessimistic")
+        evaluation.rank(scores, trial.truth, "pessimistic")
         for scores in (criterion.rerank(trial.scores, trial.bank), criterion.item_bias(trial.bank).apply(trial.scores))
     ]
     np.testing.assert_array_equal(found[0].ranks, found[1].ranks)
@@ -133,7 +132,7 @@ def test_single_precision_is_enough(name, own):
         bank = Bank(queries, own, lambda items=items, images=images: Scores.of(items, images, product))
         truth = Truth.by_image(ranked.caption_images, ranked.image_ids)
         rescored = criteria.parse(name, {}).rerank(scores, bank)
-        found[precision] = outcome.rank(rescored, truth, "pessimistic")
+        found[precision] = evaluation.rank(rescored, truth, "pessimistic")
     close = np.isclose(found[torch.float32].ranks, found[torch.float64].ranks, atol=1)
     assert close.all()
     for k in (1, 5, 10):
@@ -161,7 +160,7 @@ def test_what_corrects_hubs_corrects_them():
     found = {}
     for name in ("nns", "csls", "is", "nnn", "sinkhorn"):
         rescored = criteria.parse(name, {}).rerank(scores, bank)
-        found[name] = outcome.rank(rescored, truth, "pessimistic").metrics()
+        found[name] = evaluation.rank(rescored, truth, "pessimistic").metrics()
     for name in ("csls", "is", "nnn", "sinkhorn"):
         assert found[name]["r@1"] > found["nns"]["r@1"], name
         assert found[name]["skew@10"] < found["nns"]["skew@10"], name

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import localize as naive
-from vse_pipe.ranking.engine.boxes import iou, kept
+from vse_pipe.ranking.boxes import iou, kept
 
 corner = st.integers(0, 12)
 box = st.tuples(corner, corner, corner, corner).map(

@@ -8,14 +8,14 @@ from tests.naive import fusion as naive
 from tests.ranking.engine.test_fusion import models, of_words, product, whole
 from tests.ranking.similarities.fragments import Model
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.engine import cascade, criteria
-from vse_pipe.ranking.engine.bank_source import BankSource
-from vse_pipe.ranking.engine.cascade import Cascade, ScoredPairs, cascaded
-from vse_pipe.ranking.engine.fragments import MeanScore, Several
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.similarity import OfFragments
-from vse_pipe.ranking.engine.split import Split
-from vse_pipe.ranking.engine.trial import Tuned, run, trials
+from vse_pipe.ranking import cascade, criteria
+from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
+from vse_pipe.ranking.fragments import MeanScore, Several
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.similarity import OfFragments
+from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.trial import Tuned, run, trials
 
 KS = (1, 7, 40, 41, 500)
 

@@ -1,6 +1,6 @@
 import torch
 
-from vse_pipe.ranking.engine.counting import per_row
+from vse_pipe.ranking.matrix import per_row
 
 
 def test_true_entries_of_each_row():

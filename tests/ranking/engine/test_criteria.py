@@ -5,10 +5,10 @@ from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, own, whole
 from vse_pipe.core.errors import UnknownMember, UsageError
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking.engine import criteria
-from vse_pipe.ranking.engine.matching import Allowance
+from vse_pipe.ranking import criteria
 from vse_pipe.ranking.inference import csls, rgm
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking.matching import Allowance
+from vse_pipe.ranking.metrics.recall import Truth
 
 inverted_softmax = INFERENCES.load("is")
 

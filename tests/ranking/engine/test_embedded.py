@@ -8,7 +8,7 @@ from tests.evaluate.embedded import ABOUT, sides
 from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import FragmentRows
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.ranking.embedded import Embedded
 
 CPU = torch.device("cpu")
 SCAN = {**ABOUT, "similarity": "scan_t2i", "dim": "8"}

@@ -4,8 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vse_pipe.ranking.engine.fragments import MeanScore, Several, plain, pooled, same, tables, take
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import MeanScore, Several, Words, plain, pooled, same, tables, take
 
 RNG = np.random.default_rng(0)
 

@@ -6,10 +6,9 @@ import torch
 
 from tests.naive import fusion as naive
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.ranking.engine.fragments import MeanScore, Several, pooled
-from vse_pipe.ranking.engine.fusion import RULES, Fused
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import MeanScore, Several, Words, pooled
+from vse_pipe.ranking.fusion import RULES, Fused
+from vse_pipe.ranking.scores import Scores
 
 ORACLES = {"mean": lambda row: row, "zscore": naive.standardised, "rrf": naive.reciprocal_ranks}
 WEIGHTS = (0.5, 0.2, 0.3)

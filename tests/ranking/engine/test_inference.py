@@ -6,14 +6,14 @@ import torch
 
 from tests.ranking.dense import dense, unit_vectors
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking.engine import criteria, outcome
-from vse_pipe.ranking.engine.bank import Bank
-from vse_pipe.ranking.engine.criteria import Criterion
-from vse_pipe.ranking.engine.matching import Allowance
-from vse_pipe.ranking.engine.outcome import Outcome
-from vse_pipe.ranking.engine.scores import STRIP, Scores
+from vse_pipe.ranking import criteria, evaluation
+from vse_pipe.ranking.bank import Bank
+from vse_pipe.ranking.criteria import Criterion
+from vse_pipe.ranking.evaluation import Outcome
 from vse_pipe.ranking.inference import rgm
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking.matching import Allowance
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.scores import STRIP, Scores
 
 RESCORINGS = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches]
 MATCHINGS = [name for name in INFERENCES.names() if INFERENCES.traits(name).matches]
@@ -38,10 +38,10 @@ def bank_of(scores: Scores) -> Bank:
 def result(criterion: Criterion, scores: Scores, truth: Truth) -> Outcome:
     scores = criterion.rerank(scores, bank_of(scores))
     if not criterion.matching:
-        return outcome.rank(scores, truth, "pessimistic")
+        return evaluation.rank(scores, truth, "pessimistic")
     ks = (1, 5, 10)
     pairs = criterion.match(scores, [Allowance(k, criterion.lambdas[0]) for k in ks], truth)
-    return outcome.matched(dict(zip(ks, pairs, strict=True)), truth)
+    return evaluation.matched(dict(zip(ks, pairs, strict=True)), truth)
 
 
 def parse(name: str) -> Criterion:

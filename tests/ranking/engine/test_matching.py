@@ -7,10 +7,10 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from tests.naive import evaluate as naive
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.engine import matching
-from vse_pipe.ranking.engine.matching import Allowance, greedy
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.top import top_k
+from vse_pipe.ranking import matching
+from vse_pipe.ranking.matching import Allowance, greedy
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.tiles import top_k
 
 MODES = ["rows", "literal"]
 tied = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=11), elements=st.integers(0, 4).map(float))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from vse_pipe.ranking.engine import matrix as kept
-from vse_pipe.ranking.engine.matrix import ScoreMatrix
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking import matrix as kept
+from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.matrix import ScoreMatrix
+from vse_pipe.ranking.scores import Scores
 
 RNG = np.random.default_rng(1)
 

@@ -6,12 +6,12 @@ import torch
 
 from tests.naive import evaluate as naive
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.ranking.engine import criteria, outcome
-from vse_pipe.ranking.engine.bank_source import BankSource
-from vse_pipe.ranking.engine.scores import STRIP
-from vse_pipe.ranking.engine.split import Split
-from vse_pipe.ranking.engine.trial import trials
+from vse_pipe.ranking import criteria, evaluation
+from vse_pipe.ranking.bank import BankSource
 from vse_pipe.ranking.inference.options import CslsOptions as Params
+from vse_pipe.ranking.scores import STRIP
+from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.trial import trials
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 IMAGES, EACH, K = STRIP + 44, 2, 8
@@ -36,7 +36,7 @@ def test_ranks_and_best_items_are_those_of_the_loops(device, name, ties):
     criterion = criteria.parse(name, {"csls": Params(k=K)})
     for direction in DIRECTIONS:
         (trial,) = trials([split], BankSource("test"), lambda left, right: left @ right.T, 0)[direction]
-        found = outcome.rank(trial.under(criterion), trial.truth, ties)
+        found = evaluation.rank(trial.under(criterion), trial.truth, ties)
         scores = split.images.cpu().numpy() @ split.captions.cpu().numpy().T
         scores = scores if direction == "image_to_text" else scores.T
         if name == "csls":

@@ -5,10 +5,10 @@ import torch
 
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
-from vse_pipe.ranking.engine import outcome
-from vse_pipe.ranking.engine.matching import MatchedPairs
-from vse_pipe.ranking.engine.scores import STRIP
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking import evaluation
+from vse_pipe.ranking.matching import MatchedPairs
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.scores import STRIP
 
 HUBNESS = ["robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10"]
 NAMES = [
@@ -30,7 +30,7 @@ def case():
 
 def test_one_pass_gives_what_the_loops_give(case):
     scores, queries, items = case
-    found = outcome.rank(dense(scores, block=100), Truth.by_image(queries, items), "pessimistic")
+    found = evaluation.rank(dense(scores, block=100), Truth.by_image(queries, items), "pessimistic")
     correct = [set(np.flatnonzero(items == query).tolist()) for query in queries]
     rows = scores.tolist()
     ranks = [naive.best_rank(row, own, "pessimistic") for row, own in zip(rows, correct, strict=True)]
@@ -56,7 +56,7 @@ def test_one_pass_gives_what_the_loops_give(case):
 def test_measures_of_all_correct_items_are_those_of_the_loops(case, ties):
     scores, queries, items = case
     scores = scores.round(1)
-    found = outcome.rank(dense(scores, block=100), Truth.by_image(queries, items), ties)
+    found = evaluation.rank(dense(scores, block=100), Truth.by_image(queries, items), ties)
     correct = [set(np.flatnonzero(items == query).tolist()) for query in queries]
     places = [naive.positions(row, own, ties) for row, own in zip(scores.tolist(), correct, strict=True)]
     expected = {
@@ -83,7 +83,7 @@ def test_shares_of_a_ranking_are_those_of_trec(case):
         str(query): {str(item): score for item, score in enumerate(row)} for query, row in enumerate(scores.tolist())
     }
     judged = pytrec_eval.RelevanceEvaluator(truth, {"success.1,5,10", *TREC.values()}).evaluate(run)
-    metrics = outcome.rank(dense(scores), Truth.by_image(queries, items), "pessimistic").metrics()
+    metrics = evaluation.rank(dense(scores), Truth.by_image(queries, items), "pessimistic").metrics()
     for k in (1, 5, 10):
         expected = 100 * np.mean([values[f"success_{k}"] for values in judged.values()])
         assert metrics[f"r@{k}"] == pytest.approx(expected)
@@ -95,15 +95,15 @@ def test_shares_of_a_ranking_are_those_of_trec(case):
 def test_the_order_of_items_does_not_matter(case):
     scores, queries, items = case
     order = np.random.default_rng(1).permutation(len(items))
-    before = outcome.rank(dense(scores), Truth.by_image(queries, items), "pessimistic").metrics()
-    moved = outcome.rank(dense(scores[:, order]), Truth.by_image(queries, items[order]), "pessimistic")
+    before = evaluation.rank(dense(scores), Truth.by_image(queries, items), "pessimistic").metrics()
+    moved = evaluation.rank(dense(scores[:, order]), Truth.by_image(queries, items[order]), "pessimistic")
     assert moved.metrics() == pytest.approx(before)
 
 
 @pytest.mark.parametrize("ties", ["pessimistic", "average"])
 def test_constant_scores_get_next_to_nothing(case, ties):
     scores, queries, items = case
-    metrics = outcome.rank(dense(np.zeros_like(scores)), Truth.by_image(queries, items), ties).metrics()
+    metrics = evaluation.rank(dense(np.zeros_like(scores)), Truth.by_image(queries, items), ties).metrics()
     assert [metrics[f"r@{k}"] for k in (1, 5, 10)] == [0.0, 0.0, 0.0]
     assert (metrics["map@r"], metrics["r_precision"], metrics["ndcg@10"]) == (0.0, 0.0, 0.0)
     assert 0 < metrics["mrr"] < 2
@@ -112,7 +112,7 @@ def test_constant_scores_get_next_to_nothing(case, ties):
 
 
 def test_fewer_items_than_ten():
-    found = outcome.rank(
+    found = evaluation.rank(
         dense(np.array([[0.1, 0.3], [0.2, 0.1]])), Truth.by_image(np.arange(2), np.arange(2)), "average"
     )
     assert found.lengths.tolist() == [2, 2]
@@ -124,7 +124,7 @@ def test_a_matching_counts_queries_without_a_match_as_misses():
     truth = Truth.by_image(np.arange(3), np.array([0, 1, 2, 2]))
     one = MatchedPairs(np.array([0, 2]), np.array([0, 1]))
     ten = MatchedPairs(np.array([2, 0, 2, 0]), np.array([3, 1, 0, 0]))
-    found = outcome.matched({1: one, 10: ten}, truth)
+    found = evaluation.matched({1: one, 10: ten}, truth)
     assert found.ranks is None
     assert found.hits[1].tolist() == [True, False, False]
     assert found.hits[10].tolist() == [True, False, True]
@@ -138,14 +138,14 @@ def test_a_matching_counts_queries_without_a_match_as_misses():
 
 
 def test_large_lambda_hits_what_nearest_neighbours_hit():
-    from vse_pipe.ranking.engine.matching import Allowance, greedy
+    from vse_pipe.ranking.matching import Allowance, greedy
 
     scores = np.random.default_rng(0).standard_normal((40, 30))
     truth = Truth.by_image(np.arange(40) % 30, np.arange(30))
-    ranked = outcome.rank(dense(scores), truth, "pessimistic")
+    ranked = evaluation.rank(dense(scores), truth, "pessimistic")
     settings = [Allowance(k, 40.0) for k in (1, 5, 10)]
     pairs = dict(zip((1, 5, 10), greedy(dense(scores), settings, "rows"), strict=True))
-    matched = outcome.matched(pairs, truth)
+    matched = evaluation.matched(pairs, truth)
     for k in (1, 5, 10):
         assert torch.equal(torch.from_numpy(matched.hits[k]), torch.from_numpy(ranked.hits[k]))
         np.testing.assert_array_equal(matched.occurrence[k], ranked.occurrence[k])

@@ -5,8 +5,8 @@ import torch
 from tests.ranking.dense import unit_vectors
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking.engine.protocol import folds, tuning_folds
-from vse_pipe.ranking.engine.split import Split
+from vse_pipe.ranking.evaluation import folds, tuning_folds
+from vse_pipe.ranking.split import Split
 
 
 def split(images: int) -> Split:

@@ -1,6 +1,6 @@
 import numpy as np
 
-from vse_pipe.ranking.engine.ragged import spans
+from vse_pipe.ranking.matrix import spans
 
 
 def test_ranges_are_joined_in_the_order_given():

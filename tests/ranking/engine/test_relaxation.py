@@ -5,18 +5,19 @@ from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from tests.ranking.engine.test_tuning import GRID, trial
 from vse_pipe.artifacts.evaluation import KS
-from vse_pipe.ranking.engine import criteria, relaxation
-from vse_pipe.ranking.engine.matching import Allowance
+from vse_pipe.ranking import criteria
+from vse_pipe.ranking import trial as ranking_trial
 from vse_pipe.ranking.inference import rgm
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking.matching import Allowance
+from vse_pipe.ranking.metrics.recall import Truth
 
 
 @pytest.mark.parametrize("mode", ["rows", "literal"])
 def test_recall_at_every_lambda_equals_the_loops(mode):
     trials = [trial(seed, 20 + 10 * seed, 12) for seed in range(2)]
     criterion = criteria.parse("rgm", {"rgm": rgm.Params(mode=mode, grid=GRID)})
-    scans = [relaxation.scan(criterion, dense(scores), truth) for scores, truth, _ in trials]
-    found = relaxation.recalls(scans)
+    scans = [ranking_trial.scan_relaxation(criterion, dense(scores), truth) for scores, truth, _ in trials]
+    found = ranking_trial.recalls(scans)
     assert found.shape == (len(KS), len(GRID))
     for row, k in enumerate(KS):
         for column, lam in enumerate(GRID):
@@ -31,7 +32,7 @@ def test_the_matching_that_is_kept_is_the_one_a_run_at_that_lambda_gives():
     scores, truth, _ = trial(1)
     criterion = criteria.parse("rgm", {"rgm": rgm.Params(grid=GRID)})
     keep = {1: 1.5, 5: 6.0, 10: 1.0}
-    scan = relaxation.scan(criterion, dense(scores), truth, keep=keep)
+    scan = ranking_trial.scan_relaxation(criterion, dense(scores), truth, keep=keep)
     alone = criterion.match(dense(scores), [Allowance(k, lam) for k, lam in keep.items()], truth)
     for k, pairs in zip(keep, alone, strict=True):
         assert np.array_equal(scan.kept[k].rows, pairs.rows)
@@ -42,24 +43,24 @@ def test_queries_without_a_correct_item_take_part_and_are_in_no_figure():
     scores = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.7]])
     truth = Truth.listed([np.array([0]), np.array([], int), np.array([1])], 2)
     criterion = criteria.parse("rgm", {"rgm": rgm.Params(grid=[1.0, 3.0])})
-    scan = relaxation.scan(criterion, dense(scores), truth, ks=(1,))
+    scan = ranking_trial.scan_relaxation(criterion, dense(scores), truth, ks=(1,))
     assert (scan.queries, scan.answered.tolist()) == (2, [[2, 2]])
 
 
 def test_no_query_has_a_correct_item():
     truth = Truth.listed([np.array([], int)] * 3, 2)
     criterion = criteria.parse("rgm", {"rgm": rgm.Params(grid=[1.0, 3.0])})
-    scan = relaxation.scan(criterion, dense(np.eye(3, 2)), truth, ks=(1,))
-    assert relaxation.recalls([scan]).tolist() == [[0.0, 0.0]]
+    scan = ranking_trial.scan_relaxation(criterion, dense(np.eye(3, 2)), truth, ks=(1,))
+    assert ranking_trial.recalls([scan]).tolist() == [[0.0, 0.0]]
 
 
 def test_of_a_long_grid_the_measured_split_tries_some_and_the_chosen():
     scores, truth, _ = trial(1)
     grid = [1 + step / 4 for step in range(37)]
     criterion = criteria.parse("rgm", {"rgm": rgm.Params(grid=grid)})
-    whole = relaxation.recalls([relaxation.scan(criterion, dense(scores), truth)])
+    whole = ranking_trial.recalls([ranking_trial.scan_relaxation(criterion, dense(scores), truth)])
     keep = {1: 1.25, 5: 10.0, 10: 4.0}
-    some = relaxation.recalls([relaxation.scan(criterion, dense(scores), truth, keep=keep)])
+    some = ranking_trial.recalls([ranking_trial.scan_relaxation(criterion, dense(scores), truth, keep=keep)])
     tried = ~np.isnan(some)
     assert np.isnan(whole).sum() == 0
     assert tried.sum(axis=1).tolist() == [14, 13, 13]

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from vse_pipe.core.errors import UsageError
-from vse_pipe.ranking.engine.scores import STRIP, Scores
+from vse_pipe.ranking.scores import STRIP, Scores
 
 BLOCKS = [1, 7, 512, 10_000]
 

@@ -9,10 +9,10 @@ from hypothesis.extra.numpy import arrays
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking.engine import criteria, matching, outcome, ties
-from vse_pipe.ranking.engine.matching import Allowance
-from vse_pipe.ranking.engine.relaxation import _answered
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking import criteria, evaluation, matching
+from vse_pipe.ranking.matching import Allowance
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.trial import _answered_queries
 
 RGM = INFERENCES.load("rgm")
 
@@ -39,8 +39,8 @@ def test_the_fewest_queries_are_answered_that_equal_scores_allow(listed, monkeyp
         truth = Truth.listed([np.array(columns) for columns in correct], scores.shape[1])
         criterion = criteria.parse("rgm", {"rgm": RGM.Params(lam=lam)})
         pairs = next(criterion.match(dense(scores), [Allowance(k, lam)], truth))
-        found = int(outcome.matched({k: pairs}, truth).hits[k].sum())
-        assert found == _answered(pairs, truth)
+        found = int(evaluation.matched({k: pairs}, truth).hits[k].sum())
+        assert found == _answered_queries(pairs, truth)
         listed_pairs = list(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True))
         expected = naive.fewest_answered(scores.tolist(), listed_pairs, correct)
         # Of queries that differ beyond short lists nobody knows; they are taken to be alike.
@@ -55,21 +55,21 @@ def test_without_a_limit_it_is_the_pessimistic_rank(case):
     scores, correct, k, _ = case
     truth = Truth.listed([np.array(columns) for columns in correct], scores.shape[1])
     pairs = next(criteria.parse("rgm", {}).match(dense(scores), [Allowance(k, float(len(scores)))], truth))
-    found = outcome.matched({k: pairs}, truth).hits[k]
-    assert found.tolist() == (outcome.rank(dense(scores), truth, "pessimistic", (k,)).ranks < k).tolist()
+    found = evaluation.matched({k: pairs}, truth).hits[k]
+    assert found.tolist() == (evaluation.rank(dense(scores), truth, "pessimistic", (k,)).ranks < k).tolist()
 
 
 def test_many_alike_are_missed_where_one_place_misses(monkeypatch):
     """Three queries alike and three items, one for each: by their places one is answered at best, none at worst."""
     scores, truth = np.tile([0.3, 0.2, 0.1], (3, 1)), Truth.listed([np.array([item]) for item in range(3)], 3)
     for dealt in (1000, 2):
-        monkeypatch.setattr(ties, "_DEALT", dealt)
+        monkeypatch.setattr(matching, "_DEALT", dealt)
         pairs = next(criteria.parse("gm", {}).match(dense(scores), [Allowance(1)], truth))
-        assert outcome.matched({1: pairs}, truth).hits[1].tolist() == [False] * 3
+        assert evaluation.matched({1: pairs}, truth).hits[1].tolist() == [False] * 3
 
 
 def test_two_captions_alike_of_one_image_answer_as_often_as_places_allow():
     """The image serves one of them: whichever it is, one is answered."""
     scores, truth = np.array([[0.9, 0.1], [0.9, 0.1]]), Truth.listed([np.array([0])] * 2, 2)
     pairs = next(criteria.parse("gm", {}).match(dense(scores), [Allowance(1)], truth))
-    assert outcome.matched({1: pairs}, truth).hits[1].sum() == 1
+    assert evaluation.matched({1: pairs}, truth).hits[1].sum() == 1

@@ -6,13 +6,13 @@ import torch
 
 from tests.naive import evaluate as naive
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.engine import criteria, outcome, tiles
-from vse_pipe.ranking.engine.bank import Bank
-from vse_pipe.ranking.engine.outcome import Depths
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.top import mean_of_top
-from vse_pipe.ranking.engine.trial import Trial, Tuned, run, run_both
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking import criteria, evaluation, tiles
+from vse_pipe.ranking.bank import Bank
+from vse_pipe.ranking.evaluation import Depths
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.tiles import mean_of_top
+from vse_pipe.ranking.trial import Trial, Tuned, run, run_both
 
 IMAGES, CAPTIONS = 900, 1700
 
@@ -182,7 +182,7 @@ def test_a_correct_pair_that_a_tile_scores_otherwise_ends_the_pass(passes):
         )
 
     sides = sides_of(images, (captions, owners), fickle)
-    found = outcome.rank_both([side.scores for side in sides], [side.truth for side in sides], "average", Depths())
+    found = evaluation.rank_both([side.scores for side in sides], [side.truth for side in sides], "average", Depths())
     assert passes == [False]
     same(found[0], apart(sides, "nns", "average")[0])
 
@@ -258,6 +258,6 @@ def test_means_that_would_take_more_than_half_of_the_memory_are_left_to_the_stri
     images, captions, _ = vectors()
     scores = Scores.of(images, captions, product)
     scores.parts = replace(scores.parts, memory=1)
-    assert tiles.means(scores, 128) is None
-    assert tiles.means(scores, 32) is not None
+    assert tiles.tile_means(scores, 128) is None
+    assert tiles.tile_means(scores, 32) is not None
     assert passes == [True]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from tests.naive import evaluate as naive
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.top import mean_of_top, top_k
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.tiles import mean_of_top, top_k
 
 few_values = arrays(
     np.float64, array_shapes(min_dims=2, max_dims=2, max_side=12), elements=st.integers(0, 3).map(float)

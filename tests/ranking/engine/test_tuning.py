@@ -3,11 +3,10 @@ import pytest
 
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, own
-from vse_pipe.ranking.engine import criteria
-from vse_pipe.ranking.engine.trial import Trial
-from vse_pipe.ranking.engine.tuning import best_lambdas
+from vse_pipe.ranking import criteria
 from vse_pipe.ranking.inference import rgm
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.trial import Trial, best_lambdas
 
 GRID = [1.0, 1.5, 2.0, 3.0, 6.0]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 
 
 def _some(lengths: list[int], seed: int = 0) -> Words:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, matrices, own, whole
-from vse_pipe.ranking.engine import scores as scores_module
+from vse_pipe.ranking import scores as scores_module
 from vse_pipe.ranking.inference import csls
 
 

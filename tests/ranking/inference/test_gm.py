@@ -3,8 +3,8 @@ import pytest
 
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
-from vse_pipe.ranking.engine.matching import Allowance
 from vse_pipe.ranking.inference import gm, rgm
+from vse_pipe.ranking.matching import Allowance
 
 
 def pairs(scores: np.ndarray, k: int, mode: str, lam: float = 1.0) -> list[tuple[int, int]]:

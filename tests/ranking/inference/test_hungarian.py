@@ -8,11 +8,11 @@ from scipy.optimize import linear_sum_assignment
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.ranking.engine import criteria
-from vse_pipe.ranking.engine.matching import Allowance, greedy
+from vse_pipe.ranking import criteria
 from vse_pipe.ranking.inference import hungarian
 from vse_pipe.ranking.inference.options import HungarianOptions as Params
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking.matching import Allowance, greedy
+from vse_pipe.ranking.metrics.recall import Truth
 
 
 def matched(scores: np.ndarray, k: int, mode: str = "rows") -> tuple[np.ndarray, np.ndarray]:

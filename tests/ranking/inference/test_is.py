@@ -7,11 +7,11 @@ from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, matrices, own, whole
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking.engine import criteria, outcome
-from vse_pipe.ranking.engine import scores as scores_module
-from vse_pipe.ranking.engine.bank import Bank
-from vse_pipe.ranking.engine.matching import Allowance
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking import criteria, evaluation
+from vse_pipe.ranking import scores as scores_module
+from vse_pipe.ranking.bank import Bank
+from vse_pipe.ranking.matching import Allowance
+from vse_pipe.ranking.metrics.recall import Truth
 
 inverted_softmax = INFERENCES.load("is")
 Params = inverted_softmax.Params
@@ -97,5 +97,5 @@ def test_including_the_query_changes_no_rank_and_no_pair(is_own, matching):
                 pairs = next(criterion.match(rescored, [Allowance(5, 1.5)], truth))
                 found.append(sorted(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True)))
             else:
-                found.append(outcome.rank(rescored, truth, "pessimistic").ranks.tolist())
+                found.append(evaluation.rank(rescored, truth, "pessimistic").ranks.tolist())
         assert found[0] == found[1]

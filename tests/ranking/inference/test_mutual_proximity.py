@@ -3,7 +3,7 @@ import pytest
 
 from tests.naive import criteria as naive
 from tests.ranking.dense import dense, own, whole
-from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.inference import mutual_proximity
 
 PARAMS = mutual_proximity.Params()

@@ -5,9 +5,9 @@ import torch
 from tests.naive import criteria as naive
 from tests.naive.evaluate import inverted_softmax
 from tests.ranking.dense import dense, own, whole
-from vse_pipe.ranking.engine.bank import Bank
-from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.inference import qb_norm
+from vse_pipe.ranking.scores import Scores
 
 
 @pytest.mark.parametrize(("k", "beta"), [(1, 20.0), (3, 1.0)])

@@ -4,8 +4,8 @@ from pydantic import ValidationError
 
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
-from vse_pipe.ranking.engine.matching import Allowance
 from vse_pipe.ranking.inference import rgm
+from vse_pipe.ranking.matching import Allowance
 
 SETTINGS = [Allowance(1, 1.0), Allowance(5, 1.5), Allowance(10, 6.0)]
 

@@ -4,7 +4,7 @@ import pytest
 from tests.naive import criteria as naive
 from tests.ranking.dense import dense, whole
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.inference import sinkhorn
 
 inverted_softmax = INFERENCES.load("is")

@@ -5,10 +5,9 @@ import torch
 from tests.naive import evaluate as naive
 from tests.naive import judged as naive_judged
 from tests.ranking.dense import dense
-from vse_pipe.ranking.engine import graded as engine
-from vse_pipe.ranking.engine.outcome import Depths
-from vse_pipe.ranking.metrics.correlation import kendall
-from vse_pipe.ranking.metrics.graded import Graded
+from vse_pipe.ranking import evaluation as engine
+from vse_pipe.ranking.evaluation import Depths
+from vse_pipe.ranking.metrics.graded import Graded, kendall
 
 QUERIES, ITEMS = np.arange(40) + 100, np.arange(60)[::-1] * 7
 
@@ -43,7 +42,7 @@ def test_against_loops(ties, above):
     scores, judged = case(int(above))
     cells = judged.cells("image_to_text", QUERIES, ITEMS)
     depths = Depths.of([3], [5])
-    found = engine.rank(dense(scores, block=7), cells, above, ties, depths)
+    found = engine.rank_graded(dense(scores, block=7), cells, above, ties, depths)
     grades = grades_of(judged)
     right = [{item for item, grade in one.items() if grade > above} for one in grades]
     rows = [row for row, own in enumerate(right) if own]
@@ -67,7 +66,10 @@ def test_average_ties_give_the_mean_of_their_orders():
     scores = np.zeros((40, 60))
     scores[0, :2] = 1.0
     cells = judged.cells("image_to_text", QUERIES, ITEMS)
-    one = [engine.rank(dense(scores), cells, 0.0, ties, Depths()) for ties in ("pessimistic", "average", "optimistic")]
+    one = [
+        engine.rank_graded(dense(scores), cells, 0.0, ties, Depths())
+        for ties in ("pessimistic", "average", "optimistic")
+    ]
     worst, mean, best = (found.measures["graded_ndcg_10"][0] for found in one if found)
     assert best == 1.0
     assert mean == pytest.approx((worst + best) / 2)
@@ -76,7 +78,9 @@ def test_average_ties_give_the_mean_of_their_orders():
 def test_one_grade_for_all_is_plain_ndcg():
     scores, judged = case(4)
     alike = Graded(judged.images, judged.captions, np.full(len(judged.grades), 2.0))
-    found = engine.rank(dense(scores), alike.cells("image_to_text", QUERIES, ITEMS), 0.0, "pessimistic", Depths())
+    found = engine.rank_graded(
+        dense(scores), alike.cells("image_to_text", QUERIES, ITEMS), 0.0, "pessimistic", Depths()
+    )
     assert found is not None
     np.testing.assert_allclose(found.measures["graded_ndcg_10"], found.measures["ndcg_10"], rtol=1e-12)
 
@@ -88,7 +92,7 @@ def test_directions_are_each_others_transpose_and_no_judgement_is_nobody():
     assert (there.rows.tolist(), there.columns.tolist()) == (back.columns.tolist(), back.rows.tolist())
     np.testing.assert_array_equal(engine.of_pairs(dense(scores), there), engine.of_pairs(dense(scores.T), back))
     np.testing.assert_array_equal(engine.of_pairs(dense(scores, block=9), there), scores[there.rows, there.columns])
-    assert engine.rank(dense(scores), there, 3.0, "pessimistic", Depths()) is None
+    assert engine.rank_graded(dense(scores), there, 3.0, "pessimistic", Depths()) is None
 
 
 def test_kendall_against_loops():

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from tests.naive import evaluate as naive
 from tests.ranking.dense import matrices
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.metrics.ranks import best_ranks
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking.metrics.recall import Truth, best_ranks
 
 POLICIES = ["pessimistic", "average", "optimistic"]
 few_values = matrices(elements=st.integers(0, 3).map(float))

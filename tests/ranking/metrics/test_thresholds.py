@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ranking.dense import matrices
-from vse_pipe.ranking.metrics.thresholds import by_tensors, compiled, counts
+from vse_pipe.ranking.metrics.listed import by_tensors, compiled, counts
 
 few_values = matrices(elements=st.integers(-2, 2).map(float))
 DTYPES = [torch.float32, torch.float64, torch.float16]

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.metrics.truth import Relevance, Truth
+from vse_pipe.ranking.metrics.recall import Relevance, Truth
 
 CPU = torch.device("cpu")
 

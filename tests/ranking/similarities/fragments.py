@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from vse_pipe.project.registry import SIMILARITIES
-from vse_pipe.ranking.engine.alignment import alignment, chunks, pairs
-from vse_pipe.ranking.engine.alignment.pairs import OfPairs, over_pairs
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking import alignment
+from vse_pipe.ranking.alignment import OfPairs, over_pairs
+from vse_pipe.ranking.fragments import Words
 
 LENGTHS = [3, 1, 5, 3, 2, 3]
 SHAPE = (4, 3, 6)  # images, regions, dim
@@ -56,7 +56,7 @@ def _unsettle(network: torch.nn.Module, rng: torch.Generator) -> None:
 def small_chunks(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
     """Every limit on what is held at once so low that all loops turn several times."""
     for name in ("PORTION", "CHUNK", "IMAGES", "KEPT"):
-        monkeypatch.setattr(chunks, name, limits.get(name, 1))
+        monkeypatch.setattr(alignment, name, limits.get(name, 1))
     monkeypatch.setattr(alignment, "ROWS", limits.get("ROWS", 2))
 
 
@@ -112,7 +112,7 @@ def _check_pairs(model, images, words, whole, monkeypatch) -> None:
     rows, columns = torch.tensor([3, 0, 0, 2, 1, 3, 0, 2]), torch.tensor([0, 5, 1, 2, 4, 3, 5, 3])
     for gathered in (1, 40, 1 << 22):
         with monkeypatch.context() as patch, torch.inference_mode():
-            patch.setattr(pairs, "GATHERED", gathered)
+            patch.setattr(alignment, "GATHERED", gathered)
             found = over_pairs(model.pairs(images, words), images, words, rows, columns)
         torch.testing.assert_close(found, whole[rows, columns])
     assert over_pairs(model.pairs(images, words), images, words, rows[:0], columns[:0]).shape == (0,)

@@ -3,7 +3,7 @@ from hypothesis import settings
 
 from tests.ranking.similarities.fragments import Model
 from tests.ranking.similarities.scan import DRAWN, Scan
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 
 
 class TestScan(Scan):

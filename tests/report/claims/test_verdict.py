@@ -10,7 +10,7 @@ from tests.report.claims.test_converged import write_ended
 from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.ranking.confidence.intervals import holm
+from vse_pipe.ranking.intervals import holm
 from vse_pipe.report.claims import schema
 from vse_pipe.report.claims.verdict import FAILS, HOLDS, NONE, UNSURE, judged
 

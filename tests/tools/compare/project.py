@@ -9,9 +9,8 @@ from tests.ranking import ranked
 from vse_pipe.artifacts.evaluation import METRICS, OCCURRENCE, RANKS
 from vse_pipe.core.files import write_json
 from vse_pipe.project import paths
-from vse_pipe.ranking.confidence.compared import Compared
-from vse_pipe.ranking.confidence.figures import Figures
-from vse_pipe.ranking.confidence.intervals import nest
+from vse_pipe.ranking.comparison import Compared
+from vse_pipe.ranking.intervals import Figures, nest
 
 ABOUT = {"split": "test", "protocol": "full", "ties": "pessimistic", "bank": "none", "inference": "nns"}
 

@@ -15,7 +15,7 @@ from tests.toy_project import PARAMS, write_params
 from vse_pipe.artifacts import features
 from vse_pipe.core.files import write_json
 from vse_pipe.project import paths
-from vse_pipe.ranking.confidence.intervals import holm
+from vse_pipe.ranking.intervals import holm
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ import pytest
 
 from tests.tools.compare.project import evaluation
 from vse_pipe.core.errors import Regression
-from vse_pipe.ranking.confidence.compared import Method
-from vse_pipe.ranking.confidence.difference import Comparison, FigureRow
+from vse_pipe.ranking.comparison import Comparison, FigureRow, Method
 from vse_pipe.tools.compare import regression
 
 

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking.engine import criteria
-from vse_pipe.ranking.engine.bank import Bank, ItemBias
-from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking import criteria
+from vse_pipe.ranking.bank import Bank, ItemBias
+from vse_pipe.ranking.scores import Scores
 from vse_pipe.tools.export.fold import folded
 
 FOLDABLE = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]

@@ -10,7 +10,7 @@ from tests.naive import transport as naive
 from tests.train.some import member, some_model, some_pairs, some_scheme
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import IMAGE_ENCODERS
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine import transport
 from vse_pipe.train.engine.schedule import Moment
 from vse_pipe.train.engine.transport import CostNetwork, Costs, cosine_distance, partial_plan, supervised_cost

@@ -21,7 +21,7 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.inject.teacher_stage import teach
 from vse_pipe.project import paths
-from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.tools.hub.stage import pack
 from vse_pipe.train.engine import gradient_cache
 from vse_pipe.train.engine.batch import Scored

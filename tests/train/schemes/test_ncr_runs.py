@@ -22,7 +22,7 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
-from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.tools.export.stage import export_run
 from vse_pipe.train.engine import checkpoint, restore
 from vse_pipe.train.stage import train

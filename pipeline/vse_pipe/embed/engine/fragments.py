@@ -13,7 +13,7 @@ from vse_pipe.artifacts.embeddings import FragmentRows
 from vse_pipe.core.console import track
 from vse_pipe.core.files import save_tensors, sha256
 from vse_pipe.embed.engine.inputs import Sources, of_splits
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 
 HELD_OUT = ("val", "test")
 # Images or captions encoded and written at once.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine import encode
 from vse_pipe.train.engine.model import DualEncoder
 from vse_pipe.train.engine.pixels import PixelSource

@@ -11,13 +11,13 @@ from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.joins import Origin
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.engine.bank_source import cosine
-from vse_pipe.ranking.engine.cascade import Cascade
-from vse_pipe.ranking.engine.embedded import Embedded
-from vse_pipe.ranking.engine.fragments import MeanScore, Several, pooled
-from vse_pipe.ranking.engine.fusion import Fused
-from vse_pipe.ranking.engine.scores import Similarity
-from vse_pipe.ranking.engine.split import Split
+from vse_pipe.ranking.bank import cosine
+from vse_pipe.ranking.cascade import Cascade
+from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.fragments import MeanScore, Several, pooled
+from vse_pipe.ranking.fusion import Fused
+from vse_pipe.ranking.scores import Similarity
+from vse_pipe.ranking.split import Split
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,14 @@ from jaxtyping import Float
 from vse_pipe.artifacts.evaluation import DIRECTIONS, JUDGED, PLAUSIBLE
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking.engine import graded
-from vse_pipe.ranking.engine.outcome import Depths, means
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.split import Split
-from vse_pipe.ranking.engine.trial import Trial, Tuned
-from vse_pipe.ranking.metrics import plausible
-from vse_pipe.ranking.metrics.correlation import kendall
-from vse_pipe.ranking.metrics.graded import Graded
-from vse_pipe.ranking.metrics.truth import places
+from vse_pipe.ranking import evaluation
+from vse_pipe.ranking.evaluation import Depths, means
+from vse_pipe.ranking.metrics import graded
+from vse_pipe.ranking.metrics.graded import Graded, kendall
+from vse_pipe.ranking.metrics.recall import places
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.trial import Trial, Tuned
 
 Found = tuple[dict, dict[str, pa.Table]]
 _TABLES = {"judged": JUDGED, "plausible": PLAUSIBLE}
@@ -91,13 +90,13 @@ def _judged(
     for fold, split, scores in trials:
         queries, items = split.sides(direction)
         cells = own.cells(direction, queries, items)
-        if found := graded.rank(scores, cells, own.above, params.ties, depths):
+        if found := evaluation.rank_graded(scores, cells, own.above, params.ties, depths):
             parts.append(found)
             hits = {f"hit_{k}": of_k for k, of_k in found.hits.items()}
             figures = {"correct": found.correct.astype(np.int32), "rank": found.ranks + 1, **hits, **found.measures}
             rows.append(_table(direction, fold, queries[found.rows], figures))
         agreed.append(
-            (graded.of_pairs(scores, cells), cells.grades, _foreign(split, direction, cells.rows, cells.columns))
+            (evaluation.of_pairs(scores, cells), cells.grades, _foreign(split, direction, cells.rows, cells.columns))
         )
     if not parts:
         raise InputError(
@@ -113,7 +112,7 @@ def _judged(
     )
 
 
-def _means(parts: Sequence[graded.Ranked]) -> dict:
+def _means(parts: Sequence[evaluation.Ranked]) -> dict:
     """Over all queries of all folds."""
     ranks = np.concatenate([part.ranks for part in parts])
     hits, measures = (
@@ -150,13 +149,13 @@ def _plausible(
         found = np.concatenate(list(_of_blocks(own, scores, asking, asked, params)))
         kept = ~np.isnan(found[:, 0])
         shares.append(found[kept])
-        columns = {f"r_precision_{most}": found[kept, most] for most in plausible.DIFFERENCES}
+        columns = {f"r_precision_{most}": found[kept, most] for most in graded.DIFFERENCES}
         rows.append(_table(direction, fold, split.sides(direction)[0][kept], columns))
     if not shares:
         raise InputError(f"evaluate.labels {params.labels}: no image that is ranked has a label there")
     joined = np.concatenate(shares)
     each = 100.0 * joined.mean(axis=0)
-    named = {f"r_precision_{most}": each[most] for most in plausible.DIFFERENCES}
+    named = {f"r_precision_{most}": each[most] for most in graded.DIFFERENCES}
     return {"queries": len(joined), "pmrp": each.mean(), **named}, pa.concat_tables(rows)
 
 
@@ -171,8 +170,8 @@ def _of_blocks(
     def shares(rows: slice) -> np.ndarray:
         strip = scores.strip(rows)
         queries, gallery = has[asking[rows]].to(strip.device), has[asked[items]].to(strip.device)
-        apart = plausible.distances(queries, gallery)
-        found = plausible.r_precisions(strip[:, items.to(strip.device)], apart, params.ties).cpu().numpy()
+        apart = graded.distances(queries, gallery)
+        found = graded.r_precisions(strip[:, items.to(strip.device)], apart, params.ties).cpu().numpy()
         return np.where(asking[rows, None] >= 0, found, np.nan)
 
     for _, found in scores.each(shares):

@@ -14,16 +14,15 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.engine import tables
 from vse_pipe.evaluate.engine.further import Further, measured
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking.engine import bank_source, calibration, protocol, tuning
-from vse_pipe.ranking.engine.bank_source import BankSource
-from vse_pipe.ranking.engine.cascade import Cascade
-from vse_pipe.ranking.engine.criteria import Criterion
-from vse_pipe.ranking.engine.fusion import Fused
-from vse_pipe.ranking.engine.outcome import Depths, Outcome
-from vse_pipe.ranking.engine.relaxation import Scan, recalls
-from vse_pipe.ranking.engine.scores import Similarity
-from vse_pipe.ranking.engine.split import Split
-from vse_pipe.ranking.engine.trial import Trial, Tuned, run_both, trials
+from vse_pipe.ranking import bank, calibration, evaluation, trial
+from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.cascade import Cascade
+from vse_pipe.ranking.criteria import Criterion
+from vse_pipe.ranking.evaluation import Depths, Outcome
+from vse_pipe.ranking.fusion import Fused
+from vse_pipe.ranking.scores import Similarity
+from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.trial import Scan, Trial, Tuned, recalls, run_both, trials
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def measure(
     criteria that cannot be computed on these data, with the reason, unless none can be. Raises InputError
     for embeddings that cannot be ranked, and where parameters are to be chosen and there is nothing to choose them on.
     """
-    folds = protocol.folds(inputs.ranked, params)
+    folds = evaluation.folds(inputs.ranked, params)
     is_curved = any(is_calibrated(criterion, inputs.similarity, params) for criterion in criteria)
     to_tune = is_curved or any(open_parameters(criterion, params) for criterion in criteria)
     sets = 2 if to_tune else 1
@@ -85,7 +84,7 @@ def measure(
     failed: list[InputError] = []
     for criterion in criteria:
         try:
-            chosen = {side: tuning.tuned(criterion, to_choose_on.get(side, []), params.tune) for side in DIRECTIONS}
+            chosen = {side: trial.tuned(criterion, to_choose_on.get(side, []), params.tune) for side in DIRECTIONS}
             curved = is_calibrated(criterion, inputs.similarity, params)
             sure = _calibrated(inputs, chosen, folds, ground, to_choose_on, params) if curved else {}
             result = _result(inputs, criterion, chosen, folds, ground, params, sure)
@@ -119,9 +118,9 @@ def tuning_ground(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict
     """By direction, the validation folds that parameters are chosen on. Raises InputError where there are none, where
     they are what is ranked, and where the bank holds some of them. sets: see ``trials``."""
     validation = inputs.validation()
-    bank_source.disjoint(validation, inputs.ranked, "validation data", "split")
+    bank.disjoint(validation, inputs.ranked, "validation data", "split")
     inputs.tuning_bank.checked_against(validation, "validation data")
-    folds = protocol.tuning_folds(validation, params)
+    folds = evaluation.tuning_folds(validation, params)
     return trials(folds, inputs.tuning_bank, inputs.similarity, params.memory, sets)
 
 
@@ -263,7 +262,7 @@ def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int)
     """95% bootstrap intervals, [low, high] in the place of each figure; nothing without resamples."""
     if not resamples:
         return {}
-    from vse_pipe.ranking.confidence.intervals import intervals
+    from vse_pipe.ranking.intervals import intervals
 
     return tables.rounded(intervals(ranks, occurrence, resamples, seed))
 

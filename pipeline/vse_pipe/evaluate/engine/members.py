@@ -10,7 +10,7 @@ from vse_pipe.evaluate.engine.weights import tuned
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TUNED
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.ranking.embedded import Embedded
 
 _DIGITS = 6
 

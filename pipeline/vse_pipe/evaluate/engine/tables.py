@@ -14,7 +14,7 @@ from vse_pipe.artifacts.evaluation import (
     RELAXATION_SCHEMA,
     with_further,
 )
-from vse_pipe.ranking.engine.outcome import Outcome
+from vse_pipe.ranking.evaluation import Outcome
 
 DIGITS = 6
 

@@ -9,11 +9,11 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import console
 from vse_pipe.evaluate.engine.ensemble import Ensemble
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking.engine import outcome, protocol
-from vse_pipe.ranking.engine.fragments import Several, weighted
-from vse_pipe.ranking.engine.fusion import RULES
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking import evaluation
+from vse_pipe.ranking.fragments import Several, weighted
+from vse_pipe.ranking.fusion import RULES
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.scores import Scores
 
 _STEPS = 20
 _MIB = 1 << 20
@@ -53,7 +53,7 @@ def ascent(members: int, value: Callable[[Sequence[float]], float], steps: int =
 
 def _grounds(ensemble: Ensemble, params: EvaluateParams, device: Device) -> list[tuple[list[Scores], Truth]]:
     """For each fold and direction what the fusion averages, of every member, and what is right."""
-    folds = protocol.tuning_folds(ensemble.split("val", device), params)
+    folds = evaluation.tuning_folds(ensemble.split("val", device), params)
     similarities = [part.similarity(device) for part in ensemble.parts]
     found, rule = [], RULES[ensemble.fusion]
     for fold in folds:
@@ -73,4 +73,4 @@ def _grounds(ensemble: Ensemble, params: EvaluateParams, device: Device) -> list
 def _recalls(members: list[Scores], truth: Truth, weights: Sequence[float]) -> float:
     """The sum of R@K over K, as shares."""
     both = Scores.fused(members, lambda strips: weighted(strips, weights))
-    return sum(float(hits.mean()) for hits in outcome.rank(both, truth, "pessimistic").hits.values())
+    return sum(float(hits.mean()) for hits in evaluation.rank(both, truth, "pessimistic").hits.values())

@@ -7,7 +7,7 @@ import numpy as np
 
 from vse_pipe.core.errors import MissingResource
 from vse_pipe.core.files import read_json
-from vse_pipe.ranking.metrics.truth import Relevance
+from vse_pipe.ranking.metrics.recall import Relevance
 
 # By the name in --qrels, what the package's files begin with.
 NAMES = {"eccv_caption": "eccv", "cxc": "cxc"}

@@ -16,10 +16,10 @@ from vse_pipe.evaluate.external.book import Book
 from vse_pipe.evaluate.external.several import MoreFiles
 from vse_pipe.evaluate.external.vectors import Vectors, must_fit, must_pair, without_dropped
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking.engine import bank_source
-from vse_pipe.ranking.engine.bank_source import BankSource
-from vse_pipe.ranking.engine.split import Split
-from vse_pipe.ranking.metrics.truth import Relevance
+from vse_pipe.ranking import bank
+from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.metrics.recall import Relevance
+from vse_pipe.ranking.split import Split
 
 SIMILARITIES = ("cosine", "dot")
 NAN = ("refuse", "drop")
@@ -99,7 +99,7 @@ def _check(files: InputFiles, params: EvaluateParams) -> None:
     others = (files.bank_images, files.bank_captions, files.val_images, files.val_captions)
     if files.more.images and any(path is not None for path in others):
         raise UsageError("--more-images take no bank and no validation data: these would be needed of every model")
-    if params.bank != bank_source.OWN or params.split != "test":
+    if params.bank != bank.OWN or params.split != "test":
         raise UsageError(
             "evaluate.bank and evaluate.split name parts of a run; with --images give --bank-images and --bank-captions"
         )
@@ -145,7 +145,7 @@ def _owners(captions: np.ndarray, relevance: Relevance) -> np.ndarray:
 def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSource:
     given = [path for path in (files.bank_images, files.bank_captions) if path is not None]
     if not given:
-        return BankSource(bank_source.OWN)
+        return BankSource(bank.OWN)
     of, nan = files.similarity, files.nan
     # Rows of an .npy bank have no ids, be those of the others text or not.
     books = [

@@ -12,7 +12,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.external import eccv, parquet
 from vse_pipe.evaluate.external.book import Book
 from vse_pipe.evaluate.external.given import given
-from vse_pipe.ranking.metrics.truth import Relevance
+from vse_pipe.ranking.metrics.recall import Relevance
 
 _COLUMNS = ["caption_id", "image_id", "relevance"]
 _TREC = ["caption_id", "iteration", "image_id", "relevance"]

@@ -14,9 +14,9 @@ from vse_pipe.evaluate.engine.measure import Inputs
 from vse_pipe.evaluate.external import sides
 from vse_pipe.evaluate.external.vectors import Vectors, must_fit
 from vse_pipe.project.params.schema import Fusion
-from vse_pipe.ranking.engine.bank_source import cosine
-from vse_pipe.ranking.engine.fragments import MeanScore, Several
-from vse_pipe.ranking.engine.fusion import Fused
+from vse_pipe.ranking.bank import cosine
+from vse_pipe.ranking.fragments import MeanScore, Several
+from vse_pipe.ranking.fusion import Fused
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from vse_pipe.evaluate.external.given import require_room
 from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.evaluate.stage import warn_of_collapse, warn_of_residual, write
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking.engine import criteria
-from vse_pipe.ranking.engine.criteria import Criterion
+from vse_pipe.ranking import criteria
+from vse_pipe.ranking.criteria import Criterion
 
 DEFAULT = ("nns", "is", "csls")
 

@@ -14,10 +14,10 @@ from vse_pipe.evaluate.external.given import require_room
 from vse_pipe.evaluate.judgements import cells
 from vse_pipe.evaluate.trec import answered
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking.engine.outcome import Depths, means
+from vse_pipe.ranking.evaluation import Depths, means
 from vse_pipe.ranking.metrics import graded
 from vse_pipe.ranking.metrics.listed import listed
-from vse_pipe.ranking.metrics.truth import places
+from vse_pipe.ranking.metrics.recall import places
 
 _RUN = ("query", "iteration", "item", "rank", "score", "tag")
 _QRELS = ("query", "iteration", "item", "relevance")

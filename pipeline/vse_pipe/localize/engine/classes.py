@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from vse_pipe.localize.engine.scenes import BoxScene
-from vse_pipe.ranking.engine import boxes
+from vse_pipe.ranking import boxes
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Classes:
         """The average precision of each class in percent, under each row of weights: how often each picture counts. NaN
         where a draw has none of the class."""
         # numba takes half a second to import, which commands that only read params.yaml should not pay.
-        from vse_pipe.ranking.compiled import average_precision
+        from vse_pipe.ranking import statistics_kernels
 
-        return 100.0 * average_precision.by_class(weights, *vars(self).values(), eleven)
+        return 100.0 * statistics_kernels.by_class(weights, *vars(self).values(), eleven)
 
 
 def classes(

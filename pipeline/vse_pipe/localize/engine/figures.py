@@ -11,9 +11,7 @@ from vse_pipe.localize.engine.classes import Classes, classes
 from vse_pipe.localize.engine.ranks import Ranks
 from vse_pipe.localize.engine.scenes import BoxScene
 from vse_pipe.project.params.schema import LocalizeParams
-from vse_pipe.ranking.confidence.figures import Figures, Sample, measured
-from vse_pipe.ranking.confidence.intervals import interval
-from vse_pipe.ranking.confidence.sides import FoldDirection
+from vse_pipe.ranking.intervals import Figures, FoldDirection, Sample, interval, measured
 
 ALL = "all"
 # For all mentions among the types: no type is called so, since this joins them.

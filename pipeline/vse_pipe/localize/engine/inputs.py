@@ -16,7 +16,7 @@ from vse_pipe.localize import localizable
 from vse_pipe.localize.engine.scenes import BoxSide
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.ranking.embedded import Embedded
 
 
 @dataclass(frozen=True)

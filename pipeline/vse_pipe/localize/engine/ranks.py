@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Float32, Int
 
 from vse_pipe.localize.engine.scenes import BoxScene
-from vse_pipe.ranking.engine import boxes
+from vse_pipe.ranking import boxes
 
 Mentions = Float[np.ndarray, " mentions"]
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
-from vse_pipe.ranking.engine.scores import Similarity
+from vse_pipe.ranking.scores import Similarity
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ from functools import cache
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.ranking.engine.bank import Bank, ItemBias
-from vse_pipe.ranking.engine.parts import Some
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.top import mean_of_top, top_k
+from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.inference.options import CslsOptions as Params
+from vse_pipe.ranking.scores import Scores, Some
+from vse_pipe.ranking.tiles import mean_of_top, top_k
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:

@@ -1,8 +1,8 @@
 """Dual inverted softmax: an item is penalised for being near to the bank's queries and near to the bank's items."""
 
-from vse_pipe.ranking.engine.bank import Bank, ItemBias
-from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.inference.options import DualIsOptions as Params
+from vse_pipe.ranking.scores import Scores
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from vse_pipe.ranking.engine.matching import Allowance, MatchedPairs, greedy
-from vse_pipe.ranking.engine.scores import Scores
 from vse_pipe.ranking.inference.options import GmOptions as Params
+from vse_pipe.ranking.matching import Allowance, MatchedPairs, greedy
+from vse_pipe.ranking.scores import Scores
 
 
 def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iterator[MatchedPairs]:

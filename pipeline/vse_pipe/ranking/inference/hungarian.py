@@ -10,10 +10,10 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
-from vse_pipe.ranking.engine.matching import Allowance, MatchedPairs
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.top import top_k
 from vse_pipe.ranking.inference.options import HungarianOptions as Params
+from vse_pipe.ranking.matching import Allowance, MatchedPairs
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.tiles import top_k
 
 # Items of each query that the first program gets beyond 3k, and that a further one gets more. Fewer mean more programs.
 _FIRST, _MORE = 20, 10

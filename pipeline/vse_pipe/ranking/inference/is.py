@@ -8,10 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.engine.bank import Bank, ItemBias
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.shares import Shares
+from vse_pipe.ranking.bank import Bank, ItemBias, Shares
 from vse_pipe.ranking.inference.options import IsOptions as Params
+from vse_pipe.ranking.scores import Scores
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:

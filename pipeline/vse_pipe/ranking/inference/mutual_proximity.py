@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.ranking.engine.bank import Bank
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.threads import over_rows
+from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.inference.options import MutualProximityOptions as Params
+from vse_pipe.ranking.matrix import over_rows
+from vse_pipe.ranking.scores import Scores
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
@@ -36,7 +36,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
 def _compiled(strip: Tensor, *statistics: Tensor) -> Tensor:
     # numba takes half a second to import, which commands that rank nothing should not pay.
-    from vse_pipe.ranking.compiled.certainty import certainty, table
+    from vse_pipe.ranking.statistics_kernels import certainty, table
 
     rows, out = strip.contiguous().numpy(), torch.empty_like(strip)
     fixed = (*(one.numpy() for one in statistics), table(), out.numpy())

@@ -1,9 +1,9 @@
 """NNN: scores less a share of the item's similarity to its nearest reference queries."""
 
-from vse_pipe.ranking.engine.bank import Bank, ItemBias
-from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.engine.top import mean_of_top
+from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.inference.options import NnnOptions as Params
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.tiles import mean_of_top
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:

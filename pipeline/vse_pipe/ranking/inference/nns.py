@@ -2,9 +2,9 @@
 
 import torch
 
-from vse_pipe.ranking.engine.bank import Bank, ItemBias
-from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.inference.options import NnsOptions as Params
+from vse_pipe.ranking.scores import Scores
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:

@@ -1,14 +1,44 @@
-"""The options and traits of inference criteria."""
+"""Ranges of parameters within which float32 scores keep their order."""
 
-from typing import Annotated, ClassVar, Self
+from collections.abc import Sequence
+from itertools import product
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import CriterionTraits
-from vse_pipe.ranking.engine.bounds import InverseTemperature, Share, Temperature
-from vse_pipe.ranking.engine.grid import combinations
-from vse_pipe.ranking.engine.matching_params import MatchingParams
+
+# At a smaller inverse temperature the sum over a bank, a constant, takes the digits of the scores; at a larger one the
+# scores leave the range of float32.
+InverseTemperature = Annotated[float, Field(ge=0.01, le=1e4)]
+Temperature = Annotated[float, Field(ge=1e-4, le=100)]
+Share = Annotated[float, Field(ge=0, le=100)]
+
+
+Mode = Literal["rows", "literal", "captions"]
+
+
+class MatchingParams(Strict):
+    """Options of matchings of queries and items."""
+
+    mode: Mode = "rows"
+    """``rows``: every query gets its k items; ``literal``: Algorithm 1 as printed; ``captions``: text to image matches
+    the first captions of all images, then the second and so on ([criteria.md](criteria.md#matchings-of-captions))"""
+
+    def lambdas(self) -> list[float]:
+        """The relaxation factors to choose from."""
+        return [1.0]
+
+
+Options = TypeVar("Options", bound=Strict)
+
+
+def combinations(params: Options, **axes: Sequence[float]) -> list[Options]:
+    """``params`` with every combination of the values given for some of its fields, in the order of the axes."""
+    names, values = list(axes), product(*axes.values())
+    return [params.model_copy(update=dict(zip(names, chosen, strict=True))) for chosen in values]
+
 
 Relaxation = Annotated[float, Field(ge=1.0, allow_inf_nan=False)]
 

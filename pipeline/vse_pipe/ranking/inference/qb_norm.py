@@ -4,11 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.ranking.engine.bank import Bank
-from vse_pipe.ranking.engine.scores import Rescore, Scores
-from vse_pipe.ranking.engine.shares import Shares
-from vse_pipe.ranking.engine.top import ever_in_top
+from vse_pipe.ranking.bank import Bank, Shares
 from vse_pipe.ranking.inference.options import QbNormOptions as Params
+from vse_pipe.ranking.scores import Rescore, Scores
+from vse_pipe.ranking.tiles import ever_in_top
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:

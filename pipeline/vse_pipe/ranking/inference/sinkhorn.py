@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.ranking.engine import columns
-from vse_pipe.ranking.engine.bank import Bank, ItemBias
-from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking import matrix
+from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.inference.options import SinkhornOptions as Params
+from vse_pipe.ranking.scores import Scores
 
 # Above it float32 is off by 1e-4 and more in the exponent of a share.
 _LARGE = 1000.0
@@ -67,9 +67,9 @@ def _pass(
     def updated(rows: slice) -> tuple[Float[Tensor, " items"], Float[Tensor, " rows"] | None]:
         kernel = scores.strip(rows) * beta
         if potential is None:
-            return columns.log_sum_exp(kernel), None
+            return matrix.log_sum_exp(kernel), None
         queries = log_marginal - (kernel + potential.to(kernel)).logsumexp(dim=1).double()
-        return columns.log_sum_exp(kernel.add_(queries.to(kernel)[:, None])), queries
+        return matrix.log_sum_exp(kernel.add_(queries.to(kernel)[:, None])), queries
 
     total: Tensor | None = None
     own: Tensor | None = None

@@ -1,14 +1,76 @@
-"""Pairs with a grade instead of a yes or no: who goes with whom how well, and the gain of a ranking."""
+"""Measures of one query from the positions of all its correct items: shares from 0 to 1, 1 the best.
 
+Everywhere positions: float64 (pairs,), 0-based and ascending within a query, as ``metrics.positions`` gives
+them; starts: int64 (queries + 1,), those of query q are ``positions[starts[q]:starts[q + 1]]``, R of them,
+one at least. The rank in a formula is position + 1, and an item is among the first k when its position is
+below k: the rule of R@K, also where average ties leave half a position.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int64
+import torch
+from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
-from vse_pipe.ranking.metrics.precision import Pairs, Queries, Starts, sums
-from vse_pipe.ranking.metrics.ranks import Ties
-from vse_pipe.ranking.metrics.truth import Truth, places
+from vse_pipe.ranking.metrics.recall import Ties, Truth, places
+
+Pairs = Float[np.ndarray, " pairs"]
+Starts = Int[np.ndarray, " queries_and_one"]
+Queries = Float[np.ndarray, " queries"]
+
+
+def reciprocal_rank(best: Queries) -> Queries:
+    """1 / rank of the best correct item; its mean over queries is MRR. best: 0-based positions."""
+    return 1.0 / (best + 1)
+
+
+def average_precision(positions: Pairs, starts: Starts) -> Queries:
+    """The mean precision at the ranks of a query's correct items, over the whole ranking: trec_eval's map."""
+    return sums(_precision(positions, starts), starts) / np.diff(starts)
+
+
+def average_precision_at_r(positions: Pairs, starts: Starts) -> Queries:
+    """(1 / R) times the sum of the precision at every rank up to R that holds a correct item: MAP@R of
+    Musgrave et al. (A Metric Learning Reality Check, ECCV 2020), mAP@R of ECCV Caption (Chun et al.,
+    ECCV 2022)."""
+    inside = positions < np.repeat(np.diff(starts), np.diff(starts))
+    return sums(np.where(inside, _precision(positions, starts), 0.0), starts) / np.diff(starts)
+
+
+def r_precision(positions: Pairs, starts: Starts) -> Queries:
+    """The share of the first R items that is correct: trec_eval's Rprec, R-Precision of ECCV Caption."""
+    inside = positions < np.repeat(np.diff(starts), np.diff(starts))
+    return sums(inside.astype(np.float64), starts) / np.diff(starts)
+
+
+def binary_ndcg(positions: Pairs, starts: Starts, k: int) -> Queries:
+    """Discounted cumulative gain of the first k over that of a perfect ranking: gain 1 for a correct item,
+    discount log2(rank + 1), min(R, k) correct items in the ideal (Järvelin and Kekäläinen, TOIS 2002):
+    trec_eval's ndcg_cut."""
+    # The same additions in the same order on both sides, so that rounding cannot lift the quotient above 1.
+    return sums(_gains(positions, k), starts) / sums(_gains(_index(starts), k), starts)
+
+
+def _index(starts: Starts) -> np.ndarray:
+    """0, 1, ... R - 1 for each query: the positions of a perfect ranking."""
+    return np.arange(starts[-1]) - np.repeat(starts[:-1], np.diff(starts))
+
+
+def _precision(positions: Pairs, starts: Starts) -> Pairs:
+    """The share of correct items among all up to and with each correct one."""
+    return (_index(starts) + 1) / (positions + 1)
+
+
+def _gains(positions: np.ndarray, k: int) -> Pairs:
+    return np.where(positions < k, 1.0 / np.log2(positions + 2), 0.0)
+
+
+def sums(values: Pairs, starts: Starts) -> Queries:
+    """Of each query's own."""
+    return np.add.reduceat(values, starts[:-1])
+
 
 Rows = Int64[np.ndarray, " rows"]
 
@@ -97,3 +159,61 @@ def ndcg(positions: Pairs, gains: Pairs, grades: Pairs, starts: Starts, k: int) 
 
 def _discounted(positions: np.ndarray, gains: Pairs, k: int) -> Pairs:
     return np.where(positions < k, gains / np.log2(positions + 2), 0.0)
+
+
+# How many labels may differ: PMRP is the mean of the three.
+DIFFERENCES = (0, 1, 2)
+_SHARE = {"pessimistic": 1.0, "average": 0.5, "optimistic": 0.0}
+
+
+def distances(
+    queries: Float[Tensor, "rows labels"], items: Float[Tensor, "items labels"]
+) -> Float[Tensor, "rows items"]:
+    """How many labels the two do not share; 1 where it has a label, 0 where not."""
+    return queries.sum(dim=1)[:, None] + items.sum(dim=1) - 2 * queries @ items.T
+
+
+def r_precisions(
+    scores: Float[Tensor, "rows items"],
+    distances: Float[Tensor, "rows items"],
+    ties: Ties,
+    differences: Sequence[int] = DIFFERENCES,
+) -> Float[Tensor, "rows differences"]:
+    """For each number of differences the share of the best R that is plausible, R items being so; NaN where none is.
+
+    Plausible Match R-Precision (PMRP) of Chun et al., Probabilistic Embeddings for Cross-Modal Retrieval, CVPR 2021: the mean
+    over the columns, then over the queries. Their code leaves ties to a sort; here wrong items with the score of a plausible
+    one stand before it, as ``metrics.positions`` has it. ECCV Caption (ECCV 2022) has the first column only, and no R above 50.
+    """
+    ordered = scores.sort(dim=1, descending=True).values
+    return torch.stack([_share(scores, ordered, distances <= most, ties) for most in differences], dim=1)
+
+
+def _share(
+    scores: Float[Tensor, "rows items"],
+    ordered: Float[Tensor, "rows items"],
+    plausible: Bool[Tensor, "rows items"],
+    ties: Ties,
+) -> Float[Tensor, " rows"]:
+    """An item above the R-th score is among the best R; of those that have it, as many as there is room for behind the wrong
+    ones that stand before them."""
+    number = plausible.sum(dim=1)
+    last = ordered.gather(1, (number - 1).clamp_min(0)[:, None])
+    above, level = scores > last, scores == last
+    before = _SHARE[ties] * (level & ~plausible).sum(dim=1)
+    room = (number - above.sum(dim=1) - before).ceil().clamp_min(0)
+    found = (above & plausible).sum(dim=1) + room.minimum((level & plausible).sum(dim=1))
+    return torch.where(number > 0, found / number, torch.nan).double()
+
+
+def kendall(scores: Float[np.ndarray, " rows"], grades: Float[np.ndarray, " rows"]) -> dict[str, float]:
+    """Kendall's tau_b and tau_c, -1 to 1, of a row a judgement; empty where all scores or all grades are the same.
+
+    The literature on captions has tau_c of Flickr8k's expert and tau_b of its crowd annotations, times 100 (Hessel et al.,
+    CLIPScore, EMNLP 2021).
+    """
+    if len(np.unique(scores)) < 2 or len(np.unique(grades)) < 2:
+        return {}
+    from scipy.stats import kendalltau
+
+    return {f"tau_{variant}": float(kendalltau(scores, grades, variant=variant).statistic) for variant in "bc"}

@@ -1,7 +1,147 @@
-"""What a column of ranks or hits says: R@K, median and mean rank, rsum."""
+"""Which items are correct for which query; any number of them."""
+
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.matrix import per_row, spans
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """Correct pairs that do not follow from the captions' image: by direction, the ids of queries and of items, int64 and
+    parallel. The two directions need not agree: collections of judgements ask about images and captions of their own."""
+
+    pairs: dict[str, tuple[np.ndarray, np.ndarray]]
+
+    @classmethod
+    def both_ways(cls, images: np.ndarray, captions: np.ndarray) -> "Relevance":
+        """From pairs of image_id and caption_id that hold in either direction."""
+        return cls({"image_to_text": (images, captions), "text_to_image": (captions, images)})
+
+
+@dataclass(frozen=True)
+class Truth:
+    """starts: int64 (queries + 1,); items: int64, those correct for query q are ``items[starts[q]:starts[q + 1]]``;
+    columns: how many items there are to choose from."""
+
+    starts: np.ndarray
+    items: np.ndarray
+    columns: int
+
+    @classmethod
+    def by_image(cls, query_images: np.ndarray, item_images: np.ndarray) -> "Truth":
+        """An item is correct when it carries the query's image_id. Raises InputError when a query has none."""
+        order = np.argsort(item_images, kind="stable")
+        first = np.searchsorted(item_images[order], query_images, side="left")
+        counts = np.searchsorted(item_images[order], query_images, side="right") - first
+        lonely = query_images[counts == 0]
+        if len(lonely):
+            raise InputError(
+                f"{len(lonely)} queries have no correct item, the first is of image_id {lonely[0]}; "
+                "every image needs a caption in the same split, and every caption its image"
+            )
+        starts = np.concatenate([[0], counts.cumsum()])
+        return cls(starts, order[spans(first, counts)], len(item_images))
+
+    @classmethod
+    def by_pairs(
+        cls, queries: np.ndarray, items: np.ndarray, pair_queries: np.ndarray, pair_items: np.ndarray
+    ) -> "Truth":
+        """An item is correct when its pair of ids is among the pairs; a pair with an id that is not there does not count.
+
+        queries, items: unique ids, int64, in the order of the scores' rows and columns; pair_queries, pair_items: ids,
+        int64 (pairs,), in any order. A query may be left without a correct item: see ``judged``.
+        """
+        rows, columns = places(queries, pair_queries), places(items, pair_items)
+        there = (rows >= 0) & (columns >= 0)
+        pairs = np.unique(rows[there] * len(items) + columns[there])
+        counts = np.bincount(pairs // len(items), minlength=len(queries))
+        return cls(np.concatenate([[0], counts.cumsum()]), pairs % len(items), len(items))
+
+    @classmethod
+    def listed(cls, correct: list[np.ndarray], columns: int) -> "Truth":
+        """From the correct columns of each query, one array a query."""
+        starts = np.concatenate([[0], np.cumsum([len(items) for items in correct])])
+        return cls(starts, np.concatenate(correct).astype(np.int64), columns)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def judged(self) -> np.ndarray:
+        """Rows of the queries that have a correct item, ascending, int64."""
+        return np.flatnonzero(np.diff(self.starts))
+
+    def turns(self) -> Int[np.ndarray, " queries"]:
+        """How many earlier queries have the same first correct item, 0 for queries that have none: of captions their number
+        among those of their image, in the order of the file; of images 0."""
+        judged = self.judged()
+        first = self.items[self.starts[judged]]
+        order = np.argsort(first, kind="stable")
+        turns = np.zeros(len(self), np.int64)
+        turns[judged[order]] = np.arange(len(judged)) - np.searchsorted(first, first[order], sorter=order)
+        return turns
+
+    def only_judged(self) -> "Truth":
+        """Without the queries that have none; the items are the same."""
+        return Truth(np.concatenate([[0], self.starts[1:][np.diff(self.starts) > 0]]), self.items, self.columns)
+
+    def only(self, rows: Int[np.ndarray, " some"]) -> "Truth":
+        """Of some queries; the items are the same."""
+        counts = np.diff(self.starts)[rows]
+        return Truth(np.concatenate([[0], counts.cumsum()]), self.items[spans(self.starts[rows], counts)], self.columns)
+
+    def of(self, rows: slice, device: torch.device) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
+        """The correct pairs of some queries: row within ``rows``, and column."""
+        starts = self.starts[rows.start : rows.stop + 1]
+        local = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        columns = self.items[starts[0] : starts[-1]]
+        return torch.from_numpy(local).to(device), torch.from_numpy(columns).to(device)
+
+    def holds(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """bool (pairs,): is that item correct for that query?"""
+        queries = np.repeat(np.arange(len(self)), np.diff(self.starts))
+        return np.isin(rows * self.columns + columns, queries * self.columns + self.items)
+
+
+def places(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Where in ``ids`` each of ``wanted`` is, -1 where it is not."""
+    order = np.argsort(ids, kind="stable")
+    found = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]
+    return np.where(ids[found] == wanted, found, -1)
+
+
+Ties = Literal["pessimistic", "average", "optimistic"]
+
+
+def best_ranks(
+    scores: Float[Tensor, "rows items"], rows: slice, truth: Truth, ties: Ties
+) -> Float[np.ndarray, " rows"]:
+    """0-based rank of each query's best correct item among all items.
+
+    It is the number of items that score strictly higher, plus of the wrong items with exactly its score all
+    (pessimistic), half (average) or none (optimistic). The authors' code takes whatever order an unstable argsort
+    leaves, so a collapsed model may get any value. Raises InputError on NaN or infinite scores: they would rank first.
+    """
+    low, high = scores.aminmax()
+    if not (low.isfinite() and high.isfinite()):
+        raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
+    local, columns = truth.of(rows, scores.device)
+    correct = scores[local, columns]
+    lowest = torch.full((len(scores),), -torch.inf, dtype=scores.dtype, device=scores.device)
+    best = lowest.scatter_reduce(0, local, correct, "amax")
+    ranks = {}
+    if ties != "pessimistic":
+        ranks["optimistic"] = per_row(scores > best[:, None])
+    if ties != "optimistic":
+        itself = torch.bincount(local[correct == best[local]], minlength=len(scores))
+        ranks["pessimistic"] = per_row(scores >= best[:, None]) - itself
+    return torch.stack(list(ranks.values())).double().mean(dim=0).cpu().numpy()
 
 
 def hits_at(ranks: Float[np.ndarray, " queries"], k: int) -> Bool[np.ndarray, " queries"]:

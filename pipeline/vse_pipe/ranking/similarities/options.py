@@ -1,12 +1,16 @@
-"""The options and traits of similarities."""
+"""What stacked cross attention leaves open: names that options and computations share."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveFloat
 
 from vse_pipe.core.strict import Strict, Width
 from vse_pipe.project.registry import SimilarityTraits
-from vse_pipe.ranking.engine.alignment.choices import Aggregate, Norm
+
+# Of raw similarities over the queries; the authors' raw_feature_norm.
+Norm = Literal["clipped_l2norm", "l2norm", "softmax", "no_norm", "clipped"]
+# Of the queries' cosines to one score.
+Aggregate = Literal["mean", "lse", "max", "sum"]
 
 
 class CosineOptions(Strict):

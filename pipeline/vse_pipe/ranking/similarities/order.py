@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from vse_pipe.ranking.engine import order_kernels
-from vse_pipe.ranking.engine.threads import over_rows
+from vse_pipe.ranking import kernels
+from vse_pipe.ranking.matrix import over_rows
 from vse_pipe.ranking.similarities.options import OrderOptions as Params
 
 # Differences held at once where PyTorch computes them: 64 MiB of float32.
@@ -46,7 +46,7 @@ class _Squared(torch.autograd.Function):
         ctx.save_for_backward(images, texts)
         out = images.new_empty(len(images), len(texts))
         rows, columns, sums = (tensor.detach().contiguous().numpy() for tensor in (images, texts, out))
-        over_rows(lambda start, stop: order_kernels.sum_squares(rows[start:stop], columns, sums[start:stop]), len(rows))
+        over_rows(lambda start, stop: kernels.sum_squares(rows[start:stop], columns, sums[start:stop]), len(rows))
         return out
 
     @staticmethod
@@ -66,7 +66,7 @@ def _gradient(vectors: Tensor, others: Tensor, weights: Tensor, texts: bool) -> 
     rows, columns, factors, sums = (tensor.numpy() for tensor in (vectors, others, weights.contiguous(), out))
 
     def work(start: int, stop: int) -> None:
-        order_kernels.add_weighted(rows[start:stop], columns, factors[start:stop], texts, sums[start:stop])
+        kernels.add_weighted(rows[start:stop], columns, factors[start:stop], texts, sums[start:stop])
 
     over_rows(work, len(rows))
     return out

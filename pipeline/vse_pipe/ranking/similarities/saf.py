@@ -4,11 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vse_pipe.ranking.engine.alignment.attention import EPS, gram
-from vse_pipe.ranking.engine.alignment.chunks import Portion, over_captions, over_images
-from vse_pipe.ranking.engine.alignment.pairs import OfPairs
-from vse_pipe.ranking.engine.alignment.sgraf import Alignment, draw, l2norm
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.alignment import EPS, OfPairs, Portion, gram, over_captions, over_images
+from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.sgraf import Alignment, draw, l2norm
 from vse_pipe.ranking.similarities.options import SafOptions as Params
 
 

@@ -4,11 +4,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.ranking.engine.alignment.attention import gram
-from vse_pipe.ranking.engine.alignment.chunks import Portion, over_captions, over_images
-from vse_pipe.ranking.engine.alignment.pairs import OfPairs, products
-from vse_pipe.ranking.engine.alignment.scan import aggregated, sizes, stacked
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.alignment import (
+    OfPairs,
+    Portion,
+    aggregated,
+    gram,
+    over_captions,
+    over_images,
+    products,
+    sizes,
+    stacked,
+)
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import ScanT2iOptions as Params
 
 

@@ -5,12 +5,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from vse_pipe.ranking.engine.alignment.alignment import sparse
-from vse_pipe.ranking.engine.alignment.attention import EPS, TINY, gram
-from vse_pipe.ranking.engine.alignment.chunks import Portion, over_captions, over_images
-from vse_pipe.ranking.engine.alignment.pairs import OfPairs
-from vse_pipe.ranking.engine.alignment.sgraf import Alignment, draw
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.alignment import EPS, TINY, OfPairs, Portion, gram, over_captions, over_images, sparse
+from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.sgraf import Alignment, draw
 from vse_pipe.ranking.similarities.options import SgrOptions as Params
 
 

@@ -9,7 +9,7 @@ from vse_pipe.core.errors import MissingResource, ParamsError, unknown
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.reader import described
-from vse_pipe.ranking.confidence.difference import ADDRESSES
+from vse_pipe.ranking.comparison import ADDRESSES
 
 PACKAGED = {"papers": Path(__file__).parent / "papers.yaml"}
 _FIGURES = [".".join(address) for address in ADDRESSES]

@@ -6,9 +6,8 @@ from vse_pipe.artifacts import evaluation
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.confidence.compared import Compared, Method
-from vse_pipe.ranking.confidence.difference import SIGNIFICANT, Difference, differences
-from vse_pipe.ranking.confidence.intervals import holm
+from vse_pipe.ranking.comparison import SIGNIFICANT, Compared, Difference, Method, differences
+from vse_pipe.ranking.intervals import holm
 from vse_pipe.report.claims import converged
 from vse_pipe.report.claims.schema import ClaimsFile, PaperClaim
 

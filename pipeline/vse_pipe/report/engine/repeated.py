@@ -48,9 +48,8 @@ def _evaluation(name: str, ones: list[Evaluation], params: Params) -> RepeatedEv
 
 def _intervals(ones: list[Evaluation], resamples: int, seed: int) -> dict:
     # Numba takes a second to import, which reports without seeds need not wait for.
-    from vse_pipe.ranking.confidence.figures import Figures
-    from vse_pipe.ranking.confidence.intervals import nest, within
-    from vse_pipe.ranking.confidence.repeated import spreads
+    from vse_pipe.ranking.comparison import spreads
+    from vse_pipe.ranking.intervals import Figures, nest, within
 
     found: dict = {}
     for address, spread in spreads([Figures.of(one.ranks, one.occurrence) for one in ones], resamples, seed).items():

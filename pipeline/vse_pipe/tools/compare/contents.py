@@ -12,7 +12,7 @@ from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.confidence.compared import Compared, Method
+from vse_pipe.ranking.comparison import Compared, Method
 from vse_pipe.tools.compare.places import Place
 
 

@@ -10,7 +10,7 @@ from vse_pipe.artifacts import evaluation
 from vse_pipe.core.errors import InputError, UsageError, missing, unknown
 from vse_pipe.project import paths, repetitions
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.confidence.compared import Compared, Method
+from vse_pipe.ranking.comparison import Compared, Method
 from vse_pipe.tools.compare.files import Files, Revision
 
 

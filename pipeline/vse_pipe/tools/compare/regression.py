@@ -1,7 +1,7 @@
 """--max-drop: when a comparison counts as a failure."""
 
 from vse_pipe.core.errors import Regression
-from vse_pipe.ranking.confidence.difference import Comparison, FigureRow
+from vse_pipe.ranking.comparison import Comparison, FigureRow
 
 # Below this no p-value can be significant, and nothing could ever fail.
 FEWEST_RESAMPLES = 40

@@ -4,9 +4,8 @@ import json
 from typing import Any
 
 from vse_pipe.core.console import stdout
-from vse_pipe.ranking.confidence.compared import Method
-from vse_pipe.ranking.confidence.difference import Comparison, FigureRow, paired
-from vse_pipe.ranking.confidence.intervals import nest
+from vse_pipe.ranking.comparison import Comparison, FigureRow, Method, paired
+from vse_pipe.ranking.intervals import nest
 from vse_pipe.report.engine.formatting import markdown_row, spread
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}

@@ -10,8 +10,8 @@ from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.confidence.difference import Comparison, compared
-from vse_pipe.ranking.confidence.intervals import holm
+from vse_pipe.ranking.comparison import Comparison, compared
+from vse_pipe.ranking.intervals import holm
 from vse_pipe.tools.compare import contents, places
 from vse_pipe.tools.compare.files import Disk
 from vse_pipe.tools.compare.places import Place

@@ -20,9 +20,9 @@ from vse_pipe.evaluate.judgements.names import NOWHERE, Names, of_dataset
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking.engine import pairs
+from vse_pipe.ranking import cascade
 from vse_pipe.ranking.metrics import compositional
-from vse_pipe.ranking.metrics.truth import places
+from vse_pipe.ranking.metrics.recall import places
 
 _TWO_BY_TWO = ("image_0", "caption_0", "image_1", "caption_1")
 _TRUE_OR_FALSE = ("image_id", "caption_id", "negative_id")
@@ -90,7 +90,7 @@ def _answers(given: Inputs, where: dict[str, np.ndarray], memory: int) -> compos
     def scored(images: Sequence[str], captions: Sequence[str]) -> np.ndarray:
         """A row a set; the columns to compare one by one."""
         rows, columns = (np.stack([where[name] for name in of]).ravel() for of in (images, captions))
-        return pairs.scores(given.ranked, given.similarity, inner, rows, columns, memory).reshape(len(images), -1).T
+        return cascade.scores(given.ranked, given.similarity, inner, rows, columns, memory).reshape(len(images), -1).T
 
     if "negative_id" in where:
         found = scored(["image_id"] * 2, ["caption_id", "negative_id"])

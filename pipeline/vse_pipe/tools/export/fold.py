@@ -10,7 +10,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.engine.bank import ItemBias
+from vse_pipe.ranking.bank import ItemBias
 
 DEPTH = 100
 

@@ -17,8 +17,8 @@ from pyarrow import csv
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
 from vse_pipe.core.files import write_array
-from vse_pipe.ranking.engine.scores import strip_height
-from vse_pipe.ranking.engine.top import top_k
+from vse_pipe.ranking.scores import strip_height
+from vse_pipe.ranking.tiles import top_k
 from vse_pipe.tools.export.fold import Folded, FoldedSide
 
 Write = Callable[[Path, Folded], None]

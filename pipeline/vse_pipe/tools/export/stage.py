@@ -26,11 +26,11 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking.engine import criteria, tuning
-from vse_pipe.ranking.engine.bank import ItemBias
-from vse_pipe.ranking.engine.criteria import Criterion
-from vse_pipe.ranking.engine.fragments import plain
-from vse_pipe.ranking.engine.split import Split
+from vse_pipe.ranking import criteria, trial
+from vse_pipe.ranking.bank import ItemBias
+from vse_pipe.ranking.criteria import Criterion
+from vse_pipe.ranking.fragments import plain
+from vse_pipe.ranking.split import Split
 from vse_pipe.tools.export import formats
 from vse_pipe.tools.export.fold import DEPTH, Folded, FoldedSide, folded
 
@@ -150,7 +150,7 @@ def _export(
         raise UsageError(f"--out: {out} exists and is not an export; choose another folder")
     if open_parameters(criterion, params):
         trials = tuning_ground(given, params)[direction]
-        criterion = tuning.tuned(criterion, trials, params.tune).criterion
+        criterion = trial.tuned(criterion, trials, params.tune).criterion
     bias = _bias(given, criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)
     content = replace(_folded(given.ranked, bias, direction, given.names), depth=depth)

@@ -18,7 +18,7 @@ from vse_pipe.embed.engine.fitted import learnt, require_encoder
 from vse_pipe.extract.engine.forward import Forward
 from vse_pipe.extract.text_engine.method import State
 from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.tools.hub.files import FEATURES, TEXTS, in_pack
 from vse_pipe.tools.search.encoders import NO_NETWORK, PhotoEncoder, must_be_the_same
 from vse_pipe.train.engine import encode, restore

@@ -16,9 +16,9 @@ from vse_pipe.artifacts import embeddings, images, joins
 from vse_pipe.artifacts.embeddings import FragmentSide, Side, StoredVectors
 from vse_pipe.core import mapped, parquet
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
-from vse_pipe.ranking.engine.embedded import Embedded
-from vse_pipe.ranking.engine.scores import Similarity
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.scores import Similarity
 
 ALL = "all"
 SPLITS = ("test", "val", "train", ALL)

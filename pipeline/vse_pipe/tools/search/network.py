@@ -17,9 +17,8 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TUNED
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import dvc_stage
-from vse_pipe.ranking.engine.fragments import MeanScore, Several, Sides
-from vse_pipe.ranking.engine.scores import Similarity
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
+from vse_pipe.ranking.scores import Similarity
 from vse_pipe.tools.search.encoders import PhotoEncoder, Reader
 from vse_pipe.tools.search.gallery import Gallery, Ids, States
 from vse_pipe.train.engine import restore

@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int64
 
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.ranking.engine.fragments import Several, Sides, plain, pooled
-from vse_pipe.ranking.engine.scores import Similarity
+from vse_pipe.ranking.fragments import Several, Sides, plain, pooled
+from vse_pipe.ranking.scores import Similarity
 from vse_pipe.tools.search.network import Networks, is_joint
 from vse_pipe.tools.search.query import TEXT, TO_IMAGES, Term
 

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 
 
 @dataclass(frozen=True)

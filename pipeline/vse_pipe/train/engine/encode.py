@@ -16,7 +16,7 @@ from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import processes
 from vse_pipe.core.console import track
 from vse_pipe.core.processes import Share
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine.data import image_inputs, text_inputs, text_lengths
 from vse_pipe.train.engine.model import DualEncoder
 from vse_pipe.train.engine.pixels import PixelSource

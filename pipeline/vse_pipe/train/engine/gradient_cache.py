@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vse_pipe.core.errors import PipelineError, UsageError
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine.data import Batch
 from vse_pipe.train.engine.scheme import Scheme
 

@@ -14,8 +14,8 @@ from vse_pipe.core.processes import Share
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params.typed import Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS
-from vse_pipe.ranking.engine.similarity import Similarity, build_similarity
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.similarity import Similarity, build_similarity
 from vse_pipe.train.engine import whole_batch
 from vse_pipe.train.engine.batch import LossTerms, Scored
 from vse_pipe.train.engine.data import Batch

@@ -15,7 +15,7 @@ from torch import Tensor
 from vse_pipe.core.console import track
 from vse_pipe.core.devices import generator
 from vse_pipe.project.params.schema import TrainParams
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine.batch import LossTerms, Scored
 from vse_pipe.train.engine.data import Batch, Pairs
 from vse_pipe.train.engine.model import DualEncoder

@@ -12,7 +12,7 @@ from torch.nn import functional
 from vse_pipe.artifacts import pairs as artifacts_pairs
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.train.engine.data import Pairs
 
 

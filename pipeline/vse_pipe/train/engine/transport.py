@@ -13,7 +13,7 @@ from numpy import ndarray
 from torch import Tensor, nn
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine.data import Batch
 from vse_pipe.train.engine.heads import normalize
 from vse_pipe.train.engine.schedule import Moment, share

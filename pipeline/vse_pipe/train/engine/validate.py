@@ -7,13 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vse_pipe.ranking.engine.fragments import MeanScore, Several, Sides
-from vse_pipe.ranking.engine.scores import Scores, Similarity
-from vse_pipe.ranking.engine.words import Words
-from vse_pipe.ranking.metrics.ranks import best_ranks
+from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
+from vse_pipe.ranking.metrics.recall import Truth, best_ranks, hits_at, recall
 from vse_pipe.ranking.metrics.recall import chance as recall_by_chance
-from vse_pipe.ranking.metrics.recall import hits_at, recall
-from vse_pipe.ranking.metrics.truth import Truth
+from vse_pipe.ranking.scores import Scores, Similarity
 from vse_pipe.train.engine import encode
 from vse_pipe.train.engine.model import DualEncoder
 from vse_pipe.train.engine.table import TrainTable

@@ -10,7 +10,7 @@ from torch import Tensor
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import derive_seed
 from vse_pipe.core.errors import UsageError
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine.batch import LossTerms
 from vse_pipe.train.engine.data import Batch
 from vse_pipe.train.engine.mixture.quality import told

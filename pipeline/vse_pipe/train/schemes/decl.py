@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import PipelineError
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine.batch import LossTerms, Scored
 from vse_pipe.train.engine.data import Batch
 from vse_pipe.train.engine.mixture import gaussian

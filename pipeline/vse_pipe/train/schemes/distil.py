@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine.batch import LossTerms, Scored
 from vse_pipe.train.engine.data import Batch
 from vse_pipe.train.engine.scheme import Scheme, Setting

@@ -12,8 +12,8 @@ from torch import Tensor
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import UsageError
-from vse_pipe.ranking.engine.boxes import iou
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.boxes import iou
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine import encode
 from vse_pipe.train.engine.batch import LossTerms
 from vse_pipe.train.engine.data import Batch, Pairs, image_inputs

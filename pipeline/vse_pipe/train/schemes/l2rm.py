@@ -13,7 +13,7 @@ from torch import Tensor
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import InputError, PipelineError
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine.batch import LossTerms
 from vse_pipe.train.engine.data import Batch, Pairs
 from vse_pipe.train.engine.mixture import beta

@@ -10,7 +10,7 @@ from torch import Tensor
 from vse_pipe.core.console import say
 from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.engine import encode
 from vse_pipe.train.engine.batch import Scored
 from vse_pipe.train.engine.data import Batch

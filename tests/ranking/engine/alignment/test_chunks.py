@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from vse_pipe.ranking.engine.alignment import chunks
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking import alignment
+from vse_pipe.ranking.fragments import Words
 
 LENGTHS = [5, 2, 9, 2, 5, 1, 2, 2]
 
@@ -13,8 +13,8 @@ def words(lengths=LENGTHS) -> Words:
 
 @pytest.mark.parametrize(("portion", "chunk"), [(1, 1), (8, 4), (10, 100), (1000, 1000)])
 def test_each_caption_comes_once_whole_and_within_the_limits(portion, chunk, monkeypatch):
-    monkeypatch.setattr(chunks, "PORTION", 3 * portion)
-    monkeypatch.setattr(chunks, "CHUNK", 3 * chunk)
+    monkeypatch.setattr(alignment, "PORTION", 3 * portion)
+    monkeypatch.setattr(alignment, "CHUNK", 3 * chunk)
     seen = []
 
     def part(given):
@@ -24,14 +24,14 @@ def test_each_caption_comes_once_whole_and_within_the_limits(portion, chunk, mon
         seen.extend(row.tolist() for piece in found for row in piece)
         return (torch.cat([piece[:, 0] for piece in found]),)
 
-    (firsts,) = chunks.over_captions(part, words(), rows=3, kept=1)
+    (firsts,) = alignment.over_captions(part, words(), rows=3, kept=1)
     assert firsts.tolist() == words().starts[:-1].tolist()
     assert sorted(seen) == [part.flatten().tolist() for part in words().vectors.split(LENGTHS)]
 
 
 def test_what_is_kept_for_the_way_back_has_a_limit(monkeypatch):
     """16 bytes a word and 96 in all: portions of 24 bytes, one word or one caption; those after 6 words run twice."""
-    monkeypatch.setattr(chunks, "KEPT", 96)
+    monkeypatch.setattr(alignment, "KEPT", 96)
     runs = []
 
     def part(given):
@@ -41,10 +41,10 @@ def test_what_is_kept_for_the_way_back_has_a_limit(monkeypatch):
     lengths = [1] * 10
     given = words(lengths)
     given.vectors.requires_grad_()
-    chunks.over_captions(part, given, rows=1, kept=16)[0].sum().backward()
+    alignment.over_captions(part, given, rows=1, kept=16)[0].sum().backward()
     assert len(runs) == 10 + 4
     torch.testing.assert_close(given.vectors.grad, given.vectors.detach().exp())
     runs.clear()
     with torch.no_grad():
-        chunks.over_captions(part, given, rows=1, kept=16)
+        alignment.over_captions(part, given, rows=1, kept=16)
     assert len(runs) == 10

@@ -3,7 +3,7 @@ import torch
 
 from tests.benchmarks import loops
 from vse_pipe.project.registry import SIMILARITIES
-from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.fragments import Words
 
 
 @pytest.mark.parametrize("name", ["scan_t2i", "scan_i2t", "sgr", "saf"])

@@ -1,0 +1,334 @@
+"""Stacked cross attention: how much each region matters to each word, or the other way round."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
+
+from vse_pipe.core import processes
+from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.similarities.options import Aggregate, Norm
+
+EPS = 1e-8
+# Added under roots, so that a zero has a gradient of zero and not NaN; far below what a float32 sum of squares resolves.
+TINY = 1e-30
+
+
+def attention(raw: Float[Tensor, "a c b q"], norm: Norm, temperature: float) -> Float[Tensor, "a c b q"]:
+    """Weights that add up to 1 over the context (axis 1); ``norm`` is applied over the queries (axis 3) first.
+
+    Lee et al., Stacked Cross Attention, ECCV 2018, Eq. 1 to 3. As in the authors' code "clipped" is a leaky ReLU of slope 0.1
+    (the paper: max(0, x)), and 1e-8 is added to the norm.
+    """
+    if norm.startswith("clipped"):
+        raw = torch.nn.functional.leaky_relu(raw, 0.1)
+    if norm.endswith("l2norm"):
+        size = raw.square().sum(dim=3, keepdim=True).clamp_min(TINY).sqrt()
+        raw = raw * (temperature / (size + EPS))
+    elif norm == "softmax":
+        raw = raw.softmax(dim=3) * temperature
+    else:
+        raw = raw * temperature
+    return raw.softmax(dim=1)
+
+
+def lengths(weights: Float[Tensor, "a c b q"], gram: Float[Tensor, "a c c"]) -> Float[Tensor, "a b q"]:
+    """The length of each weighted sum of context vectors, from their inner products ``gram`` alone."""
+    mixed = (gram @ weights.flatten(2)).view_as(weights)
+    return (weights * mixed).sum(dim=1).clamp_min(TINY).sqrt()
+
+
+def gram(vectors: Float[Tensor, "a c dim"]) -> Float[Tensor, "a c c"]:
+    return torch.bmm(vectors, vectors.transpose(1, 2))
+
+
+# Products of a region and a word in a portion: 64 MiB of float32, one matrix product.
+PORTION = 1 << 24
+# The same in a chunk: near what a core's cache holds.
+CHUNK = 1 << 20
+# Images compared at once where nothing ties images together.
+IMAGES = 128
+# Bytes that a batch may keep for the way back; the portions beyond are computed twice.
+KEPT = 5 << 28
+
+
+@dataclass(frozen=True)
+class Portion:
+    """vectors: (words, dim) of captions sorted by length; shapes: (captions, L) of its chunks, one length each."""
+
+    vectors: Float[Tensor, "words dim"]
+    shapes: list[tuple[int, int]]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Words of each chunk."""
+        return [count * length for count, length in self.shapes]
+
+    def chunks(self, tensor: Tensor, axis: int) -> Iterator[Tensor]:
+        """Pieces of a tensor whose ``axis`` are the words; in them it is two: captions and L."""
+        for piece, shape in zip(tensor.split(self.sizes, dim=axis), self.shapes, strict=True):
+            yield piece.unflatten(axis, shape)
+
+
+def over_captions(
+    part: Callable[..., tuple[Tensor, ...]], words: Words, rows: int, kept: int, beside: tuple[Tensor, ...] = ()
+) -> tuple[Tensor, ...]:
+    """What ``part(portion)`` gives, captions along the last axis, in the order of ``words``.
+
+    rows: regions of all images; a portion has at most ``PORTION / rows`` words or one caption, its chunks
+    ``CHUNK / rows``. kept: bytes that autograd keeps for one word; a portion keeps a quarter of ``KEPT`` at most, and those
+    beyond ``KEPT`` are computed again on the way back, so there ``part`` must not draw random numbers; 0: none is.
+    beside: tensors with a row a caption, whose rows ``part`` gets after the portion. Processes that train as one share the
+    captions where some bytes are kept; else, where ``part`` may draw random numbers, each does all.
+    """
+    order, share = words.lengths.argsort(stable=True), processes.Share((len(words),), 0)
+    if kept and len(words):
+        order, share = processes.dealt(order)
+    own = share.take(order)
+    words, places = words.take(own), own.to(words.device)
+    beside = tuple(tensor.index_select(0, places) for tensor in beside)
+    found, so_far = [], 0
+    at_once = max(1, min(PORTION // rows, KEPT // 4 // max(1, kept)))
+    for captions in _portions(words.lengths.tolist(), at_once):
+        chosen = words[captions]
+        shapes = _shapes(chosen, max(1, CHUNK // rows))
+        so_far += kept * len(chosen.vectors)
+        call = _again if torch.is_grad_enabled() and so_far > KEPT else _once
+        found.append(call(part, shapes, chosen.vectors, *(tensor[captions] for tensor in beside)))
+    back = order.to(words.device).argsort()
+    return tuple(_in_order(pieces, share, back) for pieces in zip(*found, strict=True))
+
+
+def over_images(
+    score: Callable[[Tensor], Tensor], images: Float[Tensor, "images regions dim"]
+) -> Float[Tensor, "images captions"]:
+    """``score`` of blocks of images, one below the other."""
+    if len(images) <= IMAGES:
+        return score(images)
+    return torch.cat([score(block) for block in images.split(IMAGES)])
+
+
+def _once(part, shapes, vectors, *beside) -> tuple[Tensor, ...]:
+    return part(Portion(vectors, shapes), *beside)
+
+
+def _again(part, shapes, vectors, *beside) -> tuple[Tensor, ...]:
+    return checkpoint(_once, part, shapes, vectors, *beside, use_reentrant=False, preserve_rng_state=False)
+
+
+def _portions(lengths: list[int], at_once: int) -> Iterator[slice]:
+    """Consecutive captions of at most ``at_once`` words together, or one."""
+    start = total = 0
+    for place, length in enumerate(lengths):
+        if total + length > at_once and place > start:
+            yield slice(start, place)
+            start, total = place, 0
+        total += length
+    yield slice(start, len(lengths))
+
+
+def _shapes(words: Words, at_once: int) -> list[tuple[int, int]]:
+    """Captions sorted by length, in equal pieces of one length with at most ``at_once`` words, or one caption."""
+    lengths, counts = words.lengths.unique_consecutive(return_counts=True)
+    shapes = []
+    for length, count in zip(lengths.tolist(), counts.tolist(), strict=True):
+        pieces = min(count, -(-count * length // at_once))
+        step = -(-count // pieces)
+        shapes += [(min(step, count - start), length) for start in range(0, count, step)]
+    return shapes
+
+
+def _in_order(pieces: tuple[Tensor, ...], share: processes.Share, back: Tensor) -> Tensor:
+    whole = torch.cat(pieces, dim=-1)
+    if len(share.sizes) > 1:
+        whole = share.gather(whole.movedim(-1, 0)).movedim(0, -1)
+    return whole.index_select(-1, back) if whole.shape[-1] else whole
+
+
+# Of pairs whose captions have one length: the places of images and captions, and the words (pairs, length, dim), to a score each.
+OfPairs = Callable[[Tensor, Tensor, Tensor], Tensor]
+# Numbers of the regions that are gathered at once: 16 MiB of float32.
+GATHERED = 1 << 22
+
+
+def over_pairs(
+    of: OfPairs,
+    images: Float[Tensor, "images regions dim"],
+    texts: Words,
+    rows: Int[Tensor, " pairs"],
+    columns: Int[Tensor, " pairs"],
+) -> Float[Tensor, " pairs"]:
+    """What ``of`` gives for image ``rows[i]`` and caption ``columns[i]``, in blocks of captions of equal length: the cost of a
+    pair does not depend on which others are asked for, and nothing is padded."""
+    lengths = texts.lengths[columns.cpu()]
+    order = lengths.argsort(stable=True)
+    known, counts = lengths[order].unique_consecutive(return_counts=True)
+    starts = texts.starts.to(texts.device)
+    at_once = max(1, GATHERED // images[0].numel())
+    found = images.new_empty(len(rows))
+    for length, alike in zip(known.tolist(), order.to(rows.device).split(counts.tolist()), strict=True):
+        inside = torch.arange(length, device=texts.device)
+        for places in alike.split(at_once):
+            captions = columns[places]
+            words = texts.vectors[starts[captions][:, None] + inside]
+            found[places] = of(rows[places], captions, words)
+    return found
+
+
+def products(
+    contexts: Float[Tensor, "pairs c dim"], queries: Float[Tensor, "pairs q dim"]
+) -> Float[Tensor, "pairs c 1 q"]:
+    """Inner products of each pair's own vectors, in the shape of those of one context with many sets of queries."""
+    return torch.bmm(contexts, queries.transpose(1, 2))[:, :, None]
+
+
+def stacked(
+    raw: Float[Tensor, "a c b q"],
+    inner: Float[Tensor, "a c c"],
+    sizes: Float[Tensor, "*each q"],
+    norm: Norm,
+    temperature: float,
+) -> Float[Tensor, "a b q"]:
+    """The cosine of each query and the context vectors it attends to.
+
+    raw: products of context and queries; inner: those of the context with itself; sizes: lengths of the queries, (b, q), or (a, 1, q)
+    where each context has queries of its own. The attended
+    vector c = sum_r w_r v_r is never made: e.c = sum_r w_r (v_r.e) and |c|^2 = w^T G w, with G the inner products. As in the
+    authors' code the product of the lengths is at least 1e-8.
+    """
+    weights = attention(raw, norm, temperature)
+    along = (weights * raw).sum(dim=1)
+    return along / (sizes * lengths(weights, inner)).clamp_min(EPS)
+
+
+def sizes(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "..."]:
+    """Their lengths."""
+    return vectors.square().sum(dim=-1).clamp_min(TINY).sqrt()
+
+
+def aggregated(cosines: Float[Tensor, "... q"], how: Aggregate, lse: float) -> Float[Tensor, "..."]:
+    """One score from those of all queries; ``lse``: log(sum exp(lse * x)) / lse."""
+    if how == "mean":
+        return cosines.mean(dim=-1)
+    if how == "lse":
+        return (lse * cosines).logsumexp(dim=-1) / lse
+    return cosines.amax(dim=-1) if how == "max" else cosines.sum(dim=-1)
+
+
+# Rows (an image with a word) whose differences are held at once: they stay in the cache between the steps.
+ROWS = 1024
+
+
+def alignments(
+    context: Float[Tensor, "a c dim"],
+    queries: Float[Tensor, "words dim"],
+    weights: list[Float[Tensor, "a c _ _"]],
+    linear: torch.nn.Linear,
+) -> tuple[Float[Tensor, "a _ _ sim"], ...]:
+    """``linear((sum_c weights_c context_c - query)^2)``: one vector for every a and every query.
+
+    weights: in chunks of b times q queries, a chunk's own numbers, as what is given back. The differences, ``dim`` numbers a row, are made in tiles
+    and made again on the way back; only what came with them is kept. Rows without a gradient cost nothing there.
+    Gradients of the first order only.
+    """
+    found = _Alignments.apply(context, queries, linear.weight, linear.bias, *(chunk.flatten(2) for chunk in weights))
+    return tuple(flat.unflatten(1, chunk.shape[2:]) for flat, chunk in zip(found, weights, strict=True))
+
+
+class _Alignments(torch.autograd.Function):
+    """context (a, c, dim), queries (words, dim), chunks of weights (a, c, w) to chunks (a, w, sim)."""
+
+    @staticmethod
+    def forward(ctx, context, queries, matrix, bias, *chunks):
+        ctx.save_for_backward(context, queries, matrix, *chunks)
+        turned, found, scratch = matrix.t(), [], None
+        for part, weights in _parts(queries, chunks):
+            out = context.new_empty(len(context), len(part), len(matrix))
+            for a, w in _tiles(len(context), len(part)):
+                scratch = _difference(context[a], part[w], weights[a, :, w], scratch)
+                rows = scratch.square_().flatten(0, 1)
+                if scratch.shape[1] == len(part):
+                    torch.addmm(bias, rows, turned, out=out[a].flatten(0, 1))
+                else:
+                    out[a, w] = torch.addmm(bias, rows, turned).view(*scratch.shape[:2], -1)
+            found.append(out)
+        return tuple(found)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *grads):
+        context, queries, matrix, *chunks = ctx.saved_tensors
+        shared = [torch.zeros_like(tensor) for tensor in (context, queries, matrix)]
+        d_bias, d_chunks = matrix.new_zeros(len(matrix)), []
+        twice = 2 * matrix
+        d_parts = shared[1].split([chunk.shape[2] for chunk in chunks])
+        for (part, weights), d_part, grad in zip(_parts(queries, chunks), d_parts, grads, strict=True):
+            some = sparse(grad.flatten(0, 1))
+            back = _by_tiles if some is None else _by_rows
+            d_chunks.append(torch.zeros_like(weights))
+            into = (shared[0], d_part, d_chunks[-1], shared[2])
+            back((context, part, weights, twice), into, grad, some)
+            d_bias += grad.sum(dim=(0, 1))
+        return *shared, d_bias, *d_chunks
+
+
+def _by_tiles(inputs, into, grad, some) -> None:
+    context, queries, weights, twice = inputs
+    d_context, d_queries, d_weights, d_matrix = into
+    difference = scratch = None
+    for a, w in _tiles(len(context), len(queries)):
+        difference = _difference(context[a], queries[w], weights[a, :, w], difference)
+        if scratch is None or scratch.shape != difference.shape:
+            scratch = torch.empty_like(difference)
+        rows, out = scratch.flatten(0, 1), grad[a, w].reshape(-1, len(twice))
+        torch.mul(difference, difference, out=scratch)
+        d_matrix.addmm_(out.t(), rows)
+        torch.mm(out, twice, out=rows)
+        scratch.mul_(difference)
+        d_context[a].baddbmm_(weights[a, :, w], scratch)
+        # Faster than the transposed product, whose inner matrix is the wide one.
+        d_weights[a, :, w] = torch.bmm(scratch, context[a].transpose(1, 2)).transpose(1, 2)
+        d_queries[w].sub_(scratch.sum(dim=0) if len(scratch) > 1 else scratch[0])
+
+
+def _by_rows(inputs, into, grad, some) -> None:
+    """Where most rows have no gradient, as under a loss of the hardest negatives: an image at a time, its rows alone."""
+    context, queries, weights, twice = inputs
+    d_context, d_queries, d_weights, d_matrix = into
+    some = some.view(grad.shape[:2])
+    for a in some.any(dim=1).nonzero()[:, 0].tolist():
+        places = some[a].nonzero()[:, 0]
+        chosen, out = weights[a].index_select(1, places), grad[a].index_select(0, places)
+        difference = (chosen.t() @ context[a]).sub_(queries.index_select(0, places))
+        d_matrix.addmm_(out.t(), difference.square())
+        inner = (out @ twice).mul_(difference)
+        d_context[a].addmm_(chosen, inner)
+        d_weights[a].index_copy_(1, places, context[a] @ inner.t())
+        d_queries.index_add_(0, places, inner, alpha=-1)
+
+
+def sparse(grad: Float[Tensor, "rows ..."]) -> Bool[Tensor, " rows"] | None:
+    """Which rows are not all zero; None if most are not, as every eighth of them tells."""
+    sample = grad[::8].flatten(1).any(dim=1)
+    return None if 4 * int(sample.sum()) >= 3 * len(sample) else grad.flatten(1).any(dim=1)
+
+
+def _parts(queries, chunks) -> zip:
+    return zip(queries.split([chunk.shape[2] for chunk in chunks]), chunks, strict=True)
+
+
+def _difference(context, queries, weights, out) -> Tensor:
+    shape = (len(context), *queries.shape)
+    out = out if out is not None and out.shape == shape else context.new_empty(shape)
+    return torch.bmm(weights.transpose(1, 2), context, out=out).sub_(queries)
+
+
+def _tiles(images: int, words: int) -> list[tuple[slice, slice]]:
+    """Images and words of at most about ``ROWS`` rows."""
+    wide = min(words, ROWS)
+    high = max(1, ROWS // wide)
+    return [(slice(a, a + high), slice(w, w + wide)) for w in range(0, words, wide) for a in range(0, images, high)]

@@ -1,0 +1,271 @@
+"""The query bank: which queries' scores correct the hubs among the items that are ranked."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking import matrix
+from vse_pipe.ranking.fragments import plain, pooled, same
+from vse_pipe.ranking.matrix import over_rows
+from vse_pipe.ranking.scores import Scores, Similarity, Some
+from vse_pipe.ranking.split import Split
+
+# Strips from which on half of the products are worth a check of symmetry.
+_MANY_STRIPS = 16
+# Items, of all, whose scores among themselves are looked at for that.
+_SAMPLE = 256
+# Of the largest score: by how much the scores of a pair may differ one way and the other.
+_ROUNDING = 1e-5
+_ALL = slice(None)
+
+
+@dataclass(frozen=True)
+class Bank:
+    """queries: the bank's queries (rows) against the items that are ranked (columns).
+
+    own: the bank is the very queries that are ranked (transductive, the protocol of the papers). Otherwise it is a set
+    of its own (inductive, what a system in use can do) and no query's result depends on another's.
+    gallery: the bank's items (rows) against the items that are ranked, both of the same kind; None where there are
+    scores only and no vectors. sums: what ``log_sum`` has made.
+    """
+
+    queries: Scores
+    own: bool
+    gallery: Callable[[], Scores] | None = None
+    sums: dict[tuple[float, bool], Float[Tensor, " items"]] = field(default_factory=dict, repr=False)
+
+    def log_sum(self, beta: float, of_gallery: bool = False) -> Float[Tensor, " items"]:
+        """``log_sum_exp`` over the bank's queries, or over its items but for the ranked item itself, made once for each beta, whichever
+        criteria ask."""
+        key = beta, of_gallery
+        if key not in self.sums:
+            rows = self.items() if of_gallery else self.queries
+            self.sums[key] = log_sum_exp(rows, beta, but_itself=of_gallery and self.own)
+        return self.sums[key]
+
+    def items(self) -> Scores:
+        """Raises InputError where a criterion asks for a gallery bank and there are no vectors to make one from."""
+        if self.gallery is None:
+            raise InputError("the criterion compares items with items and there are only scores; give embeddings")
+        return self.gallery()
+
+
+@dataclass(frozen=True)
+class ItemBias:
+    """The score ``scale * s(q, n) - bias_n``: the shape of every criterion that corrects items one by one.
+
+    notes: how the bias came about, for the metrics.
+    """
+
+    scale: float
+    bias: Float[Tensor, " items"]
+    notes: dict[str, float] = field(default_factory=dict)
+
+    def apply(self, scores: Scores) -> Scores:
+        """In the precision of the scores, in which ``bias`` is as exact as they are."""
+
+        def rescore(part: Tensor, rows: Some, columns: Some = _ALL) -> Tensor:
+            return torch.add(-self.bias[columns].to(part), part, alpha=self.scale)
+
+        return scores.mapped(rescore, self.notes, of_part=rescore)
+
+
+def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:
+    """``log sum_q e^{beta s(q, n)}`` over the rows for each item n, in one pass; within a strip in the precision of the
+    scores, over the strips in float64. Of items against themselves each pair is scored once where that is worth it.
+
+    but_itself: leave out the diagonal; rows and columns are the same things. Raises InputError without a row to sum.
+    """
+    if scores.shape[0] <= int(but_itself):
+        raise InputError("the bank is empty: nothing to sum over")
+    among = scores.among if _is_symmetric(scores) else None
+
+    def summed(rows: slice) -> Float[Tensor, " items"]:
+        first = rows.start if among else 0
+        exponents = (among(rows, slice(first, None)) if among else scores.strip(rows)) * beta
+        height = rows.stop - rows.start
+        if but_itself:
+            exponents[:, rows.start - first :][:, :height].fill_diagonal_(-torch.inf)
+        found = exponents.new_full((scores.shape[1],), -torch.inf, dtype=torch.float64)
+        found[first:] = matrix.log_sum_exp(exponents)
+        if among:
+            found[rows] = torch.logaddexp(found[rows], exponents[:, height:].logsumexp(dim=1).double())
+        return found
+
+    total = None
+    for _, part in scores.each(summed):
+        total = part if total is None else torch.logaddexp(total, part)
+    assert total is not None
+    return total
+
+
+def _is_symmetric(scores: Scores) -> bool:
+    """But for rounding, as far as items from first to last tell; False where checking would cost what it saves."""
+    if scores.among is None or len(scores.wholes()) < _MANY_STRIPS:
+        return False
+    items = torch.arange(_SAMPLE) * (scores.shape[0] - 1) // (_SAMPLE - 1)
+    there = scores.among(items, items)
+    return torch.allclose(there, there.T, rtol=0, atol=_ROUNDING * float(there.abs().max()))
+
+
+OWN = "test"
+
+
+@dataclass(frozen=True)
+class BankSource:
+    """name: what metrics call it; split: its images and captions, None for the very queries that are ranked; folder: of its
+    embeddings, where they are read from one."""
+
+    name: str
+    split: Split | None = None
+    folder: Path | None = None
+
+    @property
+    def own(self) -> bool:
+        return self.split is None
+
+    def bank(
+        self, fold: Split, scores: Scores, direction: str, similarity: Similarity, memory: int, sets: int = 1
+    ) -> Bank:
+        """The bank for one direction of ``fold``, whose own scores in that direction are ``scores``. memory (MiB) and
+        sets: see ``Scores.of``."""
+        of_images = direction == "image_to_text"
+        other = fold if self.split is None else self.split
+
+        def gallery() -> Scores:
+            kept, ranked = (other.captions, fold.captions) if of_images else (other.images, fold.images)
+            if not plain(kept):
+                return Scores.of(pooled(kept), pooled(ranked), cosine, memory=memory, sets=0)
+            # One pass and no more: nothing to hold.
+            return Scores.of(kept, ranked, similarity, memory=memory, sets=0)
+
+        if self.split is None:
+            return Bank(scores, True, gallery)
+        if of_images:
+            queries = Scores.of(other.images, fold.captions, similarity, memory=memory, sets=sets)
+        else:
+            one = Scores.of(fold.images, other.captions, similarity, memory=memory, sets=sets)
+            queries = one.transposed()
+        return Bank(queries, False, gallery)
+
+    def checked_against(self, ranked: Split, where: str, names: TextIds | None = None) -> "BankSource":
+        """Itself, if none of its queries is ranked. Raises InputError otherwise: the bank would not be one of its own."""
+        if self.split is not None:
+            disjoint(self.split, ranked, where, "bank", names)
+        return self
+
+
+def disjoint(kept: Split, ranked: Split, where: str, what: str, names: TextIds | None = None) -> None:
+    """Raises InputError when ``kept`` holds an image or a caption that is ranked. what: ``kept`` in the message; names: of
+    ids that are text.
+
+    Ids may coincide by chance between data sets; the same id with the same vector does not.
+    """
+    sides = [
+        ("image_id", kept.image_ids, kept.images, ranked.image_ids, ranked.images),
+        ("caption_id", kept.caption_ids, kept.captions, ranked.caption_ids, ranked.captions),
+    ]
+    for kind, own_ids, own_vectors, ids, vectors in sides:
+        shared, left, right = np.intersect1d(own_ids, ids, return_indices=True)
+        if not len(shared):
+            continue
+        known = same(own_vectors, left, vectors, right).numpy()
+        if known.any():
+            first = int(shared[known][0])
+            raise InputError(
+                f"{where}: the {what} holds {known.sum()} of the vectors that are ranked, the first is {kind} "
+                f"{names.shown(kind, first) if names else first}; it must have none of them"
+            )
+
+
+def cosine(one: Tensor, other: Tensor) -> Tensor:
+    """Of unit vectors of the same kind."""
+    return one @ other.T
+
+
+def halves(split: Split) -> tuple[Split, Split]:
+    """Every other image with its captions, and the rest: to tune on one half of a split whose other half is the bank."""
+    return split.fold(slice(0, None, 2)), split.fold(slice(1, None, 2))
+
+
+class Shares:
+    """Per item, over all queries: the largest exponent ``first``, the ``query`` that has it, the second largest, and
+    ``rest``, the sum of all but the first relative to the second.
+
+    "All less the query" cancels to nothing where the query dominates the sum. With that one query kept apart, nothing
+    cancels: any other has at most half of it.
+    """
+
+    def __init__(self, strip: Float[Tensor, "rows items"], start: int, beta: float) -> None:
+        self.beta = beta
+        largest, runner_up, query = _leaders(strip)
+        self.first, self.second, self.query = largest.double() * beta, runner_up.double() * beta, query
+        # A strip of one query has no second: -inf, whose difference with itself is NaN.
+        shares = torch.add(-self.second.nan_to_num(neginf=0.0).to(strip), strip, alpha=beta).exp_()
+        self.rest = matrix.total(shares.scatter_(0, self.query[None], 0.0))
+        self.query += start
+
+    @classmethod
+    def of(cls, scores: Scores, beta: float) -> "Shares":
+        parts = scores.each(lambda rows: cls(scores.strip(rows), rows.start, beta))
+        _, bank = next(parts)
+        for _, part in parts:
+            bank.add(part)
+        return bank
+
+    def add(self, other: "Shares") -> None:
+        """Take in further queries."""
+        ahead = other.first > self.first
+        runner_up = torch.where(ahead, self.first, other.first)
+        second = torch.maximum(torch.maximum(self.second, other.second), runner_up)
+        self.rest = (
+            self.rest * (self.second - second).exp()
+            + other.rest * (other.second - second).exp()
+            + (runner_up - second).exp()
+        )
+        self.first = torch.where(ahead, other.first, self.first)
+        self.query = torch.where(ahead, other.query, self.query)
+        self.second = second
+
+    @cached_property
+    def logs_of_all(self) -> Float[Tensor, " items"]:
+        return self.first + torch.log1p(self.rest * (self.second - self.first).exp())
+
+    def log_odds(self, strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
+        """log(p / (1 - p)) for the share p of each of these queries: e^{b x_qn} against the sum over all others. In the
+        precision of the scores; inf where there are no others."""
+        logs = torch.add(-self.logs_of_all.to(strip), strip, alpha=self.beta)
+        # A share of one half or more is the dominant query's, below; a rounding error must not make one above 1.
+        odds = logs - logs.exp().clamp_(max=0.75).neg_().log1p_()
+        # 1 - p of the dominant query is known exactly: the rest of the sum. Queries that share the lead have the same odds.
+        best = (self.first - (self.second + self.rest.log())).to(odds)
+        led = ((self.query >= rows.start) & (self.query < rows.stop)).nonzero()[:, 0]
+        odds[self.query[led] - rows.start, led] = best[led]
+        shared = (self.second == self.first).nonzero()[:, 0]
+        leads = strip[:, shared].double() * self.beta == self.first[shared]
+        odds[:, shared] = torch.where(leads, best[shared], odds[:, shared])
+        return odds
+
+
+def _leaders(strip: Float[Tensor, "rows items"]) -> tuple[Tensor, Tensor, Int[Tensor, " items"]]:
+    """Of each item the largest score, the second largest (-inf with one row), and the row of the largest."""
+    if not (strip.is_cpu and strip.dtype in (torch.float32, torch.float64)):
+        first, query = strip.max(dim=0)
+        second = strip.scatter(0, query[None], -torch.inf).amax(dim=0)
+        return first, second, query
+    # numba takes half a second to import, which commands that rank nothing should not pay.
+    from vse_pipe.ranking.kernels import leading
+
+    values, items = strip.contiguous().numpy(), strip.shape[1]
+    highest, next_best = (np.full(items, -np.inf, values.dtype) for _ in range(2))
+    place = np.zeros(items, np.int32)
+    over_rows(lambda start, stop: leading(values, highest, next_best, place, start, stop), items)
+    return torch.from_numpy(highest), torch.from_numpy(next_best), torch.from_numpy(place).long()

@@ -1,0 +1,97 @@
+"""How sure a score is: a curve fitted on validation queries, measured on others.
+
+The pairs are those of each query with its best CANDIDATES items under the criterion; a pair matches where the data set says
+that the item is correct. So it is the probability that an item among the best ten of a query is a correct one, given its
+score; what the data set does not say, though true, counts as none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int64
+
+from vse_pipe.core.devices import generator
+from vse_pipe.ranking.evaluation import judged_items
+from vse_pipe.ranking.intervals import interval
+from vse_pipe.ranking.metrics.calibration import BINS, ece_draws, fitted, reliability
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.tiles import top_k
+
+CANDIDATES = 10
+_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """One pair each: the score under the criterion, whether it matches, and the query's number; queries: how many."""
+
+    scores: Float[np.ndarray, " pairs"]
+    matched: Bool[np.ndarray, " pairs"]
+    owners: Int64[np.ndarray, " pairs"]
+    queries: int
+
+    @property
+    def about(self) -> dict:
+        return {
+            "queries": self.queries,
+            "pairs": len(self.scores),
+            "base_rate": round(float(self.matched.mean()), _DIGITS),
+        }
+
+
+def candidates(scores: Scores, truth: Truth) -> Candidates:
+    """Of the queries with a correct item. scores: as the criterion has them."""
+    scores, truth = judged_items(scores, truth)
+    values, columns = [], []
+    for _, (best, places) in scores.each(lambda rows: top_k(scores.strip(rows), CANDIDATES)):
+        values.append(best.double().cpu().numpy())
+        columns.append(places.cpu().numpy())
+    owners = np.repeat(np.arange(len(truth)), values[0].shape[1])
+    matched = truth.holds(owners, np.concatenate(columns).ravel())
+    return Candidates(np.concatenate(values).ravel(), matched, owners, len(truth))
+
+
+def joined(parts: Sequence[Candidates]) -> Candidates:
+    """Of several folds."""
+    before = np.cumsum([0, *(part.queries for part in parts)])
+    owners = np.concatenate([part.owners + first for part, first in zip(parts, before, strict=False)])
+    scores, matched = (np.concatenate([getattr(part, name) for part in parts]) for name in ("scores", "matched"))
+    return Candidates(scores, matched, owners, int(before[-1]))
+
+
+def measured(
+    method: str, known: Candidates, asked: Candidates, clusters: np.ndarray, resamples: int, seed: int
+) -> dict:
+    """For metrics.json: fitted on ``known``, measured on ``asked``. clusters: of each of its queries.
+
+    ece_interval: percentiles of bootstrap draws of clusters, moved to have their median at the estimate, since a draw
+    that repeats pairs lies further from the line than a new set of them would.
+    """
+    curve = fitted(method, known.scores, known.matched)
+    probabilities = curve(asked.scores)
+    found = reliability(probabilities, asked.matched)
+    told = {
+        "method": method,
+        "candidates": CANDIDATES,
+        "fitted": known.about,
+        "measured": asked.about,
+        "ece": round(found.ece, _DIGITS),
+        "brier": round(found.brier, _DIGITS),
+        "bins": [_bin(*one) for one in enumerate(zip(found.counts, found.probabilities, found.shares, strict=True))],
+    }
+    if resamples:
+        rng = generator(seed, "calibration")
+        draws = ece_draws(probabilities, asked.matched, clusters[asked.owners], resamples, rng)
+        ends = interval(draws - np.median(draws) + found.ece)
+        told["ece_interval"] = [round(min(max(end, 0.0), 1.0), _DIGITS) for end in ends]
+    return told
+
+
+def _bin(place: int, values: tuple) -> dict:
+    count, probability, share = values
+    told = {"from": place / BINS, "to": (place + 1) / BINS, "pairs": int(count)}
+    if count:
+        told |= {"probability": round(float(probability), _DIGITS), "matched": round(float(share), _DIGITS)}
+    return told

@@ -1,0 +1,172 @@
+"""Scores of single pairs of an image and a caption."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from vse_pipe.core import console, processes
+from vse_pipe.core.errors import UsageError
+from vse_pipe.ranking.alignment import over_pairs
+from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words, mean, plain, take
+from vse_pipe.ranking.fusion import Fused, must_be_finite, ranks
+from vse_pipe.ranking.matrix import empty
+from vse_pipe.ranking.scores import Scores, Similarity
+from vse_pipe.ranking.similarity import OfFragments
+from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.tiles import top_k
+
+_AT_ONCE = 1 << 14
+Places = Int[np.ndarray, " pairs"]
+
+
+def scores(
+    split: Split, similarity: Callable, inner: bool, images: Places, captions: Places, memory: int
+) -> Float[np.ndarray, " pairs"]:
+    """images, captions: rows of ``split``; inner: the similarity is the inner product of the vectors; memory: as of
+    ``ScoreMatrix``. Raises UsageError for scores that depend on other pairs.
+
+    Inner products are summed in float64 and rounded to float32: captions with the same vector, such as those that differ only
+    in the order of words to a model that does not see it, have the same score.
+    """
+    if isinstance(similarity, Fused | Cascade):
+        raise UsageError("a cascade, and a fusion other than the mean, have no score of a pair alone")
+    if not (inner and plain(split.images) and plain(split.captions)):
+        held = ScoredPairs(split.images, split.captions, similarity, memory)
+        return held.of(torch.from_numpy(images), torch.from_numpy(captions)).cpu().numpy()
+    found = np.empty(len(images), np.float32)
+    for start in range(0, len(images), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        found[part] = _products(split.images, split.captions, images[part], captions[part])
+    return found
+
+
+def _products(one: Tensor, other: Tensor, rows: Places, columns: Places) -> np.ndarray:
+    sides = (
+        vectors[torch.from_numpy(places).to(vectors.device)].double()
+        for vectors, places in ((one, rows), (other, columns))
+    )
+    return torch.linalg.vecdot(*sides).float().cpu().numpy()
+
+
+Pick = Callable[[Tensor, Tensor], Tensor]
+# Pairs between two signs of life.
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """Stands where a similarity does; k: how many of each query the second orders. ``trials`` lets criteria correct the first."""
+
+    first: Similarity
+    second: Similarity
+    k: int
+
+    def __call__(self, images: Several, texts: Several) -> Float[Tensor, "images texts"]:
+        """Of images as queries and no other texts than these."""
+        scores = Scores.of(images.parts[0], texts.parts[0], self.first)
+        pairs = ScoredPairs(images.parts[1], texts.parts[1], self.second, 0)
+        return torch.cat([block for _, block in cascaded(scores, pairs.of, self.k).blocks()])
+
+
+class ScoredPairs:
+    """Scores of single pairs, each computed when it is first asked for, by whatever direction and criterion, and kept. memory:
+    as of ``ScoreMatrix``."""
+
+    def __init__(self, images: Sides, captions: Sides, similarity: Similarity, memory: int) -> None:
+        self.scored = 0
+        self._images, self._captions, self._similarity, self._memory = images, captions, similarity, memory
+
+    @cached_property
+    def _score(self) -> Pick:
+        with torch.inference_mode():
+            return scorer(self._similarity, self._images, self._captions)
+
+    @cached_property
+    def _matrix(self) -> Float[Tensor, "images captions"]:
+        """NaN where nothing was asked for yet."""
+        return empty((len(self._images), len(self._captions)), self._memory, self._images.device).fill_(torch.nan)
+
+    def of(self, images: Int[Tensor, "..."], captions: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """Raises InputError on scores that are not finite."""
+        # A matrix in a file is on the CPU, wherever the images are and whoever asks.
+        matrix, asking, where = self._matrix, images.device, self._images.device
+        images, captions = images.to(matrix.device), captions.to(matrix.device)
+        missing = matrix[images, captions].isnan()
+        asked = (images * len(self._captions) + captions)[missing].unique()
+        parts = asked.split(_AT_ONCE) if len(asked) else ()
+        found = processes.each(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
+        shown = console.track(parts, len(parts), f"scoring {len(asked)} pairs, {_AT_ONCE} at a time")
+        for part, scores in zip(shown, found, strict=True):
+            must_be_finite(scores)
+            matrix[part // len(self._captions), part % len(self._captions)] = scores.to(matrix.device)
+        self.scored += len(asked)
+        return matrix[images, captions].to(asking)
+
+    def turned(self, captions: Int[Tensor, "..."], images: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """The same, the caption first."""
+        return self.of(images, captions)
+
+
+def _scored(score: Pick, captions: int, device: torch.device, pairs: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
+    """pairs: places in the flattened matrix of images and captions."""
+    with torch.inference_mode():
+        return score((pairs // captions).to(device), (pairs % captions).to(device))
+
+
+def scorer(similarity: Similarity, images: Sides, captions: Sides) -> Pick:
+    """The function of image and caption, by ascending image, to the score of each such pair: in blocks where they are
+    fragments, else an image at a time with all its captions."""
+    if isinstance(similarity, MeanScore):
+        assert isinstance(images, Several)
+        assert isinstance(captions, Several)
+        sides = zip(similarity.similarities, images.parts, captions.parts, strict=True)
+        each = [scorer(*one) for one in sides]
+        return lambda rows, columns: mean([of(rows, columns) for of in each], images.weights)
+    if isinstance(similarity, OfFragments):
+        assert isinstance(images, Tensor)
+        assert isinstance(captions, Words)
+        return partial(over_pairs, similarity.pairs(images, captions), images, captions)
+
+    def by_image(rows: Int[Tensor, " pairs"], columns: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
+        owners, counts = rows.unique_consecutive(return_counts=True)
+        lots = zip(owners.tolist(), columns.split(counts.tolist()), strict=True)
+        return torch.cat([similarity(images[one : one + 1], take(captions, lot))[0] for one, lot in lots])
+
+    return by_image
+
+
+def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
+    """The k best of each row of ``first`` (equal ones by ascending column) above all others and in the order of ``pick``, equal
+    ones at one place; the others as they are. pick: of row and column, the second model's score.
+
+    The k get ``m + s (k - place)``, m the best of the others and s = max(1, |m|): scores that only their order means anything of.
+    """
+    k = min(k, first.shape[1])
+    chosen: list[tuple[Tensor, Tensor]] = []
+
+    def best(rows: slice) -> Int[Tensor, "rows k"]:
+        strip = first.strip(rows)
+        must_be_finite(strip)
+        return top_k(strip, k)[1]
+
+    def prepared() -> tuple[Int[Tensor, "queries k"], Float[Tensor, "queries k"]]:
+        """Columns and the second model's scores of all queries at once: it is asked once."""
+        if not chosen:
+            columns = torch.cat([found for _, found in first.each(best)])
+            owners = torch.arange(len(columns), device=columns.device)[:, None].expand_as(columns)
+            chosen.append((columns, pick(owners, columns)))
+        return chosen[0]
+
+    def reordered(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
+        columns, seconds = (of[rows] for of in prepared())
+        others = strip.scatter(1, columns, -torch.inf).amax(dim=1, keepdim=True)
+        others = others.where(others.isfinite(), 0.0)  # where all are among the k
+        above = (k + 1 - ranks(seconds)).to(strip)
+        return strip.scatter(1, columns, others + others.abs().clamp_min(1.0) * above)
+
+    # Here, where the second model's scores are kept.
+    return first.mapped(reordered, first.notes, stored=True)

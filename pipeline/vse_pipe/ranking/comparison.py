@@ -1,0 +1,387 @@
+"""Evaluations that were read to be compared: of one model, or of a method with a model for each of its seeds."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from jaxtyping import Float
+from scipy.special import stdtr, stdtrit
+
+from vse_pipe.artifacts import evaluation
+from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.core.console import warn
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.intervals import Address, Figures, Sample, interval, p_value, sample, swapped
+
+
+@dataclass(frozen=True)
+class Compared:
+    """An evaluation of one model. name: what to call it; metrics: metrics.json; ranks, occurrence: the tables."""
+
+    name: str
+    metrics: dict
+    ranks: pa.Table
+    occurrence: pa.Table
+
+    @classmethod
+    def read(cls, name: str, folder: Path) -> "Compared":
+        """Raises InputError or IntegrityError for files that are missing, of an older version or damaged."""
+        ranks, occurrence = evaluation.read_ranks(folder), evaluation.read_occurrence(folder)
+        if "image_id" not in ranks.column_names:
+            raise InputError(f"{folder / evaluation.RANKS}: column 'image_id' (int64) is missing; evaluate again")
+        return cls(name, evaluation.read_metrics(folder), ranks, occurrence)
+
+
+@dataclass(frozen=True)
+class Method:
+    """models: by seed, in the order of params.yaml; of a run without seeds its one model, by the empty name."""
+
+    name: str
+    models: dict[str, Compared]
+
+    @classmethod
+    def of(cls, one: Compared) -> "Method":
+        return cls(one.name, {"": one})
+
+    @property
+    def metrics(self) -> dict:
+        """Of the first model: what is said there of criterion, bank and protocol holds for all."""
+        return next(iter(self.models.values())).metrics
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+
+_PROTOCOL = ("split", "protocol", "ties")
+
+
+def check(a: Compared, b: Compared) -> None:
+    """Raises InputError with what differs: the protocol, the data, the queries, their images or the items."""
+    names = f"{a.name} and {b.name} cannot be compared"
+    for key in _PROTOCOL:
+        if a.metrics.get(key) != b.metrics.get(key):
+            raise InputError(
+                f"{names}: {key} is {a.metrics.get(key)!r} in the first, {b.metrics.get(key)!r} in the second"
+            )
+    data = [one.metrics.get("data") for one in (a, b)]
+    if None not in data and data[0] != data[1]:
+        raise InputError(
+            f"{names}: measured on other data ({data[0]} in the first, {data[1]} in the second); the same pictures and captions "
+            "under other ids are paired where both are named as runs of a project"
+        )
+    if data.count(None) == 1:
+        warn(f"{(a, b)[data.index(None)].name} does not say which data it was measured on; evaluate again to be sure")
+    queries = _index(a, a.ranks, "query_id"), _index(b, b.ranks, "query_id")
+    _same(names, *queries, "queries")
+    images = [
+        pd.Series(one.ranks["image_id"].to_numpy(), index=index).sort_index()
+        for one, index in zip((a, b), queries, strict=True)
+    ]
+    moved = images[0].index[images[0].to_numpy() != images[1].to_numpy()]
+    if len(moved):
+        ids = ", ".join(str(one[moved[0]]) for one in images)
+        raise InputError(
+            f"{names}: {len(moved)} queries belong to other images, the first is "
+            f"{_text(moved[0], 'query_id')} of images {ids}"
+        )
+    items = _index(a, a.occurrence, "item_id"), _index(b, b.occurrence, "item_id")
+    _same(names, *items, "items")
+    _alike(names, *map(_texts, (a.ranks, b.ranks), queries, ("query_name",) * 2))
+    _alike(names, *map(_texts, (a.occurrence, b.occurrence), items, ("item_name",) * 2))
+
+
+def _texts(table: pa.Table, index: pd.MultiIndex, column: str) -> pd.Series:
+    """Of ids that are text, whose numbers mean nothing by themselves; empty for the others."""
+    found = (
+        table[column].to_pandas() if column in table.column_names else pd.Series(None, range(len(table)), dtype=object)
+    )
+    return pd.Series(found.fillna("").to_numpy(), index=index).sort_index()
+
+
+def _alike(names: str, a: pd.Series, b: pd.Series) -> None:
+    """Raises InputError where one number stands for two texts."""
+    other = a.index[a.to_numpy() != b.to_numpy()]
+    if len(other):
+        raise InputError(
+            f"{names}: {_text(other[0], a.index.names[2])} is {a[other[0]] or 'a number'!r} in the first and "
+            f"{b[other[0]] or 'a number'!r} in the second; evaluate files whose rows come in the same order"
+        )
+
+
+def _index(one: Compared, table: pa.Table, column: str) -> pd.MultiIndex:
+    index = pd.MultiIndex.from_arrays(
+        [table["direction"].to_numpy(), table["fold"].to_numpy(), table[column].to_numpy()],
+        names=["direction", "fold", column],
+    )
+    if index.has_duplicates:
+        twice = index[index.duplicated()][0]
+        raise InputError(f"{one.name}: {_text(twice, column)} is there more than once; evaluate again")
+    return index
+
+
+def _same(names: str, a: pd.MultiIndex, b: pd.MultiIndex, what: str) -> None:
+    differing = a.symmetric_difference(b)
+    if len(differing):
+        first = differing[0]
+        side = "first" if first in a else "second"
+        raise InputError(
+            f"{names}: {len(a)} and {len(b)} {what}, of which {len(differing)} are on one side only; "
+            f"{_text(first, a.names[2])} is only in the {side}"
+        )
+
+
+def _text(key: tuple, column: str) -> str:
+    return f"{key[0]} fold {key[1]} {column} {key[2]}"
+
+
+# Intervals of a method: chance in the seeds of its trainings and in the images of the test set.
+#
+# All trainings of a method rank the same images, so seeds and images are crossed. With the figure of seed s as mean + seed
+# effect + mean over images of (image effect + interaction), the variance of the mean over S seeds is
+#
+# (variance between the S figures) / S + (covariance, over draws of images, of the figures of two different seeds)
+#
+# of which the first holds seeds and interaction and the second the images alone. It is what multi-reader studies of
+# diagnostic images use with readers for seeds (Obuchowski and Rockette, Communications in Statistics 24, 1995; a
+# covariance below 0 counts as 0). The t quantile has the seeds' degrees of freedom (of two methods with seeds of their own
+# Welch's) divided by their share in the variance. Satterthwaite's, which the same studies use (Hillis, Statistics in
+# Medicine 26, 2007), divide by the square of that share: at 3 seeds that covers 92% where the share is 0.9, this 94% to 96%
+# everywhere. Seeds and images both drawn with replacement, percentiles taken, cover 78% to 83% where seeds matter most:
+# docs/comparisons.md has the simulation.
+
+
+@dataclass(frozen=True)
+class Repetitions:
+    """One figure of one method. values: of each seed; draws: of each seed under the same draws of images."""
+
+    values: Float[np.ndarray, " seeds"]
+    draws: Float[np.ndarray, "seeds draws"]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __sub__(self, other: "Repetitions") -> "Repetitions":
+        """Seed by seed; both must have the same seeds in the same order."""
+        return Repetitions(self.values - other.values, self.draws - other.draws)
+
+    @property
+    def between(self) -> float:
+        """What chance in the seeds adds to the variance of the mean; of one seed, which is then the only one meant, 0."""
+        return float(np.var(self.values, ddof=1)) / len(self) if len(self) > 1 else 0.0
+
+    @property
+    def images(self) -> float:
+        """Covariance over the draws, the mean over all pairs of two seeds; of one seed its variance."""
+        of_mean, of_one = np.var(self.draws.mean(axis=0), ddof=1), np.var(self.draws, axis=1, ddof=1).mean()
+        seeds = len(self)
+        return float((seeds * of_mean - of_one) / (seeds - 1)) if seeds > 1 else float(of_one)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """mean: over seeds, or the difference of two; error: its standard error; freedom: degrees of freedom of the t
+    distribution that (mean - truth) / error has, infinite where nothing of the error is due to seeds."""
+
+    mean: float
+    error: float
+    freedom: float
+
+    def interval(self, level: float = 0.95) -> list[float]:
+        """[low, high], equal tails."""
+        away = float(stdtrit(min(self.freedom, 1e9), (1 + level) / 2)) * self.error
+        return [self.mean - away, self.mean + away]
+
+    def p_value(self, null: float = 0.0) -> float:
+        """Two-sided, that the truth is ``null``: below 1 - level just where the interval leaves it out."""
+        if self.error == 0:
+            return float(self.mean == null)
+        return float(2 * stdtr(min(self.freedom, 1e9), -abs(self.mean - null) / self.error))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The same of the draws of images for two models, one of either side, whose training is not left to chance."""
+
+    draws: Float[np.ndarray, " draws"]
+
+    def interval(self, level: float = 0.95) -> list[float]:
+        return interval(self.draws, level)
+
+    def p_value(self, null: float = 0.0) -> float:
+        return p_value(self.draws - null)
+
+
+def of_one(method: Repetitions) -> Spread:
+    """Of a method's figure, or of a difference paired by seed."""
+    return _spread(float(method.values.mean()), [method], method.images)
+
+
+def of_difference(a: Repetitions, b: Repetitions) -> Spread:
+    """Of B - A with other seeds in B than in A, images in common (Welch's variance, of seeds)."""
+    together = np.cov(a.draws.mean(axis=0), b.draws.mean(axis=0))[0, 1]
+    return _spread(float(b.values.mean() - a.values.mean()), [a, b], a.images + b.images - 2 * float(together))
+
+
+def _spread(mean: float, methods: list[Repetitions], images: float) -> Spread:
+    parts = np.array([one.between for one in methods])
+    seeds = float(parts.sum())
+    variance = seeds + max(images, 0.0)
+    doubt = sum(part**2 / (len(one) - 1) for part, one in zip(parts, methods, strict=True) if part)
+    return Spread(mean, variance**0.5, float(seeds * variance / doubt) if doubt else np.inf)
+
+
+def repetitions(evaluations: Sequence[Figures], samples: Sequence[Sample]) -> dict[Address, Repetitions]:
+    """The figures that all seeds have. samples: of ``evaluations``, under the same draws."""
+    estimates = [one.estimate() for one in evaluations]
+    return {
+        address: Repetitions(np.array([one[address] for one in estimates]), np.stack([one[address] for one in samples]))
+        for address in estimates[0]
+        if all(address in one for one in estimates) and all(address in one for one in samples)
+    }
+
+
+def spreads(evaluations: Sequence[Figures], resamples: int, seed: int) -> dict[Address, Spread]:
+    """Of every figure of a method with one evaluation a seed, all of the same images. Raises InputError as ``sample``."""
+    found = repetitions(evaluations, sample(evaluations, resamples, seed))
+    return {address: of_one(one) for address, one in found.items()}
+
+
+METRICS = (
+    *("r@1", "r@5", "r@10", "med_r", "mean_r", "mrr", "map", "map@r", "r_precision", "ndcg@10"),
+    *("skew@1", "skew@5", "skew@10", "robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10"),
+)
+ADDRESSES: list[Address] = [(direction, metric) for direction in DIRECTIONS for metric in METRICS]
+ADDRESSES += [("rsum",), ("hs_sum",)]
+SIGNIFICANT = 0.05
+_ROUNDING = 2e-6
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One figure of every seed of A and of B. doubt: of the mean of B - the mean of A, None where the tables do not allow
+    the figure to be counted again."""
+
+    address: Address
+    a: Float[np.ndarray, " seeds_a"]
+    b: Float[np.ndarray, " seeds_b"]
+    doubt: Spread | Drawn | None
+
+
+@dataclass(frozen=True)
+class FigureRow:
+    """One figure, the mean where a side has seeds. interval and p are None where the tables do not allow the figure to be
+    counted again; holm: p corrected for other B's compared at once; spread: standard deviations over the seeds of A and B."""
+
+    address: Address
+    a: float
+    b: float
+    interval: list[float] | None
+    p: float | None
+    holm: float | None = None
+    spread: tuple[float | None, float | None] = (None, None)
+
+    @property
+    def difference(self) -> float:
+        """B - A."""
+        return self.b - self.a
+
+    @property
+    def decisive(self) -> float | None:
+        """The p-value that says whether it is significant."""
+        return self.p if self.holm is None else self.holm
+
+    @property
+    def significant(self) -> bool:
+        return self.decisive is not None and bool(self.decisive < SIGNIFICANT)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """a, b: what was compared; images: how many were drawn from, folds together; rows: in the order of
+    METRICS, the two sums last; at_once: how many B's share Holm's correction."""
+
+    a: Method
+    b: Method
+    images: int
+    rows: list[FigureRow]
+    at_once: int = 1
+
+
+def compared(a: Method, b: Method, resamples: int, seed: int) -> Comparison:
+    """Every figure that both have, with the 95% interval and two-sided p-value of the difference under the
+    same draws of images for both, and where one has several seeds under other seeds too. Raises InputError when they cannot
+    be paired, or when metrics.json and the tables disagree."""
+    images, found = differences(a, b, resamples, seed)
+    rows = []
+    for one in found:
+        interval, p = (None, None) if one.doubt is None else (one.doubt.interval(), one.doubt.p_value())
+        rows.append(
+            FigureRow(
+                one.address, float(one.a.mean()), float(one.b.mean()), interval, p, spread=(_sd(one.a), _sd(one.b))
+            )
+        )
+    return Comparison(a, b, images, rows)
+
+
+def _sd(values: np.ndarray) -> float | None:
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def paired(a: Method, b: Method) -> bool:
+    """Whether seeds go together: both have the same ones."""
+    return len(a) > 1 and a.models.keys() == b.models.keys()
+
+
+def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, list[Difference]]:
+    """How many images there are, and what ``compared`` makes its rows of. Raises as it does."""
+    seeds = list(a.models)
+    models = [*a.models.values(), *(b.models[one] for one in (seeds if paired(a, b) else b.models))]
+    for other in models[1:]:
+        check(models[0], other)
+    figures = [Figures.of(one.ranks, one.occurrence) for one in models]
+    estimates = [_known(one, found.estimate()) for one, found in zip(models, figures, strict=True)]
+    samples = sample(figures, resamples, seed)
+    changed = swapped(figures[0], figures[1], resamples, seed) if len(models) == 2 else {}
+    found = []
+    for address in (address for address in ADDRESSES if all(address in known for known in estimates)):
+        values = np.array([known[address] for known in estimates])
+        draws = np.stack([one[address] for one in samples]) if all(address in one for one in samples) else None
+        of_a, of_b = np.split(values, [len(a)])
+        doubt: Spread | Drawn | None = None
+        if address in changed:
+            doubt = Drawn(values[1] - values[0] + changed[address])
+        elif draws is not None:
+            doubt = _doubt(a, b, values, draws)
+        found.append(Difference(address, of_a, of_b, doubt))
+    return sum(figures[0].images().values()), found
+
+
+def _doubt(a: Method, b: Method, values: np.ndarray, draws: np.ndarray) -> Spread | Drawn:
+    if len(a) == len(b) == 1:
+        return Drawn(draws[1] - draws[0])
+    of_a, of_b = (Repetitions(values[part], draws[part]) for part in (slice(len(a)), slice(len(a), None)))
+    return of_one(of_b - of_a) if paired(a, b) else of_difference(of_a, of_b)
+
+
+def _known(one: Compared, counted: dict[Address, float]) -> dict[Address, float]:
+    """Figures counted from the tables, and from metrics.json those that cannot be: of a matching, hubness."""
+    known = {}
+    for address in ADDRESSES:
+        stated = one.metrics.get(address[0])
+        stated = stated.get(address[1]) if len(address) == 2 and isinstance(stated, dict) else stated
+        value = counted.get(address, stated)
+        if not isinstance(value, int | float):
+            continue
+        if not math.isfinite(value):
+            raise InputError(f"{one.name}: metrics.json {'.'.join(address)} is {value!r}, expected a finite number")
+        if isinstance(stated, int | float) and not math.isclose(stated, value, rel_tol=1e-6, abs_tol=_ROUNDING):
+            raise InputError(
+                f"{one.name}: metrics.json has {'.'.join(address)} = {stated}, ranks.parquet and "
+                f"occurrence.parquet give {value:.6f}; the files do not belong together, evaluate again"
+            )
+        known[address] = float(value)
+    return known

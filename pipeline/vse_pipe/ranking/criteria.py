@@ -1,0 +1,113 @@
+"""An inference criterion by name: a rescoring, a matching, or ``is+rgm``, the second on top of the first."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from vse_pipe.core.devices import generator
+from vse_pipe.core.errors import UsageError
+from vse_pipe.core.strict import Strict
+from vse_pipe.project.params import checks as grammar
+from vse_pipe.project.registry import INFERENCES, CriterionTraits
+from vse_pipe.ranking.bank import Bank, ItemBias
+from vse_pipe.ranking.matching import Allowance, MatchedPairs, Ties
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.scores import Chosen, Scores, Shuffled
+
+PLAIN = "nns"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A member of the family with its parameters, its own ``Params``."""
+
+    name: str
+    module: ModuleType
+    params: Any
+
+    @classmethod
+    def load(cls, name: str, options: dict[str, Strict]) -> "Part":
+        module = INFERENCES.load(name)
+        return cls(name, module, options.get(name, INFERENCES.options(name)()))
+
+    @property
+    def traits(self) -> CriterionTraits:
+        return INFERENCES.traits(self.name)
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """rescoring: scores to scores, nns where a matching stands alone; matching: scores to pairs, or None."""
+
+    name: str
+    rescoring: Part
+    matching: Part | None
+
+    @property
+    def needs_bank(self) -> bool:
+        """Do the scores depend on the queries of a bank?"""
+        return self.rescoring.name != PLAIN
+
+    @property
+    def lambdas(self) -> tuple[float, ...]:
+        """The relaxation factors its matching may choose from, empty when it ends in no matching."""
+        return tuple(self.matching.params.lambdas()) if self.matching else ()
+
+    def rerank(self, scores: Scores, bank: Bank) -> Scores:
+        return self.rescoring.module.rerank(scores, bank, self.rescoring.params)
+
+    def item_bias(self, bank: Bank) -> ItemBias | None:
+        """The criterion as one number an item; None for those that are more than that."""
+        if self.matching or not self.rescoring.traits.item_bias:
+            return None
+        return self.rescoring.module.item_bias(bank, self.rescoring.params)
+
+    def candidates(self) -> list["Criterion"]:
+        """The same criterion with every combination of parameters that its grids name; itself where there are none."""
+        options = getattr(self.rescoring.params, "candidates", lambda: [self.rescoring.params])()
+        return [replace(self, rescoring=replace(self.rescoring, params=params)) for params in options]
+
+    def varied(self) -> list[str]:
+        """Names of the parameters that its candidates have at another value than it has."""
+        own = self.rescoring.params.model_dump()
+        others = [one.rescoring.params.model_dump() for one in self.candidates()]
+        return [name for name in own if any(other[name] != own[name] for other in others)]
+
+    def match(self, scores: Scores, settings: Sequence[Allowance], truth: Truth) -> Iterator[MatchedPairs]:
+        """One matching for each setting, of scores that ``rerank`` made. truth: says which captions are of one image, for
+        ``mode: captions``, and nothing else.
+
+        Equal scores go to the lowest row and column, and data sets list captions in the order of their images. So that the pairs
+        themselves do not follow that order, the items are shuffled first, always in the same way. Which queries are answered
+        does not depend on it: ``ties`` takes the worst of the choices among equal scores.
+        """
+        order = generator(0, "order of items in a matching").permutation(scores.shape[1])
+        assert self.matching is not None
+        module, params = self.matching.module, self.matching.params
+        turns = truth.turns() if params.mode == "captions" else np.zeros(len(truth), np.int64)
+        lots = [np.flatnonzero(turns == turn) for turn in range(turns.max() + 1)]
+        # Shuffled on the outside: selection knows how to read it without moving items.
+        chosen = [scores if len(lots) == 1 else Chosen(scores, lot) for lot in lots]
+        ties = [Ties(of_lot, truth.only(lot)) for of_lot, lot in zip(chosen, lots, strict=True)]
+        matchings = (module.match(Shuffled(of_lot, order), settings, params) for of_lot in chosen)
+        for found in zip(*matchings, strict=True):
+            rows = [lot[pairs.rows] for lot, pairs in zip(lots, found, strict=True)]
+            columns = order[np.concatenate([pairs.columns for pairs in found])]
+            lost = [lot[of_lot.lost(pairs)] for lot, of_lot, pairs in zip(lots, ties, found, strict=True)]
+            yield MatchedPairs(np.concatenate(rows), columns, np.sort(np.concatenate(lost)))
+
+
+def parse(name: str, options: dict[str, Strict]) -> Criterion:
+    """options: parameters by member; a member that is not there gets its defaults.
+
+    Raises UnknownMember for an unknown part, UsageError for parts that do not go together.
+    """
+    objection = grammar.objection(name)
+    if objection:
+        raise UsageError(objection)
+    parts = [Part.load(part, options) for part in grammar.parts(name)]
+    rescoring = Part.load(PLAIN, options) if parts[0].traits.matches else parts[0]
+    return Criterion(name, rescoring, parts[-1] if parts[-1].traits.matches else None)

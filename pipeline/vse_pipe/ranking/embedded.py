@@ -1,0 +1,237 @@
+"""What ``vse-pipe embed`` wrote for a run, checked: vectors, or fragments and the weights that compare them."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from torch import Tensor
+
+from vse_pipe.artifacts import embeddings, joins
+from vse_pipe.artifacts.embeddings import FragmentRows, FragmentSide, Side
+from vse_pipe.artifacts.images import PROPOSAL
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import require, sha256
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Member, Params
+from vse_pipe.project.registry import SIMILARITIES
+from vse_pipe.project.stages import dvc_stage
+from vse_pipe.ranking.fragments import Sides, Words
+from vse_pipe.ranking.scores import Similarity
+from vse_pipe.ranking.similarity import OfFragments, build_similarity
+from vse_pipe.ranking.split import Split
+
+_OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """data/embed/<run>/, or any folder with the same two files.
+
+    prepared: the data set that the ids are looked up in, None for vectors that stand for themselves; mend: as of ``joins.Origin``.
+    """
+
+    folder: Path
+    images: Side | FragmentSide
+    captions: Side | FragmentSide
+    prepared: Path | None = None
+    mend: str = ""
+
+    @classmethod
+    def of_run(cls, params: Params, run: str, place: str = "") -> "Embedded":
+        """data/embed/<run>/, whose splits are compared with the prepared data set when they are taken. place: the folder in it of a
+        second network.
+
+        Raises as ``read``; IntegrityError for embeddings of another model than data/train/ holds.
+        """
+        trained, folder = params.trained(run), paths.embedded(run)
+        mend = joins.repair_advice(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
+        found = replace(cls.read(folder / place, run), prepared=paths.prepared(params.dataset(run)), mend=mend)
+        if not place:
+            joins.require_model(
+                folder, found.images.about.get("model_sha256", ""), paths.trained(trained), trained, mend
+            )
+        return found
+
+    @classmethod
+    def read(cls, folder: Path, run: str | None = None) -> "Embedded":
+        """run: whose embeddings they must be, None for any. Raises InputError when a file is missing or unfit, or when the
+        two do not belong together, IntegrityError for those of another run."""
+        command = f"vse-pipe embed --run {run}" if run else "vse-pipe embed"
+        images = _side(folder / embeddings.IMAGES, command)
+        captions = _side(folder / embeddings.CAPTIONS, command)
+        for key in sorted({*images.about, *captions.about} - _OF_THE_FILE):
+            ours, theirs = images.about.get(key), captions.about.get(key)
+            if ours != theirs:
+                raise InputError(
+                    f"{folder}: images.parquet has {key} {ours!r} and captions.parquet {theirs!r}; embed both again"
+                )
+        if run is not None and images.about.get("run") != run:
+            raise IntegrityError(
+                f"{folder}: embeddings of run {images.about.get('run')!r}, expected {run!r}; embed it again"
+            )
+        if type(images) is not type(captions):
+            raise InputError(f"{folder}: one file holds vectors, the other fragments; embed both again")
+        if isinstance(images, Side) and isinstance(captions, Side):
+            widths = images.vectors.shape[1], captions.vectors.shape[1]
+            if widths[0] != widths[1]:
+                raise InputError(f"{folder}: image vectors have {widths[0]} values and caption vectors {widths[1]}")
+        return cls(folder, images, captions)
+
+    @property
+    def peer_sha256(self) -> str | None:
+        """Digest of the second network that the run is evaluated with, None where there is none."""
+        return self.images.about.get("peer_sha256")
+
+    @property
+    def compared_by(self) -> str:
+        """The name of the similarity."""
+        return self.images.about.get("similarity", "")
+
+    def transfer(self, split: str) -> dict[str, object]:
+        """Of a run on a data set it was not trained on: ``run``, ``trained_on``, ``dataset`` and, where the run has words of its
+        own, the share of the split's words that are none of them as ``unknown_words``; else empty."""
+        about = json.loads(self.images.about.get(embeddings.TRANSFER, "{}"))
+        share = about.pop("unknown_words", {}).get(split)
+        return about if share is None else {**about, "unknown_words": share}
+
+    def origin(self, *splits: str) -> joins.Origin:
+        """What the vectors of these splits were made from."""
+        return embeddings.origin(self.folder, self.images.about, splits, self.mend)
+
+    def _compare(self, splits: Iterable[str]) -> None:
+        """Raises IntegrityError where they were made from other images or captions than the data set now has."""
+        if self.prepared is not None:
+            joins.require(self.prepared, self.origin(*splits))
+
+    def left_out(self, split: str) -> dict[str, int]:
+        """As ``embeddings.left_out``."""
+        return embeddings.left_out(self.images.about, split, self.folder / embeddings.IMAGES)
+
+    def data(self, split: str) -> str | None:
+        """Digest of what is in the split; None in files that do not say."""
+        said = embeddings.said(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
+        return None if said is None else str(said)
+
+    def split(self, name: str, device: torch.device) -> Split:
+        """Raises InputError when the split is empty or an image or caption in it has no counterpart, but where there are no
+        captions at all; IntegrityError as ``has``."""
+        if not self.has(name):
+            raise InputError(f"{self.folder / embeddings.IMAGES}: no image of split '{name}'{self._advice(name)}")
+        images, captions = self.images.split(name), self.captions.split(name)
+        for file, side, other in [(embeddings.IMAGES, images, captions), (embeddings.CAPTIONS, captions, images)]:
+            lonely = side.image_ids[~np.isin(side.image_ids, other.image_ids)]
+            if len(lonely) and len(self.captions.ids):
+                raise InputError(
+                    f"{self.folder / file}: {len(lonely)} rows of split '{name}' have no counterpart in the other file, "
+                    f"the first is image_id {lonely[0]}; prepare and embed the data set again"
+                )
+        sides = self._regions(images, device), _words(captions, device)
+        return Split(images.ids, captions.ids, captions.image_ids, *sides)
+
+    def has(self, name: str) -> bool:
+        """Is there an image of that split? Raises IntegrityError where the data set now has another split of that name."""
+        self._compare([name])
+        return bool((self.images.splits == name).any())
+
+    def whole(self, device: torch.device) -> Split:
+        """All splits as one, without proposed boxes. Raises InputError for fragments, which are read one split at a time."""
+        if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
+            raise InputError(f"{self.folder}: a bank of another folder must be one of vectors, not of fragments")
+        self._compare(sorted(set(self.images.splits)))
+        kept = self.images.splits != PROPOSAL
+        images, captions = (
+            torch.tensor(vectors, device=device) for vectors in (self.images.vectors[kept], self.captions.vectors)
+        )
+        return Split(self.images.ids[kept], self.captions.ids, self.captions.image_ids, images, captions)
+
+    def must_match(self, other: "Embedded") -> None:
+        """Raises InputError unless both come from the same model and are compared in the same way."""
+        for key in ("model_sha256", "similarity", "similarity_params", "normalised"):
+            ours, theirs = self.images.about.get(key), other.images.about.get(key)
+            if ours != theirs:
+                raise InputError(
+                    f"{other.folder}: {key} is {theirs!r}, that of {self.folder} is {ours!r}; embed with the same model"
+                )
+
+    def similarity(self, device: torch.device | None = None) -> Similarity:
+        """The function of (images, captions), larger is closer, that the files' footer names; its weights on ``device``.
+
+        Raises InputError for one that this version does not know, IntegrityError when its weights are damaged.
+        """
+        where, about = self.folder / embeddings.IMAGES, self.images.about
+        name = about.get("similarity", "")
+        if name not in SIMILARITIES.names():
+            known = ", ".join(SIMILARITIES.names())
+            raise InputError(f"{where}: footer names the similarity '{name}'; known: {known}; embed the run again")
+        module, traits = SIMILARITIES.load(name), SIMILARITIES.traits(name)
+        if traits.fragments != isinstance(self.images, FragmentSide):
+            held = "fragments" if isinstance(self.images, FragmentSide) else "vectors"
+            raise InputError(
+                f"{where}: footer names the similarity '{name}', which does not compare {held}; embed the run again"
+            )
+        try:
+            params = SIMILARITIES.options(name).model_validate(json.loads(about.get("similarity_params", "{}")))
+        except (json.JSONDecodeError, ValidationError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"{where}: similarity_params in the footer do not fit '{name}' ({reason})") from error
+        if not traits.fragments:
+            return partial(module.score, params=params)
+        if not traits.learns:
+            return OfFragments(partial(module.score, params=params), partial(module.pairs, params=params))
+        return self._learned(Member(name, params), device or torch.device("cpu"))
+
+    def _learned(self, member: Member, device: torch.device) -> Callable:
+        about, path = self.images.about, self.folder / embeddings.WEIGHTS
+        require(path, f"vse-pipe embed --run {about.get('run')}")
+        if sha256(path) != about.get("weights_sha256"):
+            raise IntegrityError(f"{path}: content does not match the digest in images.parquet; embed the run again")
+        from safetensors.torch import load_file
+
+        try:
+            whole = build_similarity(member, int(about["dim"]), int(about["regions"]), torch.Generator())
+            assert whole.network is not None
+            whole.network.load_state_dict(load_file(path))
+        except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise IntegrityError(f"{path}: does not fit '{member.name}' ({reason}); embed the run again") from error
+        whole = whole.eval().to(device)
+
+        def score(images: Tensor, texts: Words) -> Tensor:
+            with torch.inference_mode():
+                return whole(images, texts)
+
+        pairs = partial(SIMILARITIES.load(member.name).pairs, params=member.params, network=whole.network)
+        return OfFragments(score, pairs)
+
+    def _regions(self, part: Side | FragmentRows, device: torch.device) -> Sides:
+        if isinstance(part, Side):
+            return torch.from_numpy(part.vectors).to(device)
+        said = self.images.about.get("regions", "")
+        wrong = np.flatnonzero(part.lengths.astype(str) != said)
+        if len(wrong):
+            raise InputError(
+                f"{self.folder / embeddings.IMAGES}: image_id {part.ids[wrong[0]]} has {part.lengths[wrong[0]]} regions, "
+                f"the footer says {said!r}; embed the run again"
+            )
+        return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, int(said)))
+
+    def _advice(self, split: str) -> str:
+        told = f", it holds {', '.join(sorted(set(self.images.splits)))}"
+        if isinstance(self.images, FragmentSide):
+            return f"{told}; name '{split}' in embed.splits and embed the run again"
+        return f"{told}; the data set has none, or embed.splits leaves it out"
+
+
+def _side(path: Path, command: str) -> Side | FragmentSide:
+    return embeddings.read_fragments(path) if embeddings.is_fragments(path, command) else embeddings.read(path, command)
+
+
+def _words(part: Side | FragmentRows, device: torch.device) -> Sides:
+    vectors = torch.from_numpy(part.vectors).to(device)
+    return vectors if isinstance(part, Side) else Words(vectors, torch.from_numpy(part.lengths))

@@ -1,0 +1,266 @@
+"""Protocols: the split at once, its first images (COCO's c1), or the mean over consecutive folds (c2, COCO 1K)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Int
+
+from vse_pipe.artifacts.evaluation import KS
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking import tiles
+from vse_pipe.ranking.matching import MatchedPairs
+from vse_pipe.ranking.metrics import graded, hubness, recall
+from vse_pipe.ranking.metrics.graded import Cells
+from vse_pipe.ranking.metrics.listed import positions
+from vse_pipe.ranking.metrics.recall import Ties, Truth
+from vse_pipe.ranking.scores import Chosen, Scores
+from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.tiles import top_k
+
+
+def folds(split: Split, params: EvaluateParams) -> list[Split]:
+    """What is measured, in the order of the embedding file. ``full`` and ``first`` are one fold.
+
+    Raises InputError when the images are not a whole number of folds, or fewer than the first fold: leaving some out, or
+    averaging a short fold in, gives figures that look comparable to a published protocol and are not.
+    """
+    if params.protocol == "full":
+        return [split]
+    images = len(split.image_ids)
+    if params.protocol == "first":
+        if images < params.fold_size:
+            raise InputError(
+                f"evaluate.protocol first: split '{params.split}' has {images} images, fewer than evaluate.fold_size "
+                f"{params.fold_size}; change fold_size or use protocol full"
+            )
+        return _consecutive(split, params.fold_size)[:1]
+    if images % params.fold_size:
+        raise InputError(
+            f"evaluate.protocol folds: split '{params.split}' has {images} images, not a multiple of "
+            f"evaluate.fold_size {params.fold_size}; change fold_size or use protocol full"
+        )
+    return _consecutive(split, params.fold_size)
+
+
+def tuning_folds(split: Split, params: EvaluateParams) -> list[Split]:
+    """Validation images under the same protocol, to choose a parameter on. Nothing is published from them, so images
+    beyond the last whole fold are left out, and a split smaller than a fold is used as it is."""
+    if params.protocol == "full" or len(split.image_ids) < params.fold_size:
+        return [split]
+    found = _consecutive(split, params.fold_size)
+    return found[:1] if params.protocol == "first" else found
+
+
+def _consecutive(split: Split, size: int) -> list[Split]:
+    starts = np.arange(len(split.image_ids) // size) * size
+    return [split.fold(slice(start, start + size)) for start in starts]
+
+
+_NDCG = 10
+_MEASURES: dict[str, Callable] = {
+    "ap": graded.average_precision,
+    "ap_at_r": graded.average_precision_at_r,
+    "r_precision": graded.r_precision,
+}
+_MEANS = {"ap": "map", "ap_at_r": "map@r", "r_precision": "r_precision"}
+_HUBNESS = {
+    "robin_hood": hubness.robin_hood,
+    "gini": hubness.gini,
+    "anti_hubs": lambda counts: 100.0 * hubness.anti_hubs(counts),
+    "largest_hub": hubness.largest_hub,
+}
+
+
+@dataclass(frozen=True)
+class Depths:
+    """K of R@K and of nDCG@K, ascending; KS and 10 are always among them."""
+
+    recall: tuple[int, ...] = KS
+    ndcg: tuple[int, ...] = (_NDCG,)
+
+    @classmethod
+    def of(cls, recall: Sequence[int], ndcg: Sequence[int]) -> "Depths":
+        return cls(tuple(sorted({*KS, *recall})), tuple(sorted({_NDCG, *ndcg})))
+
+    def measures(self, positions: graded.Pairs, starts: graded.Starts) -> dict[str, np.ndarray]:
+        """What every query gets but for its rank, by column; see ``metrics.precision``."""
+        found = {name: measure(positions, starts) for name, measure in _MEASURES.items()}
+        return found | {f"ndcg_{k}": graded.binary_ndcg(positions, starts, k) for k in self.ndcg}
+
+    def hits(self, ranks: graded.Queries) -> dict[int, np.ndarray]:
+        return {k: recall.hits_at(ranks, k) for k in self.recall}
+
+
+def means(
+    ranks: graded.Queries, measures: dict[str, np.ndarray], hits: dict[int, np.ndarray] | None = None
+) -> dict[str, float]:
+    """mrr, of each column of ``Depths.measures`` its mean, and r@K, in percent. ranks: 0-based."""
+    found = {f"r@{k}": recall.recall(of_k) for k, of_k in (hits or {}).items()}
+    found["mrr"] = 100.0 * float(graded.reciprocal_rank(ranks).mean())
+    names = {name: _MEANS.get(name, name.replace("ndcg_", "ndcg@")) for name in measures}
+    return found | {names[name]: 100.0 * float(values.mean()) for name, values in measures.items()}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """ranks: float64 (queries,), 0-based, of the best correct item, None for a matching; hits: by K, bool
+    (queries,); top and lengths: columns of the best max(K) items or of those matched at that K, query after
+    query, and how many; occurrence: by K, (items,); measures: by name, float64 (queries,), 0 to 1, empty for
+    a matching."""
+
+    ranks: np.ndarray | None
+    hits: dict[int, np.ndarray]
+    top: np.ndarray
+    lengths: np.ndarray
+    occurrence: dict[int, np.ndarray]
+    measures: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def metrics(self) -> dict[str, float]:
+        """r@K: percent of queries with any correct item among the best K (hit at K), not of items found.
+
+        Where there are ranks: med_r and mean_r, and mrr, map, map@r, r_precision and ndcg@K in percent. Of
+        hubness: skew@K, and at the largest K the indices robin_hood and gini, 0 to 1, anti_hubs in percent of
+        the items, and largest_hub, a number of queries.
+        """
+        found = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
+        if self.ranks is not None:
+            found |= {"med_r": recall.median_rank(self.ranks), "mean_r": recall.mean_rank(self.ranks)}
+            found |= means(self.ranks, self.measures)
+        found |= {f"skew@{k}": hubness.skewness(counts) for k, counts in self.occurrence.items()}
+        k = max(self.occurrence)
+        return found | {f"{name}@{k}": measure(self.occurrence[k]) for name, measure in _HUBNESS.items()}
+
+
+def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, depths: Depths | None = None) -> Outcome:
+    """Positions and best items in one pass. ks: of hubness, and of R@K without ``depths``. Raises InputError on scores that
+    are not finite."""
+    depths = depths or Depths(ks)
+    joined = np.empty(len(truth.items))
+    top = np.empty((scores.shape[0], min(max(ks), scores.shape[1])), np.int64)
+
+    def placed(rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        strip = scores.strip(rows)
+        return positions(strip, rows, truth, ties), top_k(strip, max(ks))[1].cpu().numpy()
+
+    for rows, (places, best) in scores.each(placed):
+        joined[truth.starts[rows.start] : truth.starts[rows.stop]] = places
+        top[rows] = best
+    return _of(joined, top, truth, ks, depths)
+
+
+def rank_both(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, depths: Depths) -> list[Outcome]:
+    """``rank`` of both directions of the same scores, of the queries with a correct item; in one pass where that is possible."""
+    given = [judged_items(scores, truth) for scores, truth in zip(sides, truths, strict=True)]
+    found = tiles.ranked(sides, truths, ties, max(KS))
+    if found is None:
+        return [rank(scores, truth, ties, depths=depths) for scores, truth in given]
+    tops = [top[truth.judged()] for (_, top), truth in zip(found, truths, strict=True)]
+    return [
+        _of(joined, top, truth, KS, depths) for (joined, _), top, (_, truth) in zip(found, tops, given, strict=True)
+    ]
+
+
+def _of(
+    joined: graded.Pairs, top: Int[np.ndarray, "queries best"], truth: Truth, ks: tuple[int, ...], depths: Depths
+) -> Outcome:
+    """joined: the positions of correct items, query after query."""
+    ranks = joined[truth.starts[:-1]]
+    occurrence = {k: hubness.occurrence(top[:, :k].ravel(), truth.columns) for k in ks}
+    lengths = np.full(len(top), top.shape[1])
+    measures = depths.measures(joined, truth.starts)
+    return Outcome(ranks, depths.hits(ranks), top.ravel(), lengths, occurrence, measures)
+
+
+def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
+    """pairs: by K, what Algorithm 1 matched when run with k = K."""
+    queries = len(truth)
+    hits, occurrence = {}, {}
+    for k, found in pairs.items():
+        right = found.rows[truth.holds(found.rows, found.columns) & found.counted()]
+        hits[k] = np.bincount(right, minlength=queries) > 0
+        occurrence[k] = hubness.occurrence(found.columns, truth.columns)
+    widest = pairs[max(pairs)]
+    by_query = np.argsort(widest.rows, kind="stable")
+    return Outcome(None, hits, widest.columns[by_query], np.bincount(widest.rows, minlength=queries), occurrence)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """rows: of the queries that have a correct item, ascending; correct: how many; ranks: float64, 0-based, of the best of them;
+    hits: by K; measures: by column, 0 to 1, with ``graded_ndcg_<K>``."""
+
+    rows: np.ndarray
+    correct: np.ndarray
+    ranks: np.ndarray
+    hits: dict[int, np.ndarray]
+    measures: dict[str, np.ndarray]
+
+
+def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: Depths) -> Ranked | None:
+    """All items are ranked; those without a grade are wrong. above: as of ``Graded``. None where no query has a correct item."""
+    rows = cells.truth(above)[0].judged()
+    if not len(rows):
+        return None
+    own = cells.of(rows)
+    (correct, _), (good, grades) = own.truth(above), own.truth(0.0)
+    places, good_places, gains = np.empty(len(correct.items)), np.empty(len(good.items)), np.empty(len(good.items))
+    asking = Chosen(scores, rows)
+
+    def measured(part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        strip = asking.strip(part)
+        of_good = positions(strip, part, good, ties), graded.gains(strip, part, good, grades, ties)
+        return positions(strip, part, correct, ties), *of_good
+
+    for part, found in asking.each(measured):
+        of_part = slice(good.starts[part.start], good.starts[part.stop])
+        places[correct.starts[part.start] : correct.starts[part.stop]], good_places[of_part], gains[of_part] = found
+    ranks = places[correct.starts[:-1]]
+    measures = depths.measures(places, correct.starts)
+    measures |= {f"graded_ndcg_{k}": graded.ndcg(good_places, gains, grades, good.starts, k) for k in depths.ndcg}
+    return Ranked(rows, np.diff(correct.starts), ranks, depths.hits(ranks), measures)
+
+
+def of_pairs(scores: Scores, cells: Cells) -> np.ndarray:
+    """float64, the score of each graded cell, in their order."""
+    rows, places = np.unique(cells.rows, return_inverse=True)
+    order, found = np.argsort(places, kind="stable"), np.empty(len(places))
+    asking = Chosen(scores, rows)
+
+    def own(part: slice) -> np.ndarray:
+        return order[slice(*np.searchsorted(places, (part.start, part.stop), sorter=order))]
+
+    def scored(part: slice) -> np.ndarray:
+        chosen = own(part)
+        return asking.strip(part).cpu().numpy()[places[chosen] - part.start, cells.columns[chosen]]
+
+    for part, values in asking.each(scored):
+        found[own(part)] = values
+    return found
+
+
+def judged_items(scores: Scores, truth: Truth) -> tuple[Scores, Truth]:
+    """Both without the queries that have no correct item. Raises InputError when none is left."""
+    rows = _rows(truth)
+    return (scores, truth) if len(rows) == len(truth) else (Chosen(scores, rows), truth.only_judged())
+
+
+def judged_pairs(pairs: dict[int, MatchedPairs], truth: Truth) -> tuple[dict[int, MatchedPairs], Truth]:
+    """The same of the matchings by K, in which all queries took part."""
+    rows = _rows(truth)
+    if len(rows) == len(truth):
+        return pairs, truth
+    kept = {}
+    for k, found in pairs.items():
+        inside = np.isin(found.rows, rows)
+        lost = np.searchsorted(rows, np.intersect1d(found.lost, rows))
+        kept[k] = MatchedPairs(np.searchsorted(rows, found.rows[inside]), found.columns[inside], lost)
+    return kept, truth.only_judged()
+
+
+def _rows(truth: Truth) -> np.ndarray:
+    rows = truth.judged()
+    if not len(rows):
+        raise InputError(f"none of the {len(truth)} queries has a correct item: there is nothing to measure")
+    return rows

@@ -1,0 +1,198 @@
+"""The words of captions as vectors, caption after caption, without padding: what fragment similarities compare."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeGuard
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from vse_pipe.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Words:
+    """vectors: (words, dim), those of caption 0 first; lengths: (captions,) words of each caption, on the CPU.
+
+    Raises InputError unless every caption has a word and the lengths add up to the vectors.
+    """
+
+    vectors: Float[Tensor, "words dim"]
+    lengths: Int[Tensor, " captions"]
+
+    def __post_init__(self) -> None:
+        if int(self.lengths.sum()) != len(self.vectors) or (len(self.lengths) and int(self.lengths.min()) < 1):
+            raise InputError(
+                f"captions of {self.lengths.tolist()[:5]}... words do not fit {len(self.vectors)} word vectors"
+            )
+
+    @classmethod
+    def of(cls, padded: Float[Tensor, "captions length dim"], lengths: Int[Tensor, " captions"]) -> "Words":
+        """From (captions, L, dim) with whatever after the end of each caption."""
+        lengths = lengths.cpu()
+        inside = torch.arange(padded.shape[1])[None] < lengths[:, None]
+        return cls(padded[inside.to(padded.device)], lengths)
+
+    @classmethod
+    def cat(cls, parts: list["Words"]) -> "Words":
+        """The captions of all parts, in order."""
+        return cls(torch.cat([part.vectors for part in parts]), torch.cat([part.lengths for part in parts]))
+
+    def padded(self) -> Float[Tensor, "captions length dim"]:
+        """(captions, longest, dim), zero past the end."""
+        return torch.nn.utils.rnn.pad_sequence(self.vectors.split(self.lengths.tolist()), batch_first=True)
+
+    @cached_property
+    def starts(self) -> Int[Tensor, " ends"]:
+        """Where each caption begins in ``vectors``, and the end of the last; on the CPU."""
+        return torch.cat([torch.zeros(1, dtype=torch.int64), self.lengths.cumsum(0)])
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, captions: slice) -> "Words":
+        """Consecutive captions; a view. Raises ValueError for a step: ``take`` is for captions that do not follow each other."""
+        first, last, step = captions.indices(len(self))
+        if step != 1:
+            raise ValueError(f"captions are cut in one piece, got a step of {step}")
+        last = max(first, last)
+        return Words(self.vectors[self.starts[first] : self.starts[last]], self.lengths[first:last])
+
+    def take(self, captions: Int[Tensor, " chosen"]) -> "Words":
+        """The captions at these places, in this order; a copy."""
+        captions = captions.cpu()
+        lengths = self.lengths[captions]
+        ends = lengths.cumsum(0)
+        places = torch.arange(int(lengths.sum())) + (self.starts[captions] - (ends - lengths)).repeat_interleave(
+            lengths
+        )
+        return Words(self.vectors[places.to(self.vectors.device)], lengths)
+
+    @property
+    def device(self) -> torch.device:
+        return self.vectors.device
+
+    def to(self, device: torch.device) -> "Words":
+        return Words(self.vectors.to(device), self.lengths)
+
+    def detach(self) -> "Words":
+        return Words(self.vectors.detach(), self.lengths)
+
+    def float(self) -> "Words":
+        return Words(self.vectors.float(), self.lengths)
+
+
+@dataclass(frozen=True)
+class Several:
+    """The same n images or captions under several models, one part a model. weights: of each, with a sum of 1; None: the
+    plain mean."""
+
+    parts: tuple["Sides", ...]
+    weights: tuple[float, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def __getitem__(self, rows: slice) -> "Several":
+        return replace(self, parts=tuple(part[rows] for part in self.parts))
+
+    @property
+    def device(self) -> torch.device:
+        return self.parts[0].device
+
+
+# One side of a set: (n, dim) vectors, (n, R, dim) regions, the words of n captions, or what several models made of it.
+Sides = Tensor | Words | Several
+
+
+@dataclass(frozen=True)
+class MeanScore:
+    """The mean of the models' scores, as SCAN and SGRAF combine two models that were trained apart, by the weights of the
+    sides."""
+
+    similarities: Sequence[Callable]
+
+    def __call__(self, images: Several, texts: Several) -> Float[Tensor, "images texts"]:
+        sides = zip(self.similarities, images.parts, texts.parts, strict=True)
+        return mean([score(image, text) for score, image, text in sides], images.weights)
+
+
+def mean(scores: Sequence[Float[Tensor, "*cells"]], weights: Sequence[float] | None) -> Float[Tensor, "*cells"]:
+    """weights: None for the plain mean."""
+    return torch.stack(list(scores)).mean(dim=0) if weights is None else weighted(scores, weights)
+
+
+def weighted(scores: Iterable[Float[Tensor, "*cells"]], weights: Sequence[float]) -> Float[Tensor, "*cells"]:
+    """Their sum, each times its weight; one at a time, so that no more than two are there at once."""
+    total = None
+    for one, weight in zip(scores, weights, strict=True):
+        total = weight * one if total is None else total.add_(one, alpha=weight)
+    assert total is not None
+    return total
+
+
+def plain(side: Sides) -> TypeGuard[Tensor]:
+    """One vector each?"""
+    return isinstance(side, Tensor) and side.ndim == 2
+
+
+def take(side: Sides, rows: Int[Tensor, " chosen"]) -> Sides:
+    """The images or captions at these places."""
+    if isinstance(side, Several):
+        return replace(side, parts=tuple(take(part, rows) for part in side.parts))
+    return side.take(rows) if isinstance(side, Words) else side[rows.to(side.device)]
+
+
+def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
+    """One unit vector for each image or caption: the mean of its fragments.
+
+    What criteria that compare items with items use where the model itself can only compare images with captions. Vectors
+    stay as they are. Of several models the vectors lie side by side, so that an inner product is the mean of theirs, by
+    the weights of the side.
+    """
+    if isinstance(side, Several):
+        parts = [pooled(part) for part in side.parts]
+        if side.weights is None:
+            return torch.cat(parts, dim=1) / len(parts) ** 0.5
+        return torch.cat([part * weight**0.5 for part, weight in zip(parts, side.weights, strict=True)], dim=1)
+    if plain(side):
+        return side
+    if isinstance(side, Words):
+        owners = torch.arange(len(side)).repeat_interleave(side.lengths).to(side.device)
+        sums = side.vectors.new_zeros(len(side), side.vectors.shape[1]).index_add_(0, owners, side.vectors)
+    else:
+        sums = side.sum(dim=1)
+    return torch.nn.functional.normalize(sums, dim=1)
+
+
+def same(
+    one: Sides, left: Sequence[int] | np.ndarray, other: Sides, right: Sequence[int] | np.ndarray
+) -> Bool[Tensor, " pairs"]:
+    """Is item ``left[i]`` of the one the item ``right[i]`` of the other, number by number?"""
+    ours, theirs = take(one, torch.as_tensor(left)), take(other, torch.as_tensor(right))
+    if isinstance(ours, Several) and isinstance(theirs, Several) and len(ours.parts) == len(theirs.parts):
+        places = range(len(ours))
+        each = [same(a, places, b, places) for a, b in zip(ours.parts, theirs.parts, strict=True)]
+        return torch.stack(each).all(dim=0)
+    if isinstance(ours, Words) and isinstance(theirs, Words):
+        alike = (ours.lengths == theirs.lengths).nonzero()[:, 0]
+        equal = torch.zeros(len(ours), dtype=torch.bool)
+        ours, theirs = ours.take(alike), theirs.take(alike)
+        if ours.vectors.shape == theirs.vectors.shape:
+            differs = (ours.vectors != theirs.vectors).any(dim=1).cpu().int()
+            owners = torch.arange(len(ours)).repeat_interleave(ours.lengths)
+            equal[alike] = torch.zeros(len(ours), dtype=torch.int32).index_add_(0, owners, differs) == 0
+        return equal
+    if not isinstance(ours, Tensor) or not isinstance(theirs, Tensor) or ours.shape != theirs.shape:
+        return torch.zeros(len(ours), dtype=torch.bool)
+    return (ours == theirs).flatten(1).all(dim=1).cpu()
+
+
+def tables(side: Sides) -> list[Float[Tensor, "rows _"]]:
+    """All vectors of a side, one table for each model."""
+    if isinstance(side, Several):
+        return [table for part in side.parts for table in tables(part)]
+    return [side.vectors if isinstance(side, Words) else side.flatten(0, -2)]

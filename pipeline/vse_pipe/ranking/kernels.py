@@ -1,0 +1,371 @@
+"""What a tile of scores adds to the rankings of its rows and of its columns: the compiled loops under
+``vse_pipe.ranking.tiles``.
+
+Tiles come with ascending columns within ascending rows, so that of equal scores the first to come is the first in order.
+"""
+
+import numpy as np
+from numba import njit
+
+# Entries that are looked at together; most hold none of the best. Counters are int32: see ``thresholds``.
+_CHUNK = 64
+
+
+@njit(cache=True, nogil=True)
+def _enter(score, item, best, items):
+    """Into descending lists of the best, behind its equals; the last falls out."""
+    place = len(best) - 1
+    while place > 0 and best[place - 1] < score:
+        best[place] = best[place - 1]
+        if len(items):
+            items[place] = items[place - 1]
+        place -= 1
+    best[place] = score
+    if len(items):
+        items[place] = item
+
+
+@njit(cache=True, nogil=True)
+def of_rows(tile, query, item, bounds, over, reached, best, items, start, stop):
+    """For rows from start to stop; returns whether all their scores are finite.
+
+    tile: float32 (rows, columns), the first of which are ``query`` and ``item``; bounds: float32 (bounds, queries); over, reached:
+    int32 of that shape, grow by the scores above and not below each bound; best, items: float32 and int32 (queries, k), the best
+    so far; items may be (queries, 0).
+    """
+    numbers = True
+    last = best.shape[1] - 1
+    for number in range(start, stop):
+        row, place = tile[number], query + number
+        numbers &= finite(row)
+        for turn in range(len(bounds)):
+            over[turn, place] += above(row, bounds[turn, place])
+            reached[turn, place] += at_least(row, bounds[turn, place])
+        for begin in range(0, len(row), _CHUNK):
+            end = min(begin + _CHUNK, len(row))
+            if above(row[begin:end], best[place, last]):
+                for column in range(begin, end):
+                    if row[column] > best[place, last]:
+                        _enter(row[column], item + column, best[place], items[place])
+    return numbers
+
+
+@njit(cache=True, nogil=True)
+def of_columns(tile, query, item, bounds, over, reached, best, items, start, stop):
+    """The same for columns from start to stop, which are queries; rows are items."""
+    numbers = True
+    last = best.shape[1] - 1
+    begin, end = query + start, query + stop
+    limits = best[begin:end, last].copy()
+    for number in range(len(tile)):
+        row = tile[number, start:stop]
+        numbers &= finite(row)
+        for turn in range(len(bounds)):
+            _compare(row, bounds[turn, begin:end], over[turn, begin:end], reached[turn, begin:end])
+        for first in range(0, len(row), _CHUNK):
+            stopped = min(first + _CHUNK, len(row))
+            if _any_above(row[first:stopped], limits[first:stopped]):
+                for column in range(first, stopped):
+                    if row[column] > limits[column]:
+                        _enter(row[column], item + number, best[begin + column], items[begin + column])
+                        limits[column] = best[begin + column, last]
+    return numbers
+
+
+@njit(cache=True, nogil=True)
+def _compare(row, bounds, over, reached):
+    for column in range(len(row)):
+        over[column] += np.int32(row[column] > bounds[column])
+        reached[column] += np.int32(row[column] >= bounds[column])
+
+
+@njit(cache=True, nogil=True)
+def _any_above(row, limits):
+    count = np.int32(0)
+    for column in range(len(row)):
+        count = np.int32(count + np.int32(row[column] > limits[column]))
+    return count > 0
+
+
+# The best entries of each row, the compiled loop under ``vse_pipe.ranking.tiles``.
+#
+# A sample of the row gives a threshold that a little more than the best k entries pass; those are sorted, nothing else.
+
+# Entries sampled of a row, and how many times k entries should pass the threshold so that fewer than k hardly ever do.
+_SAMPLE = 1024
+_MARGIN = 1.2
+# Entries that are looked at together; most chunks hold none of the best.
+
+
+@njit(cache=True, nogil=True)
+def _candidates(row, k, sample, chosen):
+    """Fill ``chosen`` with at least k columns, the best k among them. Returns how many."""
+    stride = max(1, len(row) // _SAMPLE)
+    size = 0
+    for place in range(0, len(row), stride):
+        sample[size] = row[place]
+        size += 1
+    wanted = int(_MARGIN * k / stride) + 4
+    while wanted < size:
+        threshold = np.partition(sample[:size], size - wanted)[size - wanted]
+        count = _collect(row, threshold, chosen)
+        if count >= k:
+            return count
+        wanted *= 2
+    return _collect(row, -np.inf, chosen)
+
+
+@njit(cache=True, nogil=True)
+def _collect(row, threshold, chosen):
+    """Columns of the entries that reach the threshold. Returns how many."""
+    count = 0
+    for start in range(0, len(row), _CHUNK):
+        stop = min(start + _CHUNK, len(row))
+        if at_least(row[start:stop], threshold):
+            for column in range(start, stop):
+                chosen[count] = column
+                count += row[column] >= threshold
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _settle_ties(values, columns, priority):
+    """Within runs of equal values, lowest priority first."""
+    start = 0
+    while start < len(values):
+        stop = start + 1
+        while stop < len(values) and values[stop] == values[start]:
+            stop += 1
+        if stop - start > 1:
+            run = columns[start:stop].copy()
+            columns[start:stop] = run[np.argsort(priority[run])]
+        start = stop
+
+
+@njit(cache=True, nogil=True)
+def select(scores, k, priority, best, columns, start, stop):
+    """Fill ``best`` and ``columns``, (rows, k), for the rows from start to stop, best first, equal scores by ascending
+    ``priority`` (items,); k is at most the number of items. Returns False when an entry is no number, and stops there."""
+    items = scores.shape[1]
+    chosen = np.empty(items + 1, np.int32)
+    sample = np.empty(2 * _SAMPLE + 2, scores.dtype)
+    for number in range(start, stop):
+        row = scores[number]
+        if not finite(row):
+            return False
+        count = _candidates(row, k, sample, chosen)
+        found = chosen[:count].copy()
+        values = row[found]
+        order = np.argsort(-values, kind="mergesort")
+        values, found = values[order], found[order]
+        _settle_ties(values, found, priority)
+        best[number], columns[number] = values[:k], found[:k]
+    return True
+
+
+# Counters are int32 and rows are walked by index from 0: otherwise the compiler finds no wide
+# instructions, and the loops take three times as long or more.
+
+
+@njit(cache=True, nogil=True)
+def above(row: np.ndarray, threshold: float) -> np.int32:
+    count = np.int32(0)
+    for column in range(len(row)):
+        count = np.int32(count + np.int32(row[column] > threshold))
+    return count
+
+
+@njit(cache=True, nogil=True)
+def at_least(row: np.ndarray, threshold: float) -> np.int32:
+    count = np.int32(0)
+    for column in range(len(row)):
+        count = np.int32(count + np.int32(row[column] >= threshold))
+    return count
+
+
+@njit(cache=True, nogil=True)
+def finite(row: np.ndarray) -> bool:
+    """x - x is 0 for every number and NaN for NaN and the infinities."""
+    count = np.int32(0)
+    for column in range(len(row)):
+        count = np.int32(count + np.int32(row[column] - row[column] == 0))
+    return count == len(row)
+
+
+@njit(cache=True, nogil=True)
+def count(scores: np.ndarray, starts: np.ndarray, thresholds: np.ndarray, strictly: bool, found: np.ndarray) -> bool:
+    """Fill ``found``, and say whether all scores are finite.
+
+    scores: float32 or float64 (rows, items), contiguous; thresholds: the same precision, (thresholds,), those
+    of row r from starts[r] to starts[r + 1]; found: int64 (thresholds,), for each the number of scores of its
+    row above it, or if not ``strictly`` at least as high.
+    """
+    numbers = True
+    for row in range(len(scores)):
+        numbers &= finite(scores[row])
+        for place in range(starts[row], starts[row + 1]):
+            if strictly:
+                found[place] = above(scores[row], thresholds[place])
+            else:
+                found[place] = at_least(scores[row], thresholds[place])
+    return numbers
+
+
+@njit(cache=True, nogil=True)
+def answered(rows, columns, lost, starts, items):
+    """Queries with a correct item among those they are matched with, but for those that are ``lost``. rows, columns: int64 (pairs,),
+    in any order; the correct items of query q are ``items[starts[q]:starts[q + 1]]``."""
+    found = np.zeros(len(starts) - 1, np.bool_)
+    for pair in range(len(rows)):
+        row = rows[pair]
+        for place in range(starts[row], starts[row + 1]):
+            found[row] |= items[place] == columns[pair]
+    found[lost] = False
+    return found.sum()
+
+
+@njit(cache=True, nogil=True)
+def _take_in(row, number, first, second, query):
+    for item in range(len(row)):
+        value, largest = row[item], first[item]
+        ahead = value > largest
+        runner_up = largest if ahead else value
+        second[item] = max(second[item], runner_up)
+        first[item] = value if ahead else largest
+        query[item] = number if ahead else query[item]
+
+
+@njit(cache=True, nogil=True)
+def leading(strip, first, second, query, start, stop):
+    """Fill the largest score ``first``, its row ``query`` (int32) and the second largest of the items from start to stop;
+    -inf and row 0 to begin with."""
+    for number in range(len(strip)):
+        _take_in(strip[number, start:stop], np.int32(number), first[start:stop], second[start:stop], query[start:stop])
+
+
+@njit(cache=True, nogil=True)
+def _add(row, sums):
+    for item in range(len(row)):
+        sums[item] += row[item]
+
+
+@njit(cache=True, nogil=True)
+def add_up(strip, sums, start, stop):
+    """Add all rows of the items from start to stop to ``sums`` (float64), row after row."""
+    for number in range(len(strip)):
+        _add(strip[number, start:stop], sums[start:stop])
+
+
+# Deferred acceptance, the compiled loop under ``vse_pipe.ranking.matching``.
+#
+# Queries propose down their lists, best first. An item keeps its best ``quota`` proposals in a heap with the worst on
+# top; the query that loses its place proposes on. Both sides order pairs by (score descending, row ascending), so the
+# result does not depend on the order of proposals.
+
+
+@njit(cache=True, nogil=True)
+def _worse(score: float, row: int, other_score: float, other_row: int) -> bool:
+    return score < other_score or (score == other_score and row > other_row)
+
+
+@njit(cache=True, nogil=True)
+def _sift_up(scores: np.ndarray, rows: np.ndarray, child: int) -> None:
+    while child > 0:
+        parent = (child - 1) // 2
+        if not _worse(scores[child], rows[child], scores[parent], rows[parent]):
+            return
+        scores[child], scores[parent] = scores[parent], scores[child]
+        rows[child], rows[parent] = rows[parent], rows[child]
+        child = parent
+
+
+@njit(cache=True, nogil=True)
+def _sift_down(scores: np.ndarray, rows: np.ndarray, size: int) -> None:
+    parent = 0
+    while True:
+        child = 2 * parent + 1
+        if child >= size:
+            return
+        right = child + 1
+        if right < size and _worse(scores[right], rows[right], scores[child], rows[child]):
+            child = right
+        if not _worse(scores[child], rows[child], scores[parent], rows[parent]):
+            return
+        scores[child], scores[parent] = scores[parent], scores[child]
+        rows[child], rows[parent] = rows[parent], rows[child]
+        parent = child
+
+
+@njit(cache=True, nogil=True)
+def propose(list_scores, list_items, position, end, filled, k, held_scores, held_rows, held) -> None:
+    """Let every query with fewer than ``k`` places propose until it has them or its list ends. Changes in place:
+
+    position, filled: int64 (queries,), next list entry and places held; held_scores float64 and held_rows int32,
+    (items, quota): the heaps; held: int32 (items,), their sizes. list_scores float64 and list_items int32: all lists
+    one after the other, that of query q from position[q] to end[q].
+    """
+    quota = held_scores.shape[1]
+    queries = len(position)
+    stack, size = np.arange(queries)[::-1].copy(), queries
+    stacked = np.ones(queries, dtype=np.bool_)
+    while size > 0:
+        size -= 1
+        row = stack[size]
+        stacked[row] = False
+        while filled[row] < k and position[row] < end[row]:
+            score, item = list_scores[position[row]], list_items[position[row]]
+            position[row] += 1
+            scores, rows = held_scores[item], held_rows[item]
+            if held[item] < quota:
+                scores[held[item]], rows[held[item]] = score, row
+                held[item] += 1
+                filled[row] += 1
+                _sift_up(scores, rows, held[item] - 1)
+            elif _worse(scores[0], rows[0], score, row):
+                loser = rows[0]
+                scores[0], rows[0] = score, row
+                filled[row] += 1
+                filled[loser] -= 1
+                _sift_down(scores, rows, quota)
+                if not stacked[loser]:
+                    stack[size], stacked[loser] = loser, True
+                    size += 1
+
+
+# Order violations without an array of (images, texts, dim): numba's loops under similarity ``order``.
+#
+# Rows are treated one by one; the compiler fixes the order in which they sum over ``dim``. NaN stays NaN.
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def sum_squares(images, texts, out):
+    """Write the sums over ``dim`` of ``max(0, text - image)^2`` to ``out`` (images, texts)."""
+    zero = images.dtype.type(0)
+    for i in range(len(images)):
+        image = images[i]
+        for t in range(len(texts)):
+            text, total = texts[t], zero
+            for j in range(image.size):
+                above = text[j] - image[j]
+                above = zero if above < zero else above
+                total += above * above
+            out[i, t] = total
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def add_weighted(vectors, others, weights, texts, out):
+    """Add the sums over ``others`` of ``weights * max(0, text - image)`` to ``out`` (vectors, dim).
+
+    Under the hardest negative most weights are 0, and these cost nothing.
+    """
+    zero = vectors.dtype.type(0)
+    for row in range(len(vectors)):
+        vector, total = vectors[row], out[row]
+        for column in range(len(others)):
+            weight, other = weights[row, column], others[column]
+            if weight == zero:
+                continue
+            for j in range(vector.size):
+                above = vector[j] - other[j] if texts else other[j] - vector[j]
+                above = zero if above < zero else above
+                total[j] += weight * above

@@ -1,0 +1,116 @@
+"""Scores that cost too much to be computed twice: once, tile by tile, into memory or into a temporary file."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from vse_pipe.core import console, processes
+from vse_pipe.ranking.fragments import Sides
+
+# Images and captions of a tile. A similarity bounds its own memory; a tile bounds what lies between two signs of life.
+_TILE = (128, 512)
+_MIB = 1 << 20
+_HELD_SHARE = 4
+
+
+class ScoreMatrix:
+    """The scores of all images with all captions under ``similarity``, computed when they are first asked for.
+
+    memory: MiB for all of an evaluation; a matrix of more than a quarter of it lies in a temporary file, which the system
+    removes with the process. 0 for no limit.
+    """
+
+    def __init__(self, images: Sides, captions: Sides, similarity: Callable, memory: int) -> None:
+        self.shape = (len(images), len(captions))
+        self._images, self._captions, self._similarity, self._memory = images, captions, similarity, memory
+
+    @cached_property
+    def matrix(self) -> Float[Tensor, "images captions"]:
+        found = empty(self.shape, self._memory, self._images.device)
+        tiles = [
+            (slice(i, min(i + _TILE[0], self.shape[0])), slice(t, min(t + _TILE[1], self.shape[1])))
+            for i in range(0, self.shape[0], _TILE[0])
+            for t in range(0, self.shape[1], _TILE[1])
+        ]
+        label = f"scoring {self.shape[0]} images and {self.shape[1]} captions"
+        scored = processes.each(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
+        for tile, scores in zip(console.track(tiles, len(tiles), label), scored, strict=True):
+            found[tile] = scores
+        return found
+
+
+def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[slice, slice]) -> Tensor:
+    return similarity(images[places[0]], captions[places[1]]).detach()
+
+
+def empty(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Tensor, "images captions"]:
+    """Room for scores, in a temporary file where it is more than a quarter of ``memory`` MiB; 0 for no limit."""
+    rows, columns = shape
+    if memory and rows * columns * 4 * _HELD_SHARE > memory * _MIB:
+        # The map keeps the file, which has no name, as long as it lives.
+        with tempfile.TemporaryFile() as file:
+            # Room for all of it now: a full disk is then an error and not a SIGBUS.
+            os.posix_fallocate(file.fileno(), 0, rows * columns * 4)
+            return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=shape))
+    return torch.empty(shape, device=device)
+
+
+def over_rows(work: Callable[[int, int], None], rows: int) -> None:
+    """``work(start, stop)`` for consecutive parts of the rows, at the same time; it must release the interpreter's lock
+    (numba's ``nogil``) and treat rows one by one, so that the parts change nothing."""
+    threads = min(torch.get_num_threads(), rows)
+    if threads < 2:
+        work(0, rows)
+        return
+    edges = [rows * part // threads for part in range(threads + 1)]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(work, edges[:-1], edges[1:]))
+
+
+def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The flat positions of many ranges: ``[s, s + 1, ..., s + n - 1]`` for each start and length, joined.
+
+    starts, lengths: int64 (lists,).
+    """
+    ends = lengths.cumsum()
+    return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
+
+
+def per_row(mask: Bool[Tensor, "rows items"]) -> Int[Tensor, " rows"]:
+    """How many are true in each row. On the CPU by numpy, which is several times faster at it than torch."""
+    if mask.is_cpu:
+        return torch.from_numpy(np.count_nonzero(mask.numpy(), axis=1))
+    return mask.sum(dim=1)
+
+
+# Sums over the queries of a strip, equal for items whose scores are equal.
+#
+# ``torch.sum`` and ``torch.logsumexp`` over the first dimension add up the last few columns in another order than the rest: two
+# items with the same scores get sums that differ in the last bit, and which of them comes first is then a matter of rounding.
+
+
+def total(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
+    """The sum of each column, float64."""
+    if not (strip.is_cpu and strip.dtype in (torch.float32, torch.float64)):
+        return strip.sum(dim=0, dtype=torch.float64)
+    # numba takes half a second to import, which commands that rank nothing should not pay.
+    from vse_pipe.ranking.kernels import add_up
+
+    values, sums = strip.contiguous().numpy(), np.zeros(strip.shape[1])
+    over_rows(lambda start, stop: add_up(values, sums, start, stop), len(sums))
+    return torch.from_numpy(sums)
+
+
+def log_sum_exp(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
+    """``log sum e^x`` of each column, float64: exponents in the precision of the scores, their sum in float64."""
+    largest = strip.amax(dim=0)
+    # A column of -inf alone has no exponents: -inf - -inf is no number.
+    finite = largest.nan_to_num(neginf=0.0)
+    return total((strip - finite).exp_()).log_().add_(finite.double())

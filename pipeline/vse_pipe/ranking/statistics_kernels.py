@@ -1,0 +1,201 @@
+"""Average precision of many classes when every picture counts as often as it was drawn: compiled."""
+
+import math
+from functools import cache
+
+import numpy as np
+import torch
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def by_class(weights, starts, finds, before_starts, before_pictures, before, truth_starts, truths, eleven):
+    """float64 (draws, classes), 0 to 1; NaN where no picture with a true box of the class is drawn.
+
+    weights: int64 (draws, pictures); the rest as ``vse_pipe.localize.engine.classes.Classes`` has it. Precision at a recall
+    is the best at that recall or a larger one. The average precision is the area under that curve, or, for ``eleven``, its
+    mean at the recalls 0, 0.1, ..., 1 (Everingham et al., IJCV 2015, section 3.4.1; IJCV 2010, section 4.2).
+    """
+    classes = len(starts) - 1
+    found = np.full((len(weights), classes), np.nan)
+    precision, recalled = np.empty(len(finds)), np.empty(len(finds), np.int64)
+    for draw in range(len(weights)):
+        for c in range(classes):
+            wanted = 0
+            for truth in range(truth_starts[c], truth_starts[c + 1]):
+                wanted += weights[draw, truths[truth]]
+            if wanted == 0:
+                continue
+            seen, right, kept = 0, 0, 0
+            for find in range(starts[c], starts[c + 1]):
+                for row in range(before_starts[find], before_starts[find + 1]):
+                    seen += before[row] * weights[draw, before_pictures[row]]
+                weight = weights[draw, finds[find]]
+                if weight:
+                    right += weight
+                    precision[kept], recalled[kept] = right / seen, right
+                    kept += 1
+            best = area = 0.0
+            for place in range(kept - 1, -1, -1):
+                best = max(best, precision[place])
+                earlier = recalled[place - 1] if place else 0
+                if eleven:
+                    area += best * (10 * recalled[place] // wanted - 10 * earlier // wanted + (place == 0)) / 11
+                else:
+                    area += best * (recalled[place] - earlier) / wanted
+            found[draw, c] = area
+    return found
+
+
+# The compiled loop under mutual proximity, for float32: logarithms of the normal distribution function from a table.
+#
+# The table is linear between 1,024 values a unit. That is off by 1e-7 below 0 and by less than 1e-5 of the value, which is
+# what rounding z to float32 does, where the value approaches 0. Beyond the table each row is computed again by itself.
+
+_PER_UNIT, _EDGE = 1024, 13.0
+
+
+@cache
+def table() -> np.ndarray:
+    """``log F(z)`` for z from -13 to 13, float32."""
+    z = torch.linspace(-_EDGE, _EDGE, int(2 * _EDGE * _PER_UNIT) + 1, dtype=torch.float64)
+    return torch.special.log_ndtr(z).float().numpy()
+
+
+@njit(cache=True, nogil=True)
+def _exact(z):
+    if z > -_EDGE:
+        return (
+            math.log1p(-0.5 * math.erfc(z * math.sqrt(0.5)))
+            if z > 0
+            else math.log(0.5 * math.erfc(-z * math.sqrt(0.5)))
+        )
+    return -0.5 * z * z - math.log(-z * math.sqrt(2 * math.pi))
+
+
+@njit(cache=True, nogil=True)
+def _row(row, centre, sharpness, mean, item_sharpness, values, out):
+    """Fill ``out`` and return the smallest z met."""
+    edge, per_unit, last = np.float32(_EDGE), np.float32(_PER_UNIT), len(values) - 2
+    lowest = np.float32(0.0)
+    for item in range(len(row)):
+        query_z = (row[item] - centre) * sharpness
+        item_z = (row[item] - mean[item]) * item_sharpness[item]
+        lowest = min(lowest, query_z, item_z)
+        place = (min(query_z, edge) + edge) * per_unit
+        below = min(max(int(place), 0), last)
+        total = values[below] + (place - np.float32(below)) * (values[below + 1] - values[below])
+        place = (min(item_z, edge) + edge) * per_unit
+        below = min(max(int(place), 0), last)
+        out[item] = total + values[below] + (place - np.float32(below)) * (values[below + 1] - values[below])
+    return lowest
+
+
+@njit(cache=True, nogil=True)
+def certainty(strip, centre, sharpness, mean, item_sharpness, values, out, start, stop):
+    """``log F_q + log F_n`` of the rows from start to stop. strip, out: float32 (rows, items); centre, sharpness: mean and
+    inverse deviation of each row, (rows,); mean, item_sharpness: the same of each item, (items,); values: ``table()``."""
+    for number in range(start, stop):
+        row = strip[number]
+        lowest = _row(row, centre[number], sharpness[number], mean, item_sharpness, values, out[number])
+        if lowest <= -_EDGE:
+            for item in range(len(row)):
+                query_z = float(row[item] - centre[number]) * sharpness[number]
+                item_z = float(row[item] - mean[item]) * item_sharpness[item]
+                out[number, item] = _exact(query_z) + _exact(item_z)
+
+
+# Metrics of a weighted query set, a row of weights at a time: compiled, and free of matrix products, so that
+# neither the number of rows at once nor the machine's BLAS changes a bit of the result.
+
+
+@njit(cache=True, nogil=True)
+def means(weights, sums, sizes):
+    """Weighted means over queries. weights: int64 (draws, images); sums: float64 (images, metrics), what the
+    queries of each image add up to; sizes: int64 (images,), how many they are. float64 (draws, metrics), NaN
+    where no query is drawn."""
+    draws, images = weights.shape
+    found = np.zeros((draws, sums.shape[1]))
+    for draw in range(draws):
+        queries = 0
+        for image in range(images):
+            weight = weights[draw, image]
+            if weight:
+                queries += weight * sizes[image]
+                for metric in range(sums.shape[1]):
+                    found[draw, metric] += weight * sums[image, metric]
+        found[draw] = found[draw] / queries if queries else np.full(sums.shape[1], np.nan)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def medians(weights, ascending, images_of):
+    """floor of the weighted median rank. ascending: float64 (queries,), sorted ranks; images_of: int64, the
+    image of each. float64 (draws,), NaN where no query is drawn."""
+    draws = len(weights)
+    found = np.empty(draws)
+    for draw in range(draws):
+        queries = 0
+        for query in range(len(ascending)):
+            queries += weights[draw, images_of[query]]
+        if queries == 0:
+            found[draw] = np.nan
+            continue
+        seen, query, lower = 0, -1, (queries - 1) // 2
+        while seen <= lower:
+            query += 1
+            seen += weights[draw, images_of[query]]
+        low = ascending[query]
+        while seen <= queries // 2:
+            query += 1
+            seen += weights[draw, images_of[query]]
+        found[draw] = np.floor((low + ascending[query]) / 2)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def hubness(weights, images_of, starts, picks, items, k):
+    """skewness, Robin Hood index, Gini index, anti-hubs in percent and largest hub of N_k: float64 (draws,
+    5).
+
+    picks: int64, the chosen items, those of query q from starts[q] to starts[q + 1], of which the first k
+    count.
+    """
+    found = np.empty((len(weights), 5))
+    counts = np.empty(items, np.int64)
+    for draw in range(len(weights)):
+        counts[:] = 0
+        for query in range(len(images_of)):
+            weight = weights[draw, images_of[query]]
+            if weight:
+                for pick in range(starts[query], min(starts[query] + k, starts[query + 1])):
+                    counts[picks[pick]] += weight
+        found[draw] = _shape(counts)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _shape(counts):
+    items, total, largest = len(counts), counts.sum(), counts.max()
+    mean = total / items
+    second = third = distance = 0.0
+    for count in counts:
+        away = count - mean
+        second += away * away
+        third += away * away * away
+        distance += abs(away)
+    shape = np.zeros(5)
+    shape[0] = (third / items) / (second / items) ** 1.5 if second > 0 else np.nan
+    # The sorted counts of the Gini index, by counting how many items share each value.
+    sharing = np.bincount(counts)
+    if total:
+        below, weighted = 0, 0
+        for value in range(len(sharing)):
+            same = sharing[value]
+            weighted += value * same * (2 * below + same - items)
+            below += same
+        shape[1] = distance / (2 * total)
+        shape[2] = weighted / (items * total)
+    shape[3] = 100.0 * sharing[0] / items
+    shape[4] = largest
+    return shape
