@@ -24,7 +24,7 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
-from vse_pipe.train.engine import encode, restore
+from vse_pipe.train import model, restore
 from vse_pipe.train.stage import train
 
 NOISES = {**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}}
@@ -200,7 +200,7 @@ def test_a_model_of_pixels_is_audited_by_its_own_network(tmp_path, monkeypatch):
     painted.painted()
     params = painted.extracted(painted.loaded({"lr": 1e-3}, epochs=1))
     train(params, "ft", "cpu")
-    monkeypatch.setattr(encode, "image_inputs", lambda *_: pytest.fail("stored features were read"))
+    monkeypatch.setattr(model, "image_inputs", lambda *_: pytest.fail("stored features were read"))
     metrics = stage.audit(params, "ft", device="cpu")
     embed(params, "ft", "cpu")
     table = artefact.read_pairs(paths.audited("ft")).to_pandas()

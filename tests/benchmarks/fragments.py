@@ -18,7 +18,7 @@ from tests.benchmarks import devices, loops
 from tests.benchmarks.train import Clock, bfloat16_units, peak, seconds, show
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.batch import Scored
 
 BARS = {"scan_t2i": 1.0, "scan_i2t": 1.5, "saf": 2.0, "sgr": 3.0}
 # The last two arguments of each are the matrices.

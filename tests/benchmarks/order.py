@@ -15,7 +15,7 @@ from tests.benchmarks.train import seconds, show
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.ranking.similarities import order
 from vse_pipe.ranking.similarities.options import OrderOptions as Params
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.batch import Scored
 
 
 def differences(images: torch.Tensor, texts: torch.Tensor, params: Params) -> torch.Tensor:

@@ -23,10 +23,10 @@ from vse_pipe.core.text import Tokens
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.train.engine.data import Pairs
-from vse_pipe.train.engine.model import build, objective
-from vse_pipe.train.engine.optimise import optimizer_for, step
-from vse_pipe.train.engine.scheme import Scheme, Setting
+from vse_pipe.train.data import Pairs
+from vse_pipe.train.model import build, objective
+from vse_pipe.train.optimise import optimizer_for, step
+from vse_pipe.train.scheme import Scheme, Setting
 
 POOLINGS = ("mean", "gpo")
 WIDTH, DIM, WORDS = 2048, 1024, 8000

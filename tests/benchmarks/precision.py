@@ -16,7 +16,8 @@ import numpy as np
 from tests.benchmarks import devices
 from vse_pipe.artifacts import embeddings, features
 from vse_pipe.project import paths
-from vse_pipe.train.engine import encode, restore
+from vse_pipe.train import model as train_model
+from vse_pipe.train import restore
 
 
 def main() -> None:
@@ -49,7 +50,7 @@ def encoded(options: argparse.Namespace, other: features.Features) -> None:
     images, captions = (
         embeddings.read(folder / name).split("test") for name in (embeddings.IMAGES, embeddings.CAPTIONS)
     )
-    vectors = encode.images(model, other.array, other.rows_of(images.ids), options.device).cpu().numpy()
+    vectors = train_model.images(model, other.array, other.rows_of(images.ids), options.device).cpu().numpy()
     embeddings.write(options.out / embeddings.IMAGES, replace(images, vectors=vectors))
     embeddings.write(options.out / embeddings.CAPTIONS, captions)
 

@@ -16,8 +16,8 @@ import torch
 from tests.benchmarks import devices, train
 from tests.benchmarks.train import seconds, show
 from vse_pipe.core import processes
-from vse_pipe.train.engine import processes as engine_processes
-from vse_pipe.train.engine.optimise import optimizer_for, step
+from vse_pipe.train import processes as engine_processes
+from vse_pipe.train.optimise import optimizer_for, step
 
 _WARM = 2
 

@@ -19,8 +19,8 @@ import torch
 from tests.benchmarks import devices, train
 from tests.benchmarks.train import show
 from vse_pipe.project.registry import SAMPLERS, SCHEMES
-from vse_pipe.train.engine.optimise import optimizer_for, step
-from vse_pipe.train.engine.scheme import Scheme
+from vse_pipe.train.optimise import optimizer_for, step
+from vse_pipe.train.scheme import Scheme
 
 
 class Epoch:

@@ -33,7 +33,7 @@ from vse_pipe.core.text import SPECIAL, Tokens
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import RUN_FAMILIES
-from vse_pipe.train.engine.model import build, describe
+from vse_pipe.train.model import build, describe
 
 QUERY = "two dogs running on grass"
 WORDS = 10_000

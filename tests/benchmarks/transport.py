@@ -10,7 +10,7 @@ import time
 import numpy as np
 import torch
 
-from vse_pipe.train.engine.transport import partial_plan
+from vse_pipe.train.transport import partial_plan
 
 
 def theirs(cost: np.ndarray, mass: float, reg: float, mask: bool) -> np.ndarray:

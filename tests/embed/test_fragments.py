@@ -14,7 +14,7 @@ from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.tools.export.stage import export_run
-from vse_pipe.train.engine.restore import load
+from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
 
 SIMILARITIES = ("scan_t2i", "scan_i2t", "sgr", "saf")

@@ -16,7 +16,7 @@ from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
-from vse_pipe.train.engine.table import TrainTable
+from vse_pipe.train.data import TrainTable
 from vse_pipe.train.stage import train
 
 # Of data set `toy`: images 0 to 29 are train, 30 to 37 val, 38 to 43 test; image k has id 10 k + 7 and 1 + k % 3 captions.

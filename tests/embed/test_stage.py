@@ -18,8 +18,8 @@ from vse_pipe.extract.text_engine import tokens as _tokens
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
-from vse_pipe.train.engine import encode
-from vse_pipe.train.engine.restore import load
+from vse_pipe.train import model as train_model
+from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
 
 
@@ -66,8 +66,8 @@ def test_vectors_are_those_of_the_best_epoch_one_caption_at_a_time(project):
 
 def test_batches_do_not_change_a_vector_beyond_rounding(project):
     model, source = load(paths.trained("sum"))[0], features.read(paths.extracted("toy", "plain"))
-    few = encode.images(model, source.array, source.rows, torch.device("cpu"), batch=3)
-    many = encode.images(model, source.array, source.rows, torch.device("cpu"), batch=64)
+    few = train_model.images(model, source.array, source.rows, torch.device("cpu"), batch=3)
+    many = train_model.images(model, source.array, source.rows, torch.device("cpu"), batch=64)
     np.testing.assert_allclose(few, many, atol=1e-6)
 
 

@@ -21,7 +21,7 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.train.engine.restore import load
+from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
 
 STRANGE = ["red", "azure", "green", "vast", "small", "round", "oblong", "dog", "ferret", "tree"]

@@ -25,12 +25,12 @@ from vse_pipe.core.files import read_json
 from vse_pipe.core.locks import claim
 from vse_pipe.extract.engine.networks import random_filters
 from vse_pipe.project import lock
-from vse_pipe.train.engine import checkpoint, loop
+from vse_pipe.train import checkpoint, loop
 
 pytestmark = pytest.mark.acceptance
 _RUN = Path("data/train/sum")
 _MODEL, _UNFINISHED = _RUN / "model.safetensors", files.partial(_RUN)
-_STATE = _UNFINISHED / checkpoint.FILE
+_STATE = _UNFINISHED / checkpoint.STATE
 _EPOCHS = 30
 _LONG = ("-S", f"train.epochs={_EPOCHS}", "train")
 

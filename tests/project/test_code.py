@@ -34,7 +34,7 @@ def test_all_that_python_loads_for_the_stages_is_in_their_closure():
     loaded = set(json.loads(subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout))
     effect = {one for one in loaded if not one.startswith("vse_pipe.project.")} - set(code._WITHOUT_EFFECT)
     effect = {one for one in effect if not one.endswith(".options")}
-    assert "vse_pipe.train.engine.loop" in effect
+    assert "vse_pipe.train.loop" in effect
     assert sorted(effect - code.closure(starts)) == []
 
 
@@ -103,7 +103,7 @@ def test_the_closure_of_a_run_is_what_the_run_imports(tmp_path, monkeypatch):
     assert "vse_pipe.train.losses.hal" in effect
     assert sorted(effect - needed) == []
     # What reads history.csv, which a training writes; the loop of a pooling that this run's encoder has and does not use.
-    assert sorted(needed - after) == ["vse_pipe.core.tables", "vse_pipe.train.engine.compiled.descending"]
+    assert sorted(needed - after) == ["vse_pipe.core.tables", "vse_pipe.train.kernels"]
     assert not [one for one in needed if one.startswith(("vse_pipe.extract", "vse_pipe.pictures"))]
 
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine.data import Batch
-from vse_pipe.train.engine.model import DualEncoder
+from vse_pipe.train.data import Batch
+from vse_pipe.train.model import DualEncoder
 
 
 class FragmentModel(DualEncoder):

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from vse_pipe.train.engine import checkpoint, loop
+from vse_pipe.train import checkpoint, loop
 from vse_pipe.train.stage import train
 
 

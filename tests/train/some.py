@@ -10,10 +10,10 @@ from vse_pipe.core.text import SPECIAL, Tokens
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.train.engine.data import Pairs
-from vse_pipe.train.engine.model import DualEncoder, build, objective
-from vse_pipe.train.engine.optimise import optimizer_for
-from vse_pipe.train.engine.scheme import Scheme, Setting
+from vse_pipe.train.data import Pairs
+from vse_pipe.train.model import DualEncoder, build, objective
+from vse_pipe.train.optimise import optimizer_for
+from vse_pipe.train.scheme import Scheme, Setting
 
 
 def some_tokens(count: int, longest: int = 5, words: int = 12, seed: int = 0) -> Texts:

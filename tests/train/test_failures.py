@@ -15,7 +15,7 @@ from tests.train.some import some_pairs, some_scheme
 from vse_pipe.artifacts import features, model_files, pairs
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
 from vse_pipe.project import paths
-from vse_pipe.train.engine import loop
+from vse_pipe.train import loop
 from vse_pipe.train.stage import train
 
 

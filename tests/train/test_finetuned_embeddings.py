@@ -15,8 +15,8 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.extract.stage import extract
 from vse_pipe.project import paths
 from vse_pipe.project.registry import BACKBONES
+from vse_pipe.train import model
 from vse_pipe.train.encoders.image.finetune import Pictures
-from vse_pipe.train.engine import encode
 from vse_pipe.train.stage import train
 
 
@@ -24,7 +24,7 @@ def test_embeddings_are_those_of_the_trained_network(painted_project, monkeypatc
     """Without the weights that training began with, from the images alone."""
     params = loaded({"lr": 1e-3}, epochs=2)
     train(params, "ft", "cpu")
-    monkeypatch.setattr(encode, "image_inputs", lambda *a: pytest.fail("stored features were read"))
+    monkeypatch.setattr(model, "image_inputs", lambda *a: pytest.fail("stored features were read"))
     embed(params, "ft", "cpu")
     found = embeddings.read(paths.embedded("ft") / embeddings.IMAGES)
     files = model_files.read(paths.trained("ft"))

@@ -18,17 +18,16 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import BACKBONES
-from vse_pipe.train import stage
+from vse_pipe.train import checkpoint, gradient_cache, inputs, loop, stage
 from vse_pipe.train.encoders.image import finetune as backbone
 from vse_pipe.train.encoders.image.finetune import Pictures
-from vse_pipe.train.engine import checkpoint, fingerprint, gradient_cache, inputs, loop
-from vse_pipe.train.engine.heads import OwnRate
-from vse_pipe.train.engine.schedule import Moment, set_rates
+from vse_pipe.train.heads import OwnRate
+from vse_pipe.train.scheme import Moment, set_rates
 from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance
 
-OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, model_files.HISTORY, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, model_files.HISTORY, str(checkpoint.STATE)]
 FT = {"after": 2, "lr": 1e-3}
 NORMS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -84,7 +83,7 @@ def test_a_fixed_network_stays_and_has_no_moments(painted_project, epochs):
     train(params, "ft", "cpu")
     for model in epochs:
         assert _same({**_network(model), **_network(model, True)}, original())
-    tensors = load_file(paths.trained("ft") / checkpoint.FILE)
+    tensors = load_file(paths.trained("ft") / checkpoint.STATE)
     owners = {name.split("/")[1] for name in tensors if name.startswith("optimizer/")}
     assert {name for name in owners if name.startswith("img.")} == {"img.fc.weight", "img.fc.bias"}
     crops = model_files.read_history(paths.trained("ft")).loss.tolist()
@@ -117,7 +116,7 @@ def test_two_networks_of_a_run_each_train_a_backbone_of_their_own(painted_projec
     train(params, "ft", "cpu")
     whole = _bytes()
     kept = [load_file(paths.trained("ft") / place / model_files.MODEL) for place in ("", "peer")]
-    last = load_file(paths.trained("ft") / checkpoint.FILE)
+    last = load_file(paths.trained("ft") / checkpoint.STATE)
     moved = [
         _network({name.removeprefix(start): value for name, value in last.items() if name.startswith(start)})
         for start in ("model/", "scheme/model/")
@@ -229,12 +228,12 @@ def test_the_fingerprint_covers_images_weights_and_transform(painted_project):
     depends = backbone.load_network("small", params.features["small"], stored, params.seed, cpu).depends
     assert {"images_sha256", "weights", "transform", "code_sha256", "libraries"} <= depends.keys()
     marks = {
-        fingerprint.of(params.runs["ft"], 3, [], cpu, about) for about in (None, depends, {**depends, "weights": {}})
+        checkpoint.of(params.runs["ft"], 3, [], cpu, about) for about in (None, depends, {**depends, "weights": {}})
     }
     assert len(marks) == 3
     train(params, "ft", "cpu")
-    read = inputs.files(params.runs["ft"])
-    expected = fingerprint.of(params.runs["ft"], params.seed, read, cpu, depends)
+    read = inputs.input_files(params.runs["ft"])
+    expected = checkpoint.of(params.runs["ft"], params.seed, read, cpu, depends)
     assert checkpoint.fingerprint(paths.trained("ft")) == expected
 
 

@@ -24,8 +24,8 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.core import files, processes
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.project import paths
-from vse_pipe.train.engine import checkpoint
-from vse_pipe.train.engine import processes as engine_processes
+from vse_pipe.train import checkpoint
+from vse_pipe.train import processes as engine_processes
 from vse_pipe.train.stage import train
 
 _DVC = """
@@ -175,7 +175,7 @@ def test_under_dvc_a_killed_process_ends_all_and_one_process_goes_on(project, mo
     with subprocess.Popen(["dvc", "repro"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as dvc:
         _until(lambda: len(_workers(dvc.pid)) == 2, dvc)
         workers = _workers(dvc.pid)
-        _until(lambda: (out / checkpoint.FILE).is_file(), dvc)
+        _until(lambda: (out / checkpoint.STATE).is_file(), dvc)
         os.kill(workers[1], signal.SIGKILL)
         said, _ = dvc.communicate(timeout=300)
     assert dvc.returncode != 0

@@ -20,12 +20,11 @@ from vse_pipe.core.locks import claim
 from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS
-from vse_pipe.train.engine import encode, restore
-from vse_pipe.train.engine.data import Pairs
-from vse_pipe.train.engine.mixture import beta
-from vse_pipe.train.engine.model import DualEncoder
-from vse_pipe.train.engine.pixels import PixelSource
-from vse_pipe.train.engine.table import TrainTable, mentions_of
+from vse_pipe.train import mixture as train_mixture
+from vse_pipe.train import model as train_model
+from vse_pipe.train import restore
+from vse_pipe.train.data import Pairs, PixelSource, TrainTable, mentions_of
+from vse_pipe.train.model import DualEncoder
 
 # Pairs that share a batch while their losses are computed: that of the L2RM paper.
 BATCH = 128
@@ -55,7 +54,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         found = _measured(model, table.train_pairs, pixels, work, run, where)
         if not np.isfinite(found.losses).all():
             raise InputError(f"{paths.trained(run)}: the model's losses are not finite; train the run again")
-        mixture = beta.fit(found.losses)
+        mixture = train_mixture.fit_beta(found.losses)
         ids = truth["caption_id"].to_numpy()
         content = outcome.pairs_table(truth, found, mixture)
         shown = gallery.chosen(content["probability"].to_numpy(), found.losses, truth["image_id"].to_numpy(), limit)
@@ -135,8 +134,8 @@ def _measured(
         )
     _, first, shows = np.unique(given.owners, return_index=True, return_inverse=True)
     inputs = given.array if pixels is None else pixels
-    images = encode.images(model, inputs, given.rows[first], device).to(device)
-    words = encode.captions(model, given.texts, given.places, device).to(device)
+    images = train_model.images(model, inputs, given.rows[first], device).to(device)
+    words = train_model.captions(model, given.texts, given.places, device).to(device)
     assert isinstance(words, torch.Tensor)
     found = measure(
         lambda chosen: (images[shows[chosen]], words[chosen]), model.score, given.owners, work, given.matches, progress

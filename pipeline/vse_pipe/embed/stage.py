@@ -25,8 +25,8 @@ from vse_pipe.embed.engine.inputs import Sources
 from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS
-from vse_pipe.train.engine import restore
-from vse_pipe.train.engine.model import DualEncoder
+from vse_pipe.train import restore
+from vse_pipe.train.model import DualEncoder
 
 Model = tuple[DualEncoder, model_files.ModelFiles]
 FILES = (embeddings.IMAGES, embeddings.CAPTIONS, joins.NAME, names.NAME, embeddings.WEIGHTS, f"{embeddings.PEER}/*")

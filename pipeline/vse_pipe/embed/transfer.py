@@ -19,7 +19,7 @@ from vse_pipe.extract.text_engine.method import Corpus
 from vse_pipe.project import paths, step
 from vse_pipe.project.params.schema import TransferNode
 from vse_pipe.project.params.typed import Params
-from vse_pipe.train.engine import restore
+from vse_pipe.train import restore
 
 _DIGITS = 6
 

@@ -23,24 +23,12 @@ from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import LOSSES, SAMPLERS, SCHEMES
-from vse_pipe.train.engine import (
-    checkpoint,
-    fingerprint,
-    finished,
-    given,
-    gradient_cache,
-    inputs,
-    loop,
-    standstill,
-    validate,
-    word_vectors,
-)
-from vse_pipe.train.engine import processes as engine_processes
-from vse_pipe.train.engine.model import DualEncoder, build, describe, described, objective
-from vse_pipe.train.engine.pixels import PixelNetwork
-from vse_pipe.train.engine.scheme import Setting
-from vse_pipe.train.engine.table import TrainTable
-from vse_pipe.train.engine.teacher import Teacher
+from vse_pipe.train import checkpoint, gradient_cache, inputs, loop, restore
+from vse_pipe.train import processes as engine_processes
+from vse_pipe.train.data import PixelNetwork, TrainTable
+from vse_pipe.train.inputs import Teacher
+from vse_pipe.train.model import DualEncoder, build, describe, described, objective
+from vse_pipe.train.scheme import Setting
 
 FILES = (*model_files.FILES, f"{model_files.PEER}/*", model_files.HISTORY, pairs.REMATCHING, "last/*")
 
@@ -67,7 +55,7 @@ def train(params: Params, run: str, device: str = "auto", out: Path | None = Non
         if node.model is None and SCHEMES.traits(node.scheme.name).trains:
             _train(params, run, out, own)
         elif processes.is_first() and node.model is not None:
-            given.take(node.model, node, run, out, FILES)
+            restore.take(node.model, node, run, out, FILES)
         elif processes.is_first():
             SCHEMES.load(node.scheme.name).untrained(node, run, out, FILES, own)
     return out
@@ -80,16 +68,16 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     stored = features.read(paths.extracted(node.dataset, node.features))
     # The project's seed: that of the network behind the features, where its weights are drawn; all else is the run's own.
     network = inputs.network(node, params.features[node.features], stored, params.seed, device)
-    read = inputs.files(node)
+    read = inputs.input_files(node)
     depends = None if network is None else network.depends
     done = False
     if processes.is_first() and all(path.is_file() for path in read):  # what is missing is said where it is read
         inputs.require(node, stored)
-        mark = fingerprint.of(node, seed, read, device, depends)
+        mark = checkpoint.of(node, seed, read, device, depends)
         kept = node.train.keep_state
-        done = finished.is_finished(out, mark, kept) and model_files.read_config(out).get("run", name) == name
+        done = checkpoint.is_finished(out, mark, kept) and model_files.read_config(out).get("run", name) == name
         if done and not kept:  # a call that was killed after its last step may have left it
-            finished.drop_state(out)
+            checkpoint.drop_state(out)
     if processes.of_first(done):
         say(f"train {name}: {out} is up to date")
         return
@@ -99,7 +87,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     table = inputs.table(node, stored, network, seed, device)
     # Taken now: they may be injected anew while this trains.
     shown = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
-    mark = fingerprint.of(node, seed, read, device, depends)
+    mark = checkpoint.of(node, seed, read, device, depends)
     sampler = _sampler(node, table, seed)
     longest = _longest(node, table, sampler(0), name) * SCHEMES.traits(node.scheme.name).parts
     fresh = _builder(node, table, network, name)
@@ -108,7 +96,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
     setting = _setting(node, name, table, model, fresh, stored, device)
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
-    check, watch = validate.validator(table, node.train.val_images, device), _watch(name, node, table)
+    check, watch = loop.validator(table, node.train.val_images, device), _watch(name, node, table)
     building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run
     _say_left_out(name, table)
     say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
@@ -124,10 +112,10 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     if network:
         config["backbone"] = network.described
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
-    finished.record(building, mark, node.train.keep_state)
+    checkpoint.record(building, mark, node.train.keep_state)
     repetitions.put(building, out, FILES, f"train {name}")
     if not node.train.keep_state:  # only now: a call that is killed before this goes on from it
-        finished.drop_state(out)
+        checkpoint.drop_state(out)
     step.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)
@@ -160,7 +148,7 @@ def _setting(
 
 def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: str) -> Callable[[int], DualEncoder]:
     """A seed to a model with fresh weights, on the CPU; words start from their vectors, where there are some."""
-    start = word_vectors.start(node.text, table.texts, name)
+    start = inputs.start_vectors(node.text, table.texts, name)
     members = node.image, node.text, node.similarity
     sizes = table.feature_shape, table.texts.inputs, node.train.embed_size
 
@@ -234,10 +222,10 @@ def _start(out: Path, mark: str) -> tuple[Path, bool]:
     if processes.is_first() and checkpoint.fingerprint(building) != mark:
         shutil.rmtree(building, ignore_errors=True)
         if checkpoint.fingerprint(out) == mark:
-            (building / checkpoint.FILE).parent.mkdir(parents=True)
-            shutil.copyfile(out / checkpoint.FILE, building / checkpoint.FILE)
+            (building / checkpoint.STATE).parent.mkdir(parents=True)
+            shutil.copyfile(out / checkpoint.STATE, building / checkpoint.STATE)
     processes.wait()
-    return building, (building / checkpoint.FILE).is_file()
+    return building, (building / checkpoint.STATE).is_file()
 
 
 def _config(
@@ -261,9 +249,9 @@ def _say_how_it_ended(name: str, ended: dict) -> None:
         say(f"train {name}: not converged, {rising if ended['epoch'] > 1 else 'one epoch does not tell'}")
 
 
-def _watch(name: str, node: Run, table: TrainTable) -> standstill.Watch:
+def _watch(name: str, node: Run, table: TrainTable) -> loop.Watch:
     loss, stuck = node.loss, None
     if LOSSES.traits(loss.name).stuck:
         stuck = partial(LOSSES.load(loss.name).stuck, params=loss.params)
-    chance = validate.chance(table, node.train.val_images)
-    return standstill.Watch(name, loss.name, chance, stuck, node.train.stop_when_dead)
+    chance = loop.chance(table, node.train.val_images)
+    return loop.Watch(name, loss.name, chance, stuck, node.train.stop_when_dead)

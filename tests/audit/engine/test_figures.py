@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from tests.naive import audit as naive
 from vse_pipe.audit.engine import figures
-from vse_pipe.train.engine.mixture import beta
-from vse_pipe.train.engine.mixture.quality import auc
+from vse_pipe.train import mixture as train_mixture
+from vse_pipe.train.mixture import auc
 
 # Few values, so that ties are the rule.
 PAIRS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30)
@@ -54,7 +54,7 @@ def test_histogram_counts_every_pair_once_by_its_truth():
     rng = np.random.default_rng(0)
     mismatched = rng.random(2000) < 0.4
     losses = np.where(mismatched, rng.beta(8, 3, 2000), rng.beta(2, 9, 2000)) * 3 + 1
-    mixture = beta.fit(losses)
+    mixture = train_mixture.fit_beta(losses)
     table = figures.histogram(losses, mixture, mismatched)
     assert len(table) == figures.BINS
     assert (table.matched + table.mismatched == table.pairs).all()
@@ -68,6 +68,6 @@ def test_histogram_counts_every_pair_once_by_its_truth():
 
 
 def test_histogram_without_truth_or_spread_has_empty_cells():
-    table = figures.histogram(np.ones(20), beta.fit(np.ones(20)), None)
+    table = figures.histogram(np.ones(20), train_mixture.fit_beta(np.ones(20)), None)
     assert table.pairs.tolist() == [20]
     assert table[["matched", "mismatched", "expected_matched", "expected_mismatched"]].isna().all(axis=None)

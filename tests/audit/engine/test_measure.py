@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.naive import audit as naive
 from vse_pipe.audit.engine.measure import batches, measure, search
-from vse_pipe.train.engine.incidence import Incidence
+from vse_pipe.train.data import Incidence
 
 
 def _dot(images: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:

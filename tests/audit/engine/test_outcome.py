@@ -4,7 +4,7 @@ import pytest
 
 from vse_pipe.audit.engine import figures, outcome
 from vse_pipe.audit.engine.measure import Measured, Partners
-from vse_pipe.train.engine.mixture import beta
+from vse_pipe.train import mixture as train_mixture
 
 
 def _audited(true=(10, 20, 10, 40), shown=(10, 20, 30, 10)):
@@ -28,7 +28,7 @@ def _audited(true=(10, 20, 10, 40), shown=(10, 20, 30, 10)):
     losses = np.array([0.0, 0.1, 0.9, 1.0])
     found = Measured(losses, np.array([0.9, 0.8, 0.1, 0.0]), partners)
     nothing = np.full(2, np.nan)
-    mixture = beta.BetaMixture(
+    mixture = train_mixture.BetaMixture(
         nothing, nothing, np.array([1.0, 0.0]), np.array([1.0, 0.9, 0.2, 0.7]), False, 0, ("few",)
     )
     return outcome.pairs_table(truth, found, mixture), truth, mixture

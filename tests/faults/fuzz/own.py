@@ -35,7 +35,7 @@ from vse_pipe.extract.engine.backbone import Failure, Output
 from vse_pipe.extract.engine.shards import Shard, Shards
 from vse_pipe.project import step
 from vse_pipe.project.lock import Lock
-from vse_pipe.train.engine import checkpoint, restore
+from vse_pipe.train import checkpoint, restore
 
 _TOY, _RUN = Path("data/extract/toy"), Path("data/train/sum")
 _OF_AUDIT = (audit.HISTOGRAM_COLUMNS, audit.COSTS_COLUMNS)
@@ -156,7 +156,7 @@ def readers() -> list[Reader]:
         *_on(pairs.read, Path("data/inject/toy/half") / pairs.NAME),
         *_on(lambda _: _model(), _RUN / model_files.MODEL, _RUN / model_files.VOCABULARY),
         *_on(lambda _: _model(), _RUN / model_files.CONFIG, digested=False),
-        *_on(lambda _: _state(), _RUN / checkpoint.FILE),
+        *_on(lambda _: _state(), _RUN / checkpoint.STATE),
         *_on(model_files.read_history, _RUN / model_files.HISTORY, digested=False),
         *[one for name in ("images.parquet", "captions.parquet") for one in _on(partial(_vectors_read, name), embedded / name)],
         *_on(_fragments_read, Path("regions/images.parquet")),

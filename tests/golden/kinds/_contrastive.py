@@ -5,7 +5,7 @@ import torch
 
 from tests.golden.compare import compare
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.batch import Scored
 
 
 def check_loss(loss: str, similarity: str, arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

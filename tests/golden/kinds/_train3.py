@@ -14,12 +14,12 @@ from tests.golden.compare import compare
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
+from vse_pipe.train.data import Batch, Pairs
 from vse_pipe.train.encoders.image import linear
 from vse_pipe.train.encoders.text import gru
-from vse_pipe.train.engine.data import Batch, Pairs
-from vse_pipe.train.engine.model import DualEncoder, build
-from vse_pipe.train.engine.optimise import optimizer_for, step
-from vse_pipe.train.engine.scheme import Scheme, Setting
+from vse_pipe.train.model import DualEncoder, build
+from vse_pipe.train.optimise import optimizer_for, step
+from vse_pipe.train.scheme import Scheme, Setting
 
 # A step asks for its batch and for no other pair.
 _NO_PAIRS = Pairs.__new__(Pairs)

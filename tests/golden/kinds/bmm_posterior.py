@@ -3,12 +3,12 @@
 import numpy as np
 
 from tests.golden.compare import compare
-from vse_pipe.train.engine.mixture import beta
+from vse_pipe.train import mixture
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
-    found = beta.fit(arrays["loss"], monotone=False, gain=None)
-    stopped = beta.fit(arrays["loss"])
+    found = mixture.fit_beta(arrays["loss"], monotone=False, gain=None)
+    stopped = mixture.fit_beta(arrays["loss"])
     parameters = np.stack([found.alpha, found.beta, found.weight], axis=1)
     theirs = arrays["l2rm_prob_clean"]
     # A pair on the other side of 0.5 counts unless their own starts move it there.

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.batch import Scored
 from vse_pipe.train.losses.hal_emnlp import exponents, loss
 from vse_pipe.train.losses.options import HalEmnlpOptions as Params
 

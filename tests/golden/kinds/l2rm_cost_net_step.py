@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.train.engine.transport import CostNetwork, supervised_cost
+from vse_pipe.train.transport import CostNetwork, supervised_cost
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.train.engine.transport import CostNetwork, partial_plan
+from vse_pipe.train.transport import CostNetwork, partial_plan
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -5,8 +5,7 @@ import torch
 
 from tests.golden.compare import compare
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.terms import sample_losses
+from vse_pipe.train.batch import Scored, sample_losses
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

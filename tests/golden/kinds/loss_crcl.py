@@ -7,8 +7,7 @@ import torch
 
 from tests.golden.compare import compare
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.terms import own_chances
+from vse_pipe.train.batch import Scored, own_chances
 from vse_pipe.train.schemes.crcl import refined
 
 

@@ -7,8 +7,7 @@ import torch
 
 from tests.golden.compare import compare
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.terms import fits
+from vse_pipe.train.batch import Scored, fits
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

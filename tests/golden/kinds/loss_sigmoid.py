@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.batch import Scored
 from vse_pipe.train.losses.options import SigmoidOptions as Params
 from vse_pipe.train.losses.sigmoid import loss, network
 

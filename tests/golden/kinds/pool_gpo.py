@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.train.engine.pooling import GPO
+from vse_pipe.train.heads import GPO
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

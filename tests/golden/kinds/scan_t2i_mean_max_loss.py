@@ -6,7 +6,7 @@ import torch
 from tests.golden.compare import compare
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.batch import Scored
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare, exact
-from vse_pipe.train.engine.batch import Matches, Scored
+from vse_pipe.train.batch import Matches, Scored
 from vse_pipe.train.losses.options import StructureOptions as Params
 from vse_pipe.train.losses.structure import euclidean, hardest_triplets, loss
 

@@ -32,7 +32,7 @@ from vse_pipe.project.params.schema import EngineParams, EnsembleNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import ENGINES
 from vse_pipe.ranking import matrix, scores
-from vse_pipe.train.engine import encode
+from vse_pipe.train import model
 from vse_pipe.train.stage import train
 
 STAGES = ("embed", "evaluate", "audit")
@@ -60,8 +60,8 @@ def trained(root: Path) -> Params:
 
 def cut_small(patch: pytest.MonkeyPatch) -> None:
     """Parts of a few rows, so that a few rows are many parts."""
-    whole = encode._parts
-    patch.setattr(encode, "_parts", lambda order, size: whole(order, min(size, 64)))
+    whole = model._parts
+    patch.setattr(model, "_parts", lambda order, size: whole(order, min(size, 64)))
     patch.setattr(scores, "STRIP", 2)
     patch.setattr(matrix, "_TILE", (2, 4))
     patch.setattr(auditing, "BATCH", 16)

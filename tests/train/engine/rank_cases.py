@@ -14,14 +14,12 @@ from tests.train.some import member, some_pairs, some_scheme
 from vse_pipe.core import processes
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.train import stage
-from vse_pipe.train.engine import data, encode, gradient_cache, loop
-from vse_pipe.train.engine.average import Averages
-from vse_pipe.train.engine.data import Pairs
-from vse_pipe.train.engine.model import DualEncoder, build
-from vse_pipe.train.engine.optimise import optimizer_for
-from vse_pipe.train.engine.scheme import Scheme
-from vse_pipe.train.engine.teacher import Teacher
+from vse_pipe.train import data, gradient_cache, loop, model, stage
+from vse_pipe.train.data import Pairs
+from vse_pipe.train.inputs import Teacher
+from vse_pipe.train.model import DualEncoder, build
+from vse_pipe.train.optimise import Averages, optimizer_for
+from vse_pipe.train.scheme import Scheme
 
 COUNT = 34
 FRAGMENTS = ("scan_t2i", "scan_i2t", "saf", "sgr")
@@ -102,7 +100,7 @@ def _read_as(exact: bool) -> Iterator[None]:
     """exact: features are read as float64, as no run does."""
     read = data.image_inputs
     with pytest.MonkeyPatch.context() as patch:
-        for module in (data, encode) if exact else ():
+        for module in (data, model) if exact else ():
             patch.setattr(module, "image_inputs", lambda array, rows: read(array, rows).double())
         yield
 

@@ -15,12 +15,11 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.train.engine import checkpoint, loop
-from vse_pipe.train.engine.average import Averages
-from vse_pipe.train.engine.optimise import optimizer_for, step
+from vse_pipe.train import checkpoint, loop
+from vse_pipe.train.optimise import Averages, optimizer_for, step
 from vse_pipe.train.stage import train
 
-OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, str(checkpoint.STATE)]
 
 
 def _state(model):
@@ -94,10 +93,10 @@ def _bytes():
 
 def test_the_average_is_validated_and_kept_and_the_weights_train_as_without(project):
     train(_params(project), "sum", "cpu")
-    plain, state = model_files.read_history(paths.trained("sum")), load_file(paths.trained("sum") / checkpoint.FILE)
+    plain, state = model_files.read_history(paths.trained("sum")), load_file(paths.trained("sum") / checkpoint.STATE)
     assert model_files.UNAVERAGED not in plain
     train(_params(project, average=0.8), "sum", "cpu")
-    rows, kept = model_files.read_history(paths.trained("sum")), load_file(paths.trained("sum") / checkpoint.FILE)
+    rows, kept = model_files.read_history(paths.trained("sum")), load_file(paths.trained("sum") / checkpoint.STATE)
     assert rows[model_files.UNAVERAGED].tolist() == plain.val_rsum.tolist()
     assert rows.val_rsum.tolist() != plain.val_rsum.tolist()
     trained = [name for name in state if name.startswith(("model/", "optim"))]

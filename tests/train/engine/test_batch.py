@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.engine.batch import LossTerms, Scored
+from vse_pipe.train.batch import LossTerms, Scored
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 4), (4,), (2, 2, 2)])

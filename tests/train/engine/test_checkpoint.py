@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.train.some import adam
-from vse_pipe.train.engine import checkpoint
-from vse_pipe.train.engine.checkpoint import Progress
+from vse_pipe.train import checkpoint
+from vse_pipe.train.checkpoint import Progress
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_a_changed_bit_is_said_and_training_starts_again(
     saved: tuple[Path, torch.nn.Module], capsys: pytest.CaptureFixture, part: str
 ) -> None:
     folder, _ = saved
-    path = folder / checkpoint.FILE
+    path = folder / checkpoint.STATE
     content = bytearray(path.read_bytes())
     place = {"tensors": len(content) // 2, "epoch": content.index(b'epoch\\": 3') + 9, "digest": 0}[part]
     place = place or content.index(b"sha256")

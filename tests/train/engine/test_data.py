@@ -3,7 +3,7 @@ import torch
 
 from tests.train.some import some_pairs
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.train.engine.data import Pairs, text_lengths
+from vse_pipe.train.data import Pairs, text_lengths
 
 
 def test_a_batch_is_a_plain_gather():

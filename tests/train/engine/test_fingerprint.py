@@ -5,7 +5,7 @@ import pytest
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.project import code
 from vse_pipe.project.stages import declarations
-from vse_pipe.train.engine import fingerprint
+from vse_pipe.train import checkpoint
 
 RUN = PARAMS["runs"]["sum"]
 FRAGMENTS = {**RUN, "similarity": "sgr", "image": "regions"}
@@ -17,8 +17,8 @@ def test_the_digest_is_of_all_that_the_stage_and_the_members_of_the_run_import(t
     params = load_params(tmp_path, runs=RUNS)
     declared = declarations()["train"]
     needed = code.needed(declared, declared.members(params, run))
-    assert {"vse_pipe.ranking.metrics.recall", "vse_pipe.train.engine.loop"} <= needed
-    assert fingerprint.code_of(params.runs[run]) == code.digest(needed)
+    assert {"vse_pipe.ranking.metrics.recall", "vse_pipe.train.loop"} <= needed
+    assert checkpoint.code_of(params.runs[run]) == code.digest(needed)
 
 
 def test_a_run_does_not_depend_on_members_it_does_not_name(tmp_path):

@@ -14,7 +14,7 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.train.engine import restore
+from vse_pipe.train import restore
 from vse_pipe.train.stage import train
 
 GIVEN = Path("given")

@@ -6,8 +6,8 @@ from tests.train.fragments import FragmentModel
 from tests.train.some import adam, member, some_model, some_pairs, some_scheme
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, TEXT_ENCODERS
-from vse_pipe.train.engine import gradient_cache
-from vse_pipe.train.engine.optimise import step
+from vse_pipe.train import gradient_cache
+from vse_pipe.train.optimise import step
 
 CPU = torch.device("cpu")
 

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from vse_pipe.train.engine.heads import l2norm, l2norm_eps, normalize, without_some
-from vse_pipe.train.engine.pooling import thinned
+from vse_pipe.train.heads import l2norm, l2norm_eps, normalize, thinned, without_some
 
 
 @pytest.mark.parametrize(("norm", "length"), [(l2norm, 1.0), (l2norm_eps, 1e-8 / 2e-8), (normalize, 1.0)])

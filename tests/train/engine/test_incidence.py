@@ -3,8 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.incidence import Incidence
+from vse_pipe.train.batch import Scored
+from vse_pipe.train.data import Incidence
 
 CPU = torch.device("cpu")
 

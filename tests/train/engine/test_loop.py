@@ -14,10 +14,10 @@ from tests.train.some import adam, some_pairs, some_scheme
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.project import paths
-from vse_pipe.train.engine import checkpoint, finished, loop, optimise
+from vse_pipe.train import checkpoint, loop, optimise
 from vse_pipe.train.stage import train
 
-OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, model_files.HISTORY, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, model_files.HISTORY, str(checkpoint.STATE)]
 
 
 def _bytes() -> dict[str, bytes]:
@@ -59,20 +59,20 @@ def test_a_finished_run_is_left_as_it_is(project, monkeypatch):
 
 def test_a_finished_run_leaves_no_state_unless_it_is_kept(project, monkeypatch):
     train(load_params(project), "sum", "cpu")
-    state, whole = paths.trained("sum") / checkpoint.FILE, _bytes()
+    state, whole = paths.trained("sum") / checkpoint.STATE, _bytes()
     assert state.is_file()
     without = load_params(project, train={**PARAMS["train"], "keep_state": False})
     shutil.rmtree(paths.trained("sum"))
     with monkeypatch.context() as killed:  # after the last step, before anything is removed
-        killed.setattr(finished, "drop_state", Mock(side_effect=Killed))
+        killed.setattr(checkpoint, "drop_state", Mock(side_effect=Killed))
         with pytest.raises(Killed):
             train(without, "sum", "cpu")
-    assert state.read_bytes() == whole[str(checkpoint.FILE)]
+    assert state.read_bytes() == whole[str(checkpoint.STATE)]
     monkeypatch.setattr(loop, "step", lambda *arguments: pytest.fail("nothing was left to train"))
     for _ in range(2):
         train(without, "sum", "cpu")
         assert not state.exists()
-    assert {name: data for name, data in whole.items() if name != str(checkpoint.FILE)} == {
+    assert {name: data for name, data in whole.items() if name != str(checkpoint.STATE)} == {
         name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS[:-1]
     }
 
@@ -85,7 +85,7 @@ def test_a_run_that_keeps_no_state_goes_on_bit_equal_after_a_kill(project):
     killed_after(2, without, "sum")
     train(without, "sum", "cpu")
     assert {name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS[:-1]} == whole
-    assert not (paths.trained("sum") / checkpoint.FILE).exists()
+    assert not (paths.trained("sum") / checkpoint.STATE).exists()
 
 
 def test_other_parameters_start_from_the_beginning(project):
@@ -101,7 +101,7 @@ def test_a_damaged_checkpoint_is_said_and_training_starts_again(project, capsys)
     params = load_params(project)
     train(params, "sum", "cpu")
     whole = _bytes()
-    state = paths.trained("sum") / checkpoint.FILE
+    state = paths.trained("sum") / checkpoint.STATE
     state.write_bytes(state.read_bytes()[:1000])
     train(params, "sum", "cpu")
     assert "damaged" in capsys.readouterr().err

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import weights_of
-from vse_pipe.train.engine import pooling as module
-from vse_pipe.train.engine.pooling import GPO, descending
+from vse_pipe.train import heads as module
+from vse_pipe.train.heads import GPO, descending
 
 
 def _gpo(seed: int = 0, size: int = 6) -> GPO:

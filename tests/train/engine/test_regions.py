@@ -5,8 +5,7 @@ import pytest
 from vse_pipe.artifacts import regions as artefact
 from vse_pipe.artifacts.features import Features
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.engine.incidence import Incidence
-from vse_pipe.train.engine.regions import TrainRegions
+from vse_pipe.train.data import Incidence, TrainRegions
 
 # Six regions of three pictures; the last three are proposals, one in a picture that no pair shows.
 IDS = np.array([30, 10, 20, 60, 50, 40])

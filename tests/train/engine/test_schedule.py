@@ -8,8 +8,8 @@ import torch
 
 from tests.train.some import adam, some_pairs, some_scheme
 from vse_pipe.project.params.schema import TrainParams
-from vse_pipe.train.engine.heads import OwnRate
-from vse_pipe.train.engine.schedule import Moment, set_rates, share
+from vse_pipe.train.heads import OwnRate
+from vse_pipe.train.scheme import Moment, set_rates, share
 
 
 def _rates(params, steps, begins=0, decays_from=0):

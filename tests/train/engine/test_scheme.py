@@ -8,8 +8,8 @@ from tests.naive.losses import hinge
 from tests.train.some import member, some_model, some_pairs
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.engine.scheme import groups, values_of_pairs
-from vse_pipe.train.engine.terms import sample_losses
+from vse_pipe.train.batch import sample_losses
+from vse_pipe.train.scheme import groups, values_of_pairs
 
 CPU = torch.device("cpu")
 

@@ -14,9 +14,8 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train import stage
-from vse_pipe.train.engine import checkpoint
-from vse_pipe.train.engine.standstill import StepResult, Watch
+from vse_pipe.train import checkpoint, stage
+from vse_pipe.train.loop import StepResult, Watch
 from vse_pipe.train.stage import train
 
 # Similarities of this run fall below 0 in its first epoch.
@@ -101,7 +100,7 @@ def test_a_run_that_goes_on_dies_where_it_would_have_died(wide):
     for _ in range(2):
         with pytest.raises(DeadRun, match="epoch 1"):
             train(late, "sum", "cpu")
-        assert not (paths.trained("sum").with_name("sum.partial") / checkpoint.FILE).exists()
+        assert not (paths.trained("sum").with_name("sum.partial") / checkpoint.STATE).exists()
     train(_params(wide, DEADLY, lr=0.05, stop_when_dead=False), "sum", "cpu")
     whole = (paths.trained("sum") / model_files.MODEL).read_bytes()
     shutil.rmtree(paths.trained("sum"))

@@ -9,7 +9,7 @@ from vse_pipe.artifacts import captions, features, pairs, texts
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
-from vse_pipe.train.engine.table import TrainTable
+from vse_pipe.train.data import TrainTable
 
 
 @pytest.fixture(scope="module")

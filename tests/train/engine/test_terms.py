@@ -4,8 +4,7 @@ import torch
 from tests.naive import losses as naive
 from tests.train.losses.contract import OWNERS, some_batch, some_scores
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.terms import sample_losses
+from vse_pipe.train.batch import Scored, sample_losses
 
 
 @pytest.mark.parametrize("mask", [False, True])

@@ -11,9 +11,9 @@ from tests.train.some import member, some_model, some_pairs, some_scheme
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine import transport
-from vse_pipe.train.engine.schedule import Moment
-from vse_pipe.train.engine.transport import CostNetwork, Costs, cosine_distance, partial_plan, supervised_cost
+from vse_pipe.train import transport
+from vse_pipe.train.scheme import Moment
+from vse_pipe.train.transport import CostNetwork, Costs, cosine_distance, partial_plan, supervised_cost
 
 with warnings.catch_warnings():
     # Python warns of escapes in POT's texts when it first compiles them, and here a warning is an error.

@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from tests.train.some import some_model, some_pairs
-from vse_pipe.train.engine import encode
-from vse_pipe.train.engine.table import TrainTable
-from vse_pipe.train.engine.validate import KS, validator
+from vse_pipe.train import model as train_model
+from vse_pipe.train.data import TrainTable
+from vse_pipe.train.loop import KS, validator
 
 CPU = torch.device("cpu")
 
@@ -34,8 +34,8 @@ def test_texts_that_read_alike_are_ranked_once_with_all_their_images(seed):
     images, texts = np.unique(pairs.owners), np.unique(numbers)
     first = [np.flatnonzero(numbers == text)[0] for text in texts]
     rows = np.array([pairs.rows[np.flatnonzero(pairs.owners == image)[0]] for image in images])
-    seen = encode.images(model, pairs.array, rows, CPU)
-    scores = (seen @ encode.captions(model, pairs.texts, pairs.places[first], CPU).T).numpy()
+    seen = train_model.images(model, pairs.array, rows, CPU)
+    scores = (seen @ train_model.captions(model, pairs.texts, pairs.places[first], CPU).T).numpy()
     said = [{int(text) for text in numbers[pairs.owners == image]} for image in images]
     for k in KS:
         told = [_recall(row, {texts.tolist().index(t) for t in own}, k) for row, own in zip(scores, said, strict=True)]

@@ -10,7 +10,7 @@ from torchvision.ops import stochastic_depth
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.processes import Share
-from vse_pipe.train.engine import whole_batch
+from vse_pipe.train import processes
 
 SIZES = (3, 2)
 LENGTHS = torch.tensor([2, 5, 1, 4, 3])
@@ -19,7 +19,7 @@ SHARES = [Share(SIZES, number) for number in range(len(SIZES))]
 
 def _drawn(share: Share | None, work: Callable[[], Tensor]) -> Tensor:
     torch.manual_seed(7)
-    with whole_batch.rows(share or Share((sum(SIZES),), 0)):
+    with processes.rows(share or Share((sum(SIZES),), 0)):
         return work()
 
 
@@ -29,7 +29,7 @@ def _packed(words: Tensor, lengths: Tensor) -> PackedSequence:
 
 def _dropped(p: float, words: Tensor, lengths: Tensor) -> Tensor:
     packed = _packed(words, lengths)
-    data = whole_batch.of_tokens(nn.Dropout(p), packed, packed.data)
+    data = processes.of_tokens(nn.Dropout(p), packed, packed.data)
     return pad_packed_sequence(PackedSequence(data, *packed[1:]), batch_first=True)[0]
 
 

@@ -13,7 +13,7 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.engine import restore, word_vectors
+from vse_pipe.train import inputs, restore
 from vse_pipe.train.stage import train
 
 KNOWN = {"w1": [1.0, -2.0, 3.0], "w6": [0.5, 0.0, -0.5], "other": [9.0, 9.0, 9.0], "<unk>": [7.0, 7.0, 7.0]}
@@ -31,7 +31,7 @@ def _text(path, **options):
 def test_known_words_start_from_their_vectors_and_others_as_they_were_drawn(tmp_path, capsys):
     pairs = some_pairs(40)
     text = _text(_text_file(tmp_path / "vectors.txt", KNOWN))
-    found = word_vectors.start(text, pairs.texts, "one")
+    found = inputs.start_vectors(text, pairs.texts, "one")
     drawn, filled = (some_model(pairs, text=text, seed=5).txt.embed for _ in range(2))
     found.fill(filled)
     words = pairs.texts.words
@@ -51,11 +51,11 @@ def test_arrays_are_read_with_the_file_of_their_words(tmp_path):
     np.save(tmp_path / "vectors.npy", np.array(list(KNOWN.values()), np.float32))
     (tmp_path / "words.txt").write_text("\n".join(KNOWN))
     text = _text(tmp_path / "vectors.npy", words=str(tmp_path / "words.txt"), freeze_vectors=True)
-    found, embed = word_vectors.start(text, some_pairs().texts, "one"), torch.nn.Embedding(12, 3)
+    found, embed = inputs.start_vectors(text, some_pairs().texts, "one"), torch.nn.Embedding(12, 3)
     found.fill(embed)
     assert embed.weight[[5, 10]].tolist() == [KNOWN["w1"], KNOWN["w6"]]
     assert not embed.weight.requires_grad
-    assert word_vectors.files(text) == [tmp_path / "vectors.npy", tmp_path / "words.txt"]
+    assert inputs.vector_files(text) == [tmp_path / "vectors.npy", tmp_path / "words.txt"]
 
 
 def test_what_does_not_fit_is_one_line(tmp_path):
@@ -63,21 +63,21 @@ def test_what_does_not_fit_is_one_line(tmp_path):
     with pytest.raises(
         UsageError, match=r"text\.gru\.word_dim is 4, but .*vectors.txt has vectors of 3 .* set word_dim: 3"
     ):
-        word_vectors.start(_text(path, word_dim=4), texts, "one")
+        inputs.start_vectors(_text(path, word_dim=4), texts, "one")
     with pytest.raises(MissingResource, match=r"none.txt: no such file; text\.gru\.vectors of run one"):
-        word_vectors.start(_text(tmp_path / "none.txt"), texts, "one")
+        inputs.start_vectors(_text(tmp_path / "none.txt"), texts, "one")
     with pytest.raises(InputError, match="knows none of the 8 words"):
-        word_vectors.start(_text(_text_file(tmp_path / "few.txt", {"x": [1, 2, 3]})), texts, "one")
+        inputs.start_vectors(_text(_text_file(tmp_path / "few.txt", {"x": [1, 2, 3]})), texts, "one")
     with pytest.raises(IntegrityError, match=r"vectors\.txt: sha256 is .*, expected 000"):
-        word_vectors.start(_text(path, sha256="0" * 64), texts, "one")
+        inputs.start_vectors(_text(path, sha256="0" * 64), texts, "one")
     with pytest.raises(ValueError, match="words, sha256 and freeze_vectors need vectors"):
         member(TEXT_ENCODERS, "gru", freeze_vectors=True)
 
 
 def test_an_encoder_that_draws_its_table_reads_nothing():
     texts = some_pairs().texts
-    assert word_vectors.start(member(TEXT_ENCODERS, "gru"), texts, "one") is None
-    assert word_vectors.files(member(TEXT_ENCODERS, "two_branch")) == []
+    assert inputs.start_vectors(member(TEXT_ENCODERS, "gru"), texts, "one") is None
+    assert inputs.vector_files(member(TEXT_ENCODERS, "two_branch")) == []
 
 
 def test_a_frozen_table_outlives_training_and_the_file_is_needed_for_training_alone(tmp_path, monkeypatch, capsys):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.batch import Scored
 
 ORDER = torch.randperm(7, generator=torch.Generator().manual_seed(1))
 # Seven pairs of four images; the image 30 has three captions in the batch, 11 and 12 have one.

@@ -11,9 +11,9 @@ from tests.naive import losses as naive
 from tests.train.losses.contract import OWNERS, check_contract, some_batch
 from tests.train.some import adam, some_pairs, some_scheme
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine import loop
-from vse_pipe.train.engine.average import Averages
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train import loop
+from vse_pipe.train.batch import Scored
+from vse_pipe.train.optimise import Averages
 
 ENDS = {"max": {}, "sum": {"hardest": 2}, "hal_emnlp": {"negatives": "max"}, "structure": {"top": 2}}
 

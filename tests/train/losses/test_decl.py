@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from tests.naive import trust as naive
 from tests.train.losses.contract import check_contract, check_masked_cells, some_batch, some_scores
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.terms import fits
+from vse_pipe.train.batch import Scored, fits
 
 member = LOSSES.load("decl")
 

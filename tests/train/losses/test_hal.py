@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.naive import losses as naive
 from tests.train.losses.contract import OWNERS, check_contract, check_masked_cells, some_batch, some_scores
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.batch import Scored
 
 member = LOSSES.load("hal")
 VARIANTS = pytest.mark.parametrize("variant", ["extended", "paper", "code"])

@@ -14,7 +14,7 @@ from tests.train.losses.contract import (
     some_vectors,
 )
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.batch import Scored
 from vse_pipe.train.losses.hal_emnlp import exponents
 
 member = LOSSES.load("hal_emnlp")

@@ -14,7 +14,7 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.batch import Scored
 from vse_pipe.train.stage import train
 
 member = LOSSES.load("infonce")

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from tests.naive import losses as naive
 from tests.train.losses.contract import check_contract, check_masked_cells, some_batch, some_scores
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.batch import Scored
 
 member = LOSSES.load("infonce_rce")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.naive import losses as naive
 from tests.train.losses.contract import check_contract, check_masked_cells, some_batch, some_scores
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.batch import Scored
 
 member = LOSSES.load("rcl")
 METHODS = ["log", "tan", "abs", "exp", "gce"]

@@ -17,11 +17,11 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine import loop, optimise
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.model import build
-from vse_pipe.train.engine.optimise import optimizer_for
-from vse_pipe.train.engine.restore import load
+from vse_pipe.train import loop, optimise
+from vse_pipe.train.batch import Scored
+from vse_pipe.train.model import build
+from vse_pipe.train.optimise import optimizer_for
+from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
 
 sigmoid = LOSSES.load("sigmoid")

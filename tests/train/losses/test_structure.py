@@ -11,8 +11,8 @@ from tests.naive import structure as naive
 from tests.train.losses.contract import OWNERS, batch_of, check_contract, some_batch, some_scores, some_vectors
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.incidence import Incidence
+from vse_pipe.train.batch import Scored
+from vse_pipe.train.data import Incidence
 from vse_pipe.train.losses.structure import euclidean, hardest_triplets
 
 member = LOSSES.load("structure")

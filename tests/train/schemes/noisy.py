@@ -11,10 +11,10 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.train.engine import checkpoint
+from vse_pipe.train import checkpoint
 from vse_pipe.train.stage import train
 
-OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, str(checkpoint.STATE)]
 
 
 def trained_noisy(root: Path, of: Callable[[Path], Params]) -> Path:

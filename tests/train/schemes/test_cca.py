@@ -16,12 +16,12 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
-from vse_pipe.train.engine import checkpoint
+from vse_pipe.train import checkpoint
 from vse_pipe.train.schemes import cca
 from vse_pipe.train.schemes.cca import Moments, canonical
 from vse_pipe.train.stage import train
 
-OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, model_files.HISTORY, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, model_files.HISTORY, str(checkpoint.STATE)]
 LINEAR = {"text": "two_branch", "options": {"text": {"nonlinear": False}, "scheme": {"eta": 1e-3}}}
 RUN = {**PARAMS["runs"]["sum"], **LINEAR, "scheme": "cca", "texts": "means", "train": {"epochs": 1, "embed_size": 5}}
 

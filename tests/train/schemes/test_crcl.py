@@ -16,9 +16,8 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES, SCHEMES
-from vse_pipe.train.engine import checkpoint, optimise
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.terms import own_chances
+from vse_pipe.train import checkpoint, optimise
+from vse_pipe.train.batch import Scored, own_chances
 from vse_pipe.train.schemes.crcl import refined
 from vse_pipe.train.stage import train
 
@@ -134,7 +133,7 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(project):
 
 def test_mismatched_pairs_lose_their_trust(project, capsys):
     whole = model_files.read_history(paths.trained("sum"))
-    kept = load_file(paths.trained("sum") / checkpoint.FILE)["scheme/targets"]
+    kept = load_file(paths.trained("sum") / checkpoint.STATE)["scheme/targets"]
     assert kept.dtype == torch.float32
     # lr_update is 2, counted from the restart after four epochs.
     assert whole.lr.round(6).tolist() == [0.01] * 6 + [0.001]

@@ -14,9 +14,8 @@ from tests.train.some import some_pairs, some_scheme
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES, SCHEMES
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.scheme import groups
-from vse_pipe.train.engine.terms import fits
+from vse_pipe.train.batch import Scored, fits
+from vse_pipe.train.scheme import groups
 from vse_pipe.train.stage import train
 
 CPU = torch.device("cpu")

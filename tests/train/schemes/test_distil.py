@@ -23,9 +23,9 @@ from vse_pipe.inject.teacher_stage import teach
 from vse_pipe.project import paths
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.tools.hub.stage import pack
-from vse_pipe.train.engine import gradient_cache
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.teacher import Teacher
+from vse_pipe.train import gradient_cache
+from vse_pipe.train.batch import Scored
+from vse_pipe.train.inputs import Teacher
 from vse_pipe.train.schemes.distil import divergence
 from vse_pipe.train.schemes.distil import scheme as distil
 from vse_pipe.train.schemes.options import DistilOptions as Params
@@ -145,7 +145,7 @@ def test_pairs_are_those_of_the_noise_and_the_models_are_told(params):
 
 def _table(params):
     from vse_pipe.artifacts import features
-    from vse_pipe.train.engine import inputs
+    from vse_pipe.train import inputs
 
     node = params.runs["small"]
     return inputs.table(node, features.read(paths.extracted("toy", "plain")), None, 1, CPU)

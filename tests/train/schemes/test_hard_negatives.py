@@ -26,16 +26,13 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.engine import checkpoint
-from vse_pipe.train.engine.data import Pairs
-from vse_pipe.train.engine.encode import evaluating
-from vse_pipe.train.engine.incidence import Incidence
-from vse_pipe.train.engine.regions import TrainRegions
-from vse_pipe.train.engine.table import TrainTable, mentions_of
+from vse_pipe.train import checkpoint
+from vse_pipe.train.data import Incidence, Pairs, TrainRegions, TrainTable, mentions_of
+from vse_pipe.train.model import evaluating
 from vse_pipe.train.schemes.hard_negatives import HardNegatives, Mined, mine
 from vse_pipe.train.stage import train
 
-OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, str(checkpoint.STATE)]
 MEMBERS = {"loss": "structure", "image": "two_branch", "scheme": "hard_negatives"}
 MINED = run_of(
     **MEMBERS,

@@ -16,12 +16,11 @@ from tests.train.some import adam, some_pairs, some_scheme
 from vse_pipe.artifacts import pairs
 from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.project.registry import LOSSES, SCHEMES
-from vse_pipe.train.engine import optimise
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.mixture import beta
-from vse_pipe.train.engine.schedule import set_rates
-from vse_pipe.train.engine.transport import partial_plan
+from vse_pipe.train import mixture, optimise
+from vse_pipe.train.batch import Scored
+from vse_pipe.train.scheme import set_rates
 from vse_pipe.train.schemes.l2rm import Partition, Tally, rematch_loss
+from vse_pipe.train.transport import partial_plan
 
 CPU = torch.device("cpu")
 
@@ -276,7 +275,7 @@ SAMPLED = [np.arange(0, 8), np.arange(8, 16), np.arange(16, 20)]
 
 def _split(clean: np.ndarray) -> Partition:
     losses = np.where(clean, 0.1, 0.9)
-    return Partition(losses, beta.fit(losses), clean)
+    return Partition(losses, mixture.fit_beta(losses), clean)
 
 
 def _clean(matched: int, pairs: int = 20) -> np.ndarray:
@@ -333,7 +332,7 @@ def test_fewer_than_two_matched_pairs_do_not_train(matched, trains):
 def test_an_epoch_always_has_a_batch():
     clean = np.array([True, False, True])
     losses = np.where(clean, 0.1, 0.9)
-    split = Partition(losses, beta.fit(losses), clean)
+    split = Partition(losses, mixture.fit_beta(losses), clean)
     found = split.batches(2, [np.array([1, 0])], np.random.default_rng(0))
     assert [sorted(chosen.tolist()) for chosen in found] == [[0, 2]]
 

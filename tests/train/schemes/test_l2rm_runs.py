@@ -12,12 +12,12 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
-from vse_pipe.train.engine import checkpoint
+from vse_pipe.train import checkpoint
 from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance
 
-OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, pairs.REMATCHING, str(checkpoint.FILE)]
+OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, pairs.REMATCHING, str(checkpoint.STATE)]
 RUN = {**PARAMS["runs"]["sum"], "scheme": "l2rm", "loss": "max", "noise": "half"}
 
 

@@ -11,7 +11,7 @@ from tests.train.losses.contract import some_scores, some_vectors
 from tests.train.some import some_pairs, some_scheme
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import SCHEMES
-from vse_pipe.train.engine.incidence import Incidence
+from vse_pipe.train.data import Incidence
 from vse_pipe.train.schemes import memory_bank
 from vse_pipe.train.schemes.memory_bank import left_out, weights
 from vse_pipe.train.schemes.options import MemoryBankOptions as Params

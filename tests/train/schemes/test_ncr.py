@@ -12,9 +12,8 @@ from tests.train.losses.contract import some_scores
 from tests.train.some import adam, member, some_model, some_pairs, some_scheme
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.project.registry import SCHEMES, TEXT_ENCODERS
-from vse_pipe.train.engine import optimise
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.mixture import gaussian
+from vse_pipe.train import mixture, optimise
+from vse_pipe.train.batch import Scored
 from vse_pipe.train.schemes.ncr import Division, predicted, refined, soft_margins, soft_triplets
 
 CPU = torch.device("cpu")
@@ -174,7 +173,7 @@ def test_pairs_are_clean_above_the_threshold_of_their_probability():
     losses = _losses(30, 10)
     found = Division.of(losses, 0.5)
     assert found.clean.tolist() == [True] * 30 + [False] * 10
-    np.testing.assert_array_equal(found.probability, gaussian.fit(losses).posterior)
+    np.testing.assert_array_equal(found.probability, mixture.fit_gaussian(losses).posterior)
     assert found.doubt is None
 
 

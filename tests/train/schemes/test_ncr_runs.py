@@ -24,14 +24,14 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.tools.export.stage import export_run
-from vse_pipe.train.engine import checkpoint, restore
+from vse_pipe.train import checkpoint, restore
 from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance
 
 CPU = torch.device("cpu")
 FILES = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG]
-OUTPUTS = [*FILES, *(f"peer/{name}" for name in FILES), model_files.HISTORY, str(checkpoint.FILE)]
+OUTPUTS = [*FILES, *(f"peer/{name}" for name in FILES), model_files.HISTORY, str(checkpoint.STATE)]
 NCR = {"scheme": "ncr", "loss": "max", "noise": "half"}
 RUNS = {"ncr": {**PARAMS["runs"]["sum"], **NCR, "options": {"scheme": {"warm_up": 2}}}, "sum": PARAMS["runs"]["sum"]}
 
@@ -89,7 +89,7 @@ def test_both_networks_are_those_of_the_best_epoch_by_their_mean_score(project):
     kept = [load_file(paths.trained("ncr") / name / model_files.MODEL) for name in ("", "peer")]
     shutil.rmtree(paths.trained("ncr"))
     killed_after(best, _params(project), "ncr")
-    state = load_file(partial(paths.trained("ncr")) / checkpoint.FILE)
+    state = load_file(partial(paths.trained("ncr")) / checkpoint.STATE)
     for weights, prefix in zip(kept, ("model/", "scheme/model/"), strict=True):
         assert all(torch.equal(tensor, state[prefix + name]) for name, tensor in weights.items())
     assert not torch.equal(kept[0]["img.fc.weight"], kept[1]["img.fc.weight"])

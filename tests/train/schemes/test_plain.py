@@ -3,7 +3,7 @@ import torch
 
 from tests.train.some import some_pairs, some_scheme
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.batch import Scored
 
 
 def test_the_loss_of_the_batch_and_nothing_else():

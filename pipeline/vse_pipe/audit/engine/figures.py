@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 from sklearn.metrics import average_precision_score
 
-from vse_pipe.train.engine.mixture.beta import BetaMixture
+from vse_pipe.train.mixture import BetaMixture
 
 BINS = 50
 

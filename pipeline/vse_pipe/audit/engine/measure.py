@@ -11,8 +11,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core import processes
-from vse_pipe.train.engine.batch import Matches, Scored
-from vse_pipe.train.engine.terms import sample_losses
+from vse_pipe.train.batch import Matches, Scored, sample_losses
 
 # Scores held at once by ``search``: 64 MiB of float32.
 _CELLS = 1 << 24

@@ -7,8 +7,7 @@ import pyarrow.compute as pc
 
 from vse_pipe.audit.engine import figures
 from vse_pipe.audit.engine.measure import Measured
-from vse_pipe.train.engine.mixture.beta import BetaMixture
-from vse_pipe.train.engine.mixture.quality import auc
+from vse_pipe.train.mixture import BetaMixture, auc
 
 _FINITE = 6
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine import encode
-from vse_pipe.train.engine.model import DualEncoder
-from vse_pipe.train.engine.pixels import PixelSource
+from vse_pipe.train import model
+from vse_pipe.train.data import PixelSource
+from vse_pipe.train.model import DualEncoder
 
 # Images in one pass.
 BATCH = 1024
@@ -42,13 +42,13 @@ class Sources:
         rows = self.features.rows_of(image_ids)
         size = BATCH if isinstance(self.inputs, np.ndarray) else min(BATCH, self.inputs.batch_size)
         filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
-        return encode.images(self.model, self.inputs, filled, self.device, size, shown)[: len(rows)]
+        return model.images(self.model, self.inputs, filled, self.device, size, shown)[: len(rows)]
 
     def read(self, caption_ids: np.ndarray, shown: str = "") -> Tensor | Words:
         """(n, dim), or the words of n captions. shown: as of ``seen``."""
         assert self.texts is not None
         places = self.texts.places_of(caption_ids)
-        return encode.captions(self.model, self.texts, places, self.device, shown=shown)
+        return model.captions(self.model, self.texts, places, self.device, shown=shown)
 
 
 def of_splits(table: pa.Table, splits: Sequence[str] | None) -> pa.Table:

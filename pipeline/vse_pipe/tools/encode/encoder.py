@@ -27,9 +27,10 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import BACKBONES, SIMILARITIES
 from vse_pipe.tools.search.encoders import PhotoEncoder
+from vse_pipe.train import model as train_model
+from vse_pipe.train import restore
 from vse_pipe.train.encoders.image import finetune
-from vse_pipe.train.engine import encode, restore
-from vse_pipe.train.engine.model import DualEncoder
+from vse_pipe.train.model import DualEncoder
 
 # Batches that are read while a GPU works on one; on a CPU readers and network need the same cores.
 _AHEAD = 4
@@ -91,7 +92,7 @@ class Encoder:
             words = self._read.treated(Path(folder) / self._read.name, np.arange(count), sentences)
             for part in parts_of(count, self.dim, self.params.embed.memory):
                 places = np.arange(part.start, part.stop)
-                said = encode.captions(self._model, words, places, self.device, shown="encoding captions, batches")
+                said = train_model.captions(self._model, words, places, self.device, shown="encoding captions, batches")
                 assert isinstance(said, torch.Tensor)
                 yield said.numpy()
 
@@ -165,7 +166,7 @@ class Encoder:
             rows, model = np.concatenate(found), self._model
             filled = torch.from_numpy(np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size, axis=0)]))
             inputs = filled if self._photo_encoder.backbone is None else filled.float()
-            with encode.evaluating(model):
+            with train_model.evaluating(model):
                 parts = [model.img(part.to(self.device)).float().cpu() for part in inputs.split(size)]
             vectors = torch.cat(parts)[: len(rows)].numpy()
         return EncodedPictures(np.array(places, np.int64), vectors, failures)

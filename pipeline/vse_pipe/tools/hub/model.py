@@ -21,8 +21,8 @@ from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.tools.hub.files import FEATURES, TEXTS, in_pack
 from vse_pipe.tools.search.encoders import NO_NETWORK, PhotoEncoder, must_be_the_same
-from vse_pipe.train.engine import encode, restore
-from vse_pipe.train.engine.model import DualEncoder
+from vse_pipe.train import model, restore
+from vse_pipe.train.model import DualEncoder
 
 
 def networks(folder: Path, device: str = "cpu") -> list["PackedNetwork"]:
@@ -74,7 +74,7 @@ class PackedNetwork:
             state = learnt(self.folder / TEXTS, meta)
             array = np.asarray(method.transform(list(sentences), state, options), np.float32)
             read = texts.Texts("vectors", places, meta, None, state.words, array, places)
-        return encode.captions(self.model, read, places, self.device)
+        return model.captions(self.model, read, places, self.device)
 
     def features(self, array: Float[np.ndarray, "images ..."]) -> Tensor:
         """(images, dim) or (images, R, dim) float32 on the CPU, of features as features/meta.json describes them. Raises
@@ -83,7 +83,7 @@ class PackedNetwork:
         if self.model.tests_on_pixels or array.shape[1:] != wanted:
             reads = "pixels" if self.model.tests_on_pixels else f"features of shape {wanted}"
             raise UsageError(f"{self.folder}: the model reads {reads}, not an array of shape {array.shape}")
-        return encode.images(self.model, array, np.arange(len(array)), self.device)
+        return model.images(self.model, array, np.arange(len(array)), self.device)
 
     def images(self, photos: Sequence[Path]) -> Tensor:
         """(photos, dim) or (photos, R, dim) float32 on the CPU. Raises InputError for a file that is no picture, UsageError

@@ -25,7 +25,7 @@ from vse_pipe.tools.hub.files import (
     weights_in,
     with_weights,
 )
-from vse_pipe.train.engine import given, restore
+from vse_pipe.train import restore
 
 _ENCODES = {FEATURES: "photos", TEXTS: "captions"}
 
@@ -40,7 +40,7 @@ def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
     node, trained = params.runs[run], paths.trained(run)
     models = restore.load_all(trained)
     if SCHEMES.traits(node.scheme.name).trains:  # else it is as wide as its features
-        given.require_same_members(trained, models[0][1].config, node, run)
+        restore.require_same_members(trained, models[0][1].config, node, run)
     figures = card.figures(params, run)
     _require_in_order(params, run, ("train", "embed", "evaluate") if figures else ("train",))
     if not figures:

@@ -27,7 +27,7 @@ from vse_pipe.project.params.typed import FeatureSet, Params
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.tools.search.answer import shortened
 from vse_pipe.train.encoders.image import finetune as networks
-from vse_pipe.train.engine.model import DualEncoder
+from vse_pipe.train.model import DualEncoder
 
 # Backbones that pass on what somebody else computed: there is no network to show a photo to.
 NO_NETWORK = ("precomp", "bottom_up")

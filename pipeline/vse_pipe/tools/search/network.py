@@ -21,8 +21,8 @@ from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.tools.search.encoders import PhotoEncoder, Reader
 from vse_pipe.tools.search.gallery import Gallery, Ids, States
-from vse_pipe.train.engine import restore
-from vse_pipe.train.engine.model import DualEncoder
+from vse_pipe.train import restore
+from vse_pipe.train.model import DualEncoder
 
 
 @dataclass(frozen=True)

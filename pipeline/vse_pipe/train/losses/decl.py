@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vse_pipe.train.engine.batch import LossTerms, Scored
-from vse_pipe.train.engine.terms import evidence, largest, open_cells, violations
+from vse_pipe.train.batch import LossTerms, Scored, evidence, largest, open_cells, violations
 from vse_pipe.train.losses.options import DeclOptions as Params
 
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.train.engine.batch import LossTerms, Scored
+from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.losses.options import HalOptions as Params
 
 # Slope of ``extended`` below 0. With the slope at 0, which is 1, all vectors are first pulled together, and training on few pairs is slower.

@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from vse_pipe.train.engine.batch import LossTerms, Scored
-from vse_pipe.train.engine.terms import curriculum_count, largest, plateau, violations
+from vse_pipe.train.batch import LossTerms, Scored, curriculum_count, largest, plateau, violations
 from vse_pipe.train.losses.options import HalEmnlpOptions as Params
 
 

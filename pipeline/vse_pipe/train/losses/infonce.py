@@ -6,9 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vse_pipe.train.engine.batch import LossTerms, Scored
-from vse_pipe.train.engine.heads import OwnRate
-from vse_pipe.train.engine.terms import cross_entropy
+from vse_pipe.train.batch import LossTerms, Scored, cross_entropy
+from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.losses.options import InfonceOptions as Params
 
 # CLIP's: logits are scaled by 100 at most.

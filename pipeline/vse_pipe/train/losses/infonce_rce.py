@@ -1,7 +1,6 @@
 """InfoNCE with reverse cross entropy, to warm up on pairs some of which are mismatched (L2RM, CVPR 2024)."""
 
-from vse_pipe.train.engine.batch import LossTerms, Scored
-from vse_pipe.train.engine.terms import with_reverse
+from vse_pipe.train.batch import LossTerms, Scored, with_reverse
 from vse_pipe.train.losses.options import InfonceRceOptions as Params
 
 

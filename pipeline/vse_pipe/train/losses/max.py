@@ -1,7 +1,6 @@
 """MAX: only the hardest negative of the batch counts (VSE++)."""
 
-from vse_pipe.train.engine.batch import LossTerms, Scored
-from vse_pipe.train.engine.terms import curriculum_count, hardest, plateau
+from vse_pipe.train.batch import LossTerms, Scored, curriculum_count, hardest, plateau
 from vse_pipe.train.losses.options import MaxOptions as Params
 
 

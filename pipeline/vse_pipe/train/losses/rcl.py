@@ -4,8 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.train.engine.batch import LossTerms, Scored
-from vse_pipe.train.engine.terms import log_chances
+from vse_pipe.train.batch import LossTerms, Scored, log_chances
 from vse_pipe.train.losses.options import RclOptions as Params
 
 _SMALLEST = 1e-10

@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from vse_pipe.train.engine.batch import LossTerms, Scored
-from vse_pipe.train.engine.heads import OwnRate
+from vse_pipe.train.batch import LossTerms, Scored
+from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.losses.options import SigmoidOptions as Params
 
 

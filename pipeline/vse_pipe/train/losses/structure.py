@@ -5,8 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.engine.batch import LossTerms, Matches, Scored, first
-from vse_pipe.train.engine.terms import curriculum_count
+from vse_pipe.train.batch import LossTerms, Matches, Scored, curriculum_count, first_row
 from vse_pipe.train.losses.options import StructureOptions as Params
 
 # Added under the root by the authors, so that two equal vectors lie 0.01 apart.
@@ -37,7 +36,7 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     code = params.variant == "topk_mean"
     params = params.model_copy(update={"top": curriculum_count(batch, params.curriculum, params.top)})
     matches = batch.matches or Matches.by_owner(batch.owners)
-    firsts = first(matches.images, len(matches.image_kin)), first(matches.texts, len(matches.text_kin))
+    firsts = first_row(matches.images, len(matches.image_kin)), first_row(matches.texts, len(matches.text_kin))
     images, texts = batch.images[firsts[0]], batch.texts[firsts[1]]
     parts, text = _across(images, texts, matches, _mined(batch, matches), params), firsts[1]
     placed = {name: _placed(part, text[matches.positives.T.nonzero()[:, 0]], batch) for name, part in parts.items()}

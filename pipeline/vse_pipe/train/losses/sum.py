@@ -1,7 +1,6 @@
 """SUM: every violation counts (VSE0 of the VSE++ paper; Kiros et al. 2014)."""
 
-from vse_pipe.train.engine.batch import LossTerms, Scored
-from vse_pipe.train.engine.terms import curriculum_count, largest, violations
+from vse_pipe.train.batch import LossTerms, Scored, curriculum_count, largest, violations
 from vse_pipe.train.losses.options import SumOptions as Params
 
 

@@ -12,8 +12,8 @@ from torch import nn
 
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.train.engine.heads import normalize
-from vse_pipe.train.engine.scheme import Scheme, Setting
+from vse_pipe.train.heads import normalize
+from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import CcaOptions as Params
 
 # Of the rows that are added to the covariances at a time, in float64.

@@ -11,11 +11,10 @@ from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import derive_seed
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine.batch import LossTerms
-from vse_pipe.train.engine.data import Batch
-from vse_pipe.train.engine.mixture.quality import told
-from vse_pipe.train.engine.scheme import Scheme, Setting
-from vse_pipe.train.engine.terms import own_chances
+from vse_pipe.train.batch import LossTerms, own_chances
+from vse_pipe.train.data import Batch
+from vse_pipe.train.mixture import told
+from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import CrclOptions as Params
 
 # The share of trusted pairs below which a run is worth a warning; noise of 90 % leaves more.

@@ -10,12 +10,11 @@ from torch import Tensor
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine.batch import LossTerms, Scored
-from vse_pipe.train.engine.data import Batch
-from vse_pipe.train.engine.mixture import gaussian
-from vse_pipe.train.engine.mixture.quality import told
-from vse_pipe.train.engine.scheme import Scheme, Setting
-from vse_pipe.train.engine.terms import fits
+from vse_pipe.train import mixture as train_mixture
+from vse_pipe.train.batch import LossTerms, Scored, fits
+from vse_pipe.train.data import Batch
+from vse_pipe.train.mixture import told
+from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import DeclOptions as Params
 
 
@@ -49,7 +48,7 @@ class Decl(Scheme):
             raise PipelineError("the evidence of the training pairs is not finite; lower train.lr")
         limit = self.params.threshold
         if self.params.matched == "mixture":
-            mixture = gaussian.fit(-found)  # its first component is that of the lower mean
+            mixture = train_mixture.fit_gaussian(-found)  # its first component is that of the lower mean
             found = mixture.posterior
             if mixture.doubt:
                 warn(f"decl, epoch {epoch + 1}: the pairs cannot be divided: {mixture.doubt}")

@@ -7,10 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine.batch import LossTerms, Scored
-from vse_pipe.train.engine.data import Batch
-from vse_pipe.train.engine.scheme import Scheme, Setting
-from vse_pipe.train.engine.terms import log_chances
+from vse_pipe.train.batch import LossTerms, Scored, log_chances
+from vse_pipe.train.data import Batch
+from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import DistilOptions as Params
 
 

@@ -14,13 +14,11 @@ from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.boxes import iou
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine import encode
-from vse_pipe.train.engine.batch import LossTerms
-from vse_pipe.train.engine.data import Batch, Pairs, image_inputs
-from vse_pipe.train.engine.groups import Groups
-from vse_pipe.train.engine.model import DualEncoder
-from vse_pipe.train.engine.regions import TrainRegions
-from vse_pipe.train.engine.scheme import Scheme, Setting
+from vse_pipe.train import model as train_model
+from vse_pipe.train.batch import LossTerms
+from vse_pipe.train.data import Batch, Groups, Pairs, TrainRegions, image_inputs
+from vse_pipe.train.model import DualEncoder
+from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import HardNegativesOptions as Params
 
 # Proposals that are encoded and compared at once; one picture may have more.
@@ -193,10 +191,10 @@ class _Block:
 
 def _mined(model: DualEncoder, block: _Block, pairs: Pairs, device: torch.device) -> tuple[ndarray, ndarray]:
     """(found,) numbers of texts, int32, and feature rows."""
-    seen = encode.images(model, pairs.array, np.concatenate([block.proposals, block.truths]), device)
-    read = encode.captions(model, pairs.texts, block.places, device)
+    seen = train_model.images(model, pairs.array, np.concatenate([block.proposals, block.truths]), device)
+    read = train_model.captions(model, pairs.texts, block.places, device)
     assert isinstance(read, Tensor)
-    with encode.evaluating(model):
+    with train_model.evaluating(model):
         scores = model.score(seen.to(device), read.to(device)).cpu()
     proposals, truths = scores.split([len(block.proposals), len(block.truths)])
     nearest = truths.masked_fill(~block.matching, -torch.inf).amax(dim=0)

@@ -14,14 +14,13 @@ from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine.batch import LossTerms
-from vse_pipe.train.engine.data import Batch, Pairs
-from vse_pipe.train.engine.mixture import beta
-from vse_pipe.train.engine.mixture.quality import against_truth
-from vse_pipe.train.engine.scheme import FEWEST, Scheme, Setting
-from vse_pipe.train.engine.terms import cross_entropy, hardest, with_reverse
-from vse_pipe.train.engine.transport import Costs, partial_plan
+from vse_pipe.train import mixture as train_mixture
+from vse_pipe.train.batch import LossTerms, cross_entropy, hardest, with_reverse
+from vse_pipe.train.data import Batch, Pairs
+from vse_pipe.train.mixture import against_truth
+from vse_pipe.train.scheme import FEWEST, Scheme, Setting
 from vse_pipe.train.schemes.options import L2rmOptions as Params
+from vse_pipe.train.transport import Costs, partial_plan
 
 Kind = Literal["symmetric_kl", "kl", "js", "infonce"]
 _SMALLEST = 1e-10
@@ -170,7 +169,7 @@ class Partition:
     """losses: of every pair; clean: which pairs are taken for matched; both: all of them, and all are rematched too."""
 
     losses: Float[ndarray, " pairs"]
-    mixture: beta.BetaMixture
+    mixture: train_mixture.BetaMixture
     clean: Bool[ndarray, " pairs"]
     both: bool = False
 
@@ -182,7 +181,7 @@ class Partition:
         number."""
         if not np.isfinite(losses).all():
             raise PipelineError("the losses of the training pairs are not finite; lower train.lr")
-        mixture = beta.fit(losses, clean)
+        mixture = train_mixture.fit_beta(losses, clean)
         return cls(losses, mixture, mixture.posterior > threshold)
 
     def forced(self, clean: Bool[ndarray, " pairs"], both: bool = False) -> "Partition":
@@ -312,7 +311,7 @@ class Tally:
 
     def record(self) -> dict:
         split = self.split
-        scaled = beta.scaled(split.losses)
+        scaled = train_mixture.scaled(split.losses)
         losses = [np.histogram(scaled[self._mismatched == bool(kind)], _LOSS_EDGES)[0] for kind in (0, 1)]
         moved, kept = np.mean(self._moved, axis=0).tolist() if self._moved else (None, None)
         known = None if self.truth is None else against_truth(split.mixture.posterior, split.clean, self.truth)
@@ -367,7 +366,7 @@ def _histogram(edges: ndarray, counts: ndarray | list[ndarray]) -> dict[str, lis
     }
 
 
-def _mixture(found: beta.BetaMixture) -> dict:
+def _mixture(found: train_mixture.BetaMixture) -> dict:
     numbers = {name: getattr(found, name) for name in ("alpha", "beta", "weight")}
     return {
         **{name: values.tolist() if np.isfinite(values).all() else None for name, values in numbers.items()},

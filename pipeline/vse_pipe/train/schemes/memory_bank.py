@@ -11,10 +11,10 @@ from vse_pipe.core.console import say
 from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine import encode
-from vse_pipe.train.engine.batch import Scored
-from vse_pipe.train.engine.data import Batch
-from vse_pipe.train.engine.scheme import Scheme, Setting
+from vse_pipe.train import model
+from vse_pipe.train.batch import Scored
+from vse_pipe.train.data import Batch
+from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import MemoryBankOptions as Params
 
 
@@ -43,8 +43,8 @@ class MemoryBank(Scheme):
         chosen = _kept(len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch))
         device = setting.device
         source = pairs.source(setting.model.tests_on_pixels)
-        images = encode.images(setting.model, source, pairs.rows[chosen], device)
-        texts = encode.captions(setting.model, pairs.texts, pairs.places[chosen], device)
+        images = model.images(setting.model, source, pairs.rows[chosen], device)
+        texts = model.captions(setting.model, pairs.texts, pairs.places[chosen], device)
         assert isinstance(texts, Tensor)
         self.images, self.texts = images.to(device), texts.to(device)
         self.chosen, self.pairs = chosen, torch.from_numpy(chosen).to(device)

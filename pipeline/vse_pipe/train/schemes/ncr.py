@@ -14,16 +14,13 @@ from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import derive_seed, generator
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine import checkpoint
-from vse_pipe.train.engine.batch import LossTerms, Scored
-from vse_pipe.train.engine.data import Batch
-from vse_pipe.train.engine.mixture import gaussian
-from vse_pipe.train.engine.mixture.quality import auc
-from vse_pipe.train.engine.model import DualEncoder
-from vse_pipe.train.engine.optimise import optimizer_for
-from vse_pipe.train.engine.schedule import set_rates
-from vse_pipe.train.engine.scheme import FEWEST, Scheme, Setting
-from vse_pipe.train.engine.terms import sample_losses
+from vse_pipe.train import checkpoint, mixture
+from vse_pipe.train.batch import LossTerms, Scored, sample_losses
+from vse_pipe.train.data import Batch
+from vse_pipe.train.mixture import auc
+from vse_pipe.train.model import DualEncoder
+from vse_pipe.train.optimise import optimizer_for
+from vse_pipe.train.scheme import FEWEST, Scheme, Setting, set_rates
 from vse_pipe.train.schemes.options import NcrOptions as Params
 from vse_pipe.train.schemes.options import Shape, Variant
 
@@ -183,7 +180,7 @@ class Division:
         for noisy, as in the authors' code. Raises PipelineError for a loss that is no number."""
         if not np.isfinite(losses).all():
             raise PipelineError("the losses of the training pairs are not finite; lower train.lr")
-        found = gaussian.fit(losses)
+        found = mixture.fit_gaussian(losses)
         clean = found.posterior > threshold
         if found.doubt is None and clean.all():
             clean[np.argsort(found.posterior, kind="stable")[: len(losses) // 100 + 1]] = False

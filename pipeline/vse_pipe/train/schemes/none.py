@@ -15,8 +15,8 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import partial, require_ours
 from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.typed import Run
-from vse_pipe.train.engine import fingerprint, finished, inputs
-from vse_pipe.train.engine.model import build, described
+from vse_pipe.train import checkpoint, inputs
+from vse_pipe.train.model import build, described
 
 
 def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: torch.device) -> None:
@@ -29,8 +29,8 @@ def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: tor
     started = time.monotonic()
     prepared, words = paths.prepared(node.dataset), paths.extracted(node.dataset, node.texts)
     stored = features.read(paths.extracted(node.dataset, node.features))
-    mark = fingerprint.of(node, node.seed, inputs.sides(node), device)
-    if finished.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name:
+    mark = checkpoint.of(node, node.seed, inputs.sides(node), device)
+    if checkpoint.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name:
         say(f"train {name}: {out} is up to date")
         return
     features.require_images(stored, prepared)
@@ -52,7 +52,7 @@ def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: tor
     building.mkdir(parents=True)
     model_files.write_history(building, [])
     model_files.write(building, model.state_dict(), read.words, config)
-    finished.record(building, mark)
+    checkpoint.record(building, mark)
     repetitions.put(building, out, files, f"train {name}")
     step.record(out, time.monotonic() - started)
     say(f"train {name}: nothing is trained; images and captions are compared in {shape[-1]} dimensions as they are")

@@ -1,6 +1,6 @@
 """The loss of each batch by itself, nothing kept: vsepp, HAL without memory bank, order embeddings, two-branch networks."""
 
-from vse_pipe.train.engine.scheme import Scheme, Setting
+from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import PlainOptions as Params
 
 

@@ -21,7 +21,7 @@ from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.train.encoders.image import two_branch
 from vse_pipe.train.encoders.image.finetune import Drawing, Pictures, build, mirrored, random_box, random_crop
 from vse_pipe.train.encoders.image.options import FinetuneOptions as Params
-from vse_pipe.train.engine.schedule import Moment, set_rates
+from vse_pipe.train.scheme import Moment, set_rates
 
 
 class Network(nn.Module):

@@ -8,7 +8,7 @@ from tests.train.encoders.contract import check_draws, check_gradients, weights_
 from vse_pipe.core.errors import InputError
 from vse_pipe.train.encoders.image.options import PooledOptions as Params
 from vse_pipe.train.encoders.image.pooled import build
-from vse_pipe.train.engine.pooling import thinned
+from vse_pipe.train.heads import thinned
 
 POOLINGS = ("gpo", "mean", "max")
 

@@ -15,7 +15,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import TEXT_ENCODERS
 from vse_pipe.train.encoders.text.gru import _can_be_packed, build, packed_gru
 from vse_pipe.train.encoders.text.options import GruOptions as Params
-from vse_pipe.train.engine.pooling import thinned
+from vse_pipe.train.heads import thinned
 
 WORDS, SIZE = 12, 4
 POOLINGS = ("last", "mean", "max", "gpo")

@@ -24,7 +24,7 @@ from vse_pipe.tools.hub.model import networks
 from vse_pipe.tools.hub.stage import pack
 from vse_pipe.train.encoders.text.options import PooledOptions as Params
 from vse_pipe.train.encoders.text.pooled import build
-from vse_pipe.train.engine.pooling import thinned
+from vse_pipe.train.heads import thinned
 from vse_pipe.train.stage import train
 
 POOLINGS = ("gpo", "mean", "max")

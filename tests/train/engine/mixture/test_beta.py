@@ -6,7 +6,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from tests.naive import mixture as naive
-from vse_pipe.train.engine.mixture import beta
+from vse_pipe.train import mixture
 
 
 def _losses(low: int, high: int, seed: int = 0, shapes=((2.5, 12.0), (8.0, 4.0))) -> np.ndarray:
@@ -16,7 +16,7 @@ def _losses(low: int, high: int, seed: int = 0, shapes=((2.5, 12.0), (8.0, 4.0))
 
 
 def test_the_two_distributions_are_found():
-    found = beta.fit(_losses(3000, 1000))
+    found = mixture.fit_beta(_losses(3000, 1000))
     assert not found.doubts
     assert found.converged
     np.testing.assert_allclose(found.weight, [0.75, 0.25], atol=0.02)
@@ -28,8 +28,8 @@ def test_the_two_distributions_are_found():
 
 def test_em_is_that_of_the_plain_loops():
     losses = _losses(40, 20, seed=3)
-    found = beta.fit(losses, monotone=False, gain=None)
-    x = beta.scaled(losses).tolist()
+    found = mixture.fit_beta(losses, monotone=False, gain=None)
+    x = mixture.scaled(losses).tolist()
     first, second, posterior = naive.fit(x, naive.best_split(x))
     np.testing.assert_allclose(found.posterior, posterior, atol=1e-7)
     for place, component in enumerate([first, second]):
@@ -40,7 +40,7 @@ def test_em_is_that_of_the_plain_loops():
 @settings(max_examples=20, deadline=None)
 @given(arrays(np.float64, st.integers(2, 25), elements=st.floats(0, 1, width=16)).filter(lambda x: np.ptp(x) > 0))
 def test_the_start_is_the_best_split(x):
-    low = beta.halves(x)[0] > 0.5
+    low = mixture.halves(x)[0] > 0.5
     theirs = np.array(naive.best_split(x.tolist()))
 
     def spent(chosen):
@@ -54,17 +54,17 @@ def test_the_start_is_the_best_split(x):
 def test_order_and_scale_of_the_losses_do_not_matter():
     losses = _losses(300, 200)
     order = np.random.default_rng(1).permutation(len(losses))
-    found, other = beta.fit(losses), beta.fit(7.0 + 0.1 * losses[order])
+    found, other = mixture.fit_beta(losses), mixture.fit_beta(7.0 + 0.1 * losses[order])
     np.testing.assert_allclose(other.posterior, found.posterior[order], atol=1e-6)
 
 
 def test_the_ends_move_inside_and_nothing_else():
-    x = beta.scaled(np.array([2.0, 2.0 + 1e-9, 3.0, 4.0]))
+    x = mixture.scaled(np.array([2.0, 2.0 + 1e-9, 3.0, 4.0]))
     np.testing.assert_allclose(x, [1e-3, 5e-10, 0.5, 1 - 1e-3])
 
 
 def test_densities_are_those_of_scipy():
-    found = beta.fit(_losses(300, 200))
+    found = mixture.fit_beta(_losses(300, 200))
     at = np.array([0.1, 0.4, 0.9])
     expected = [w * stats.beta(a, b).pdf(at) for a, b, w in zip(found.alpha, found.beta, found.weight, strict=True)]
     np.testing.assert_allclose(found.density(at), expected)
@@ -80,15 +80,15 @@ def test_densities_are_those_of_scipy():
     ],
 )
 def test_nothing_to_split_leaves_all_clean_and_says_why(losses, reason):
-    found = beta.fit(losses)
+    found = mixture.fit_beta(losses)
     assert found.doubts
     assert reason in found.doubts[0]
     assert found.posterior.tolist() == [1.0] * len(losses)
 
 
 def test_a_component_that_empties_leaves_all_clean(monkeypatch):
-    monkeypatch.setattr(beta, "EMPTY", 0.4)
-    found = beta.fit(_losses(900, 100))
+    monkeypatch.setattr(mixture, "EMPTY", 0.4)
+    found = mixture.fit_beta(_losses(900, 100))
     assert found.doubts == ("one component has no pairs left",)
     assert found.posterior.tolist() == [1.0] * 1000
 
@@ -100,15 +100,15 @@ def test_the_likelihood_only_rises_and_stops_where_it_gains_too_little():
     )
 
     def likelihood(found):
-        return np.log(found.density(beta.scaled(losses)).sum(axis=0)).sum()
+        return np.log(found.density(mixture.scaled(losses)).sum(axis=0)).sum()
 
-    stopped, further = beta.fit(losses), beta.fit(losses, gain=None)
+    stopped, further = mixture.fit_beta(losses), mixture.fit_beta(losses, gain=None)
     assert stopped.iterations < further.iterations
     assert likelihood(stopped) > likelihood(further)
 
 
 def test_two_values_only():
-    found = beta.fit(np.repeat([0.1, 0.9], [60, 40]))
+    found = mixture.fit_beta(np.repeat([0.1, 0.9], [60, 40]))
     assert (found.posterior > 0.5).tolist() == [True] * 60 + [False] * 40
     assert np.isfinite(found.alpha).all()
 
@@ -116,7 +116,7 @@ def test_two_values_only():
 def test_piled_up_losses_give_finite_posteriors_and_no_pair_above_a_clean_one():
     rng = np.random.default_rng(0)
     losses = np.concatenate([np.zeros(800), rng.gamma(0.3, 0.2, 200)])
-    found = beta.fit(losses)
+    found = mixture.fit_beta(losses)
     assert np.isfinite(found.posterior).all()
     ordered = found.posterior[np.argsort(losses, kind="stable")]
     assert (np.diff(ordered) <= 0).all()
@@ -127,7 +127,7 @@ def test_densities_that_cross_twice_are_said_and_mended():
     losses = np.concatenate(
         [_losses(2000, 0, shapes=((60.0, 240.0), (1, 1))), _losses(0, 2000, shapes=((1, 1), (1.1, 1.1)))]
     )
-    literal, mended = beta.fit(losses, monotone=False), beta.fit(losses)
+    literal, mended = mixture.fit_beta(losses, monotone=False), mixture.fit_beta(losses)
     lowest = int(np.argmin(losses))
     assert literal.posterior[lowest] < 0.5 < mended.posterior[lowest]
     assert mended.doubts
@@ -142,7 +142,7 @@ def test_a_wide_clean_density_does_not_take_the_highest_losses():
     losses = np.concatenate(
         [_losses(1500, 0, shapes=((1.5, 2.5), (1, 1))), _losses(0, 2500, shapes=((1, 1), (120, 110)))]
     )
-    literal, mended = beta.fit(losses, monotone=False), beta.fit(losses)
+    literal, mended = mixture.fit_beta(losses, monotone=False), mixture.fit_beta(losses)
     highest, lowest = int(np.argmax(losses)), int(np.argmin(losses))
     assert mended.posterior[highest] < 0.5 < literal.posterior[highest]
     assert mended.posterior[lowest] > 0.99
@@ -154,15 +154,17 @@ def test_the_clean_component_of_the_code_differs_where_alpha_is_below_1():
     losses = np.concatenate(
         [_losses(2000, 0, shapes=((30.0, 120.0), (1, 1))), _losses(0, 2000, shapes=((1, 1), (0.5, 0.3)))]
     )
-    ours, theirs = (beta.fit(losses, clean=which, monotone=False, gain=None) for which in ("lower_mean", "code"))
+    ours, theirs = (
+        mixture.fit_beta(losses, clean=which, monotone=False, gain=None) for which in ("lower_mean", "code")
+    )
     assert ours.alpha[1] < 1
     np.testing.assert_allclose(theirs.posterior, 1 - ours.posterior, atol=1e-12)
     apart = _losses(2000, 1000)
-    np.testing.assert_array_equal(beta.fit(apart).posterior, beta.fit(apart, clean="code").posterior)
+    np.testing.assert_array_equal(mixture.fit_beta(apart).posterior, mixture.fit_beta(apart, clean="code").posterior)
 
 
 def test_steps_that_do_not_suffice_are_said():
-    found = beta.fit(_losses(300, 200), max_iterations=2)
+    found = mixture.fit_beta(_losses(300, 200), max_iterations=2)
     assert not found.converged
     assert "still moved after 2" in found.doubts[0]
 
@@ -170,6 +172,6 @@ def test_steps_that_do_not_suffice_are_said():
 @settings(max_examples=30, deadline=None)
 @given(arrays(np.float64, st.integers(0, 60), elements=st.floats(0, 1e6)))
 def test_whatever_the_losses_every_posterior_is_a_probability(losses):
-    found = beta.fit(losses, max_iterations=300)
+    found = mixture.fit_beta(losses, max_iterations=300)
     assert found.posterior.shape == losses.shape
     assert ((found.posterior >= 0) & (found.posterior <= 1)).all()

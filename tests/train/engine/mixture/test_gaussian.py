@@ -3,7 +3,7 @@ import pytest
 from sklearn.mixture import GaussianMixture
 
 from tests.naive import mixture as naive
-from vse_pipe.train.engine.mixture import gaussian
+from vse_pipe.train import mixture
 
 
 def _losses(low: int = 60, high: int = 30, apart: float = 0.4, seed: int = 0) -> np.ndarray:
@@ -21,14 +21,14 @@ def test_em_is_that_of_the_plain_loops(apart, seed):
     losses = _losses(apart=apart, seed=seed)
     x = _scaled(losses).tolist()
     expected = naive.fit_normal(x, naive.best_split(x))
-    np.testing.assert_allclose(gaussian.fit(losses).posterior, expected, atol=1e-9)
+    np.testing.assert_allclose(mixture.fit_gaussian(losses).posterior, expected, atol=1e-9)
 
 
 def test_separable_losses_are_divided_as_the_authors_library_divides_them():
     losses = _losses()
     theirs = GaussianMixture(2, max_iter=10, tol=1e-2, reg_covar=5e-4, random_state=0)
     columns = theirs.fit(_scaled(losses)[:, None]).predict_proba(_scaled(losses)[:, None])
-    found = gaussian.fit(losses)
+    found = mixture.fit_gaussian(losses)
     np.testing.assert_allclose(found.posterior, columns[:, theirs.means_.argmin()], atol=1e-6)
     np.testing.assert_allclose(found.mean, np.sort(theirs.means_.ravel()), atol=1e-6)
     assert found.doubt is None
@@ -37,7 +37,7 @@ def test_separable_losses_are_divided_as_the_authors_library_divides_them():
 def test_scale_and_order_of_the_losses_do_not_matter():
     losses = _losses()
     order = np.random.default_rng(1).permutation(len(losses))
-    found, other = gaussian.fit(losses), gaussian.fit(7 * losses[order] - 3)
+    found, other = mixture.fit_gaussian(losses), mixture.fit_gaussian(7 * losses[order] - 3)
     np.testing.assert_allclose(other.posterior, found.posterior[order], atol=1e-9)
 
 
@@ -46,12 +46,12 @@ def test_scale_and_order_of_the_losses_do_not_matter():
     [(np.full(20, 0.3), "all losses are equal"), (np.arange(7.0), "fewer than 8"), (np.empty(0), "fewer")],
 )
 def test_where_there_is_nothing_to_divide_every_pair_is_clean(losses, doubt):
-    found = gaussian.fit(losses)
+    found = mixture.fit_gaussian(losses)
     assert doubt in found.doubt
     assert found.posterior.tolist() == [1.0] * len(losses)
 
 
 def test_a_single_loss_apart_is_a_component_of_its_own():
-    found = gaussian.fit(np.array([0.1] * 20 + [5.0]))
+    found = mixture.fit_gaussian(np.array([0.1] * 20 + [5.0]))
     assert np.isfinite(found.posterior).all()
     assert (found.posterior > 0.5).tolist() == [True] * 20 + [False]

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vse_pipe.train.engine.mixture.quality import against_truth, auc
+from vse_pipe.train.mixture import against_truth, auc
 
 
 @settings(max_examples=30, deadline=None)

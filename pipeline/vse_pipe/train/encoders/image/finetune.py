@@ -27,9 +27,9 @@ from vse_pipe.pictures.transforms import Transform
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
+from vse_pipe.train.data import PixelNetwork
 from vse_pipe.train.encoders.image.options import FinetuneOptions as Params
-from vse_pipe.train.engine.heads import Branch, OwnRate, build_branch, check_width, l2norm, one_vector
-from vse_pipe.train.engine.pixels import PixelNetwork
+from vse_pipe.train.heads import Branch, OwnRate, build_branch, check_width, l2norm, one_vector
 
 Box = tuple[int, int, int, int]
 # Of random crops: share of the picture's area, ratio of the sides, tries before the largest centred box is taken.

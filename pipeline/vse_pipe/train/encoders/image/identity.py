@@ -3,7 +3,7 @@
 import torch
 
 from vse_pipe.train.encoders.image.options import IdentityOptions as Params
-from vse_pipe.train.engine.heads import Identity, build_identity, one_vector
+from vse_pipe.train.heads import Identity, build_identity, one_vector
 
 
 def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> Identity:

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vse_pipe.train.encoders.image.options import LinearOptions as Params
-from vse_pipe.train.engine.heads import check_width, draw, l2norm, one_vector
+from vse_pipe.train.heads import check_width, draw, l2norm, one_vector
 
 
 class LinearImageEncoder(nn.Module):

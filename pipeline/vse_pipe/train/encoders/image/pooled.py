@@ -5,8 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vse_pipe.train.encoders.image.options import PooledOptions as Params
-from vse_pipe.train.engine.heads import check_regions, draw, l2norm, regions_width
-from vse_pipe.train.engine.pooling import GPO, pool, thinned
+from vse_pipe.train.heads import GPO, check_regions, draw, l2norm, pool, regions_width, thinned
 
 
 class PooledImageEncoder(nn.Module):

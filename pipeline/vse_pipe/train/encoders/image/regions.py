@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vse_pipe.train.encoders.image.options import RegionsOptions as Params
-from vse_pipe.train.engine.heads import check_regions, draw, l2norm_eps, regions_width
+from vse_pipe.train.heads import check_regions, draw, l2norm_eps, regions_width
 
 
 class RegionsImageEncoder(nn.Module):

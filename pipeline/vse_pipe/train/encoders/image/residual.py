@@ -3,7 +3,7 @@
 import torch
 
 from vse_pipe.train.encoders.image.options import ResidualOptions as Params
-from vse_pipe.train.engine.heads import Residual, build_residual, one_vector
+from vse_pipe.train.heads import Residual, build_residual, one_vector
 
 
 def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> Residual:

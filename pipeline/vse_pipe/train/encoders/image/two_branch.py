@@ -3,7 +3,7 @@
 import torch
 
 from vse_pipe.train.encoders.image.options import TwoBranchOptions as Params
-from vse_pipe.train.engine.heads import Branch, build_branch, one_vector
+from vse_pipe.train.heads import Branch, build_branch, one_vector
 
 
 def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> Branch:

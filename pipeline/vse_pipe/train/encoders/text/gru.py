@@ -9,10 +9,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from vse_pipe.train import processes
 from vse_pipe.train.encoders.text.options import GruOptions as Params
-from vse_pipe.train.engine import whole_batch
-from vse_pipe.train.engine.heads import check_lengths, draw, l2norm, l2norm_eps
-from vse_pipe.train.engine.pooling import GPO, thinned
+from vse_pipe.train.heads import GPO, check_lengths, draw, l2norm, l2norm_eps, thinned
 
 
 class GRUTextEncoder(nn.Module):
@@ -82,7 +81,7 @@ class GRUTextEncoder(nn.Module):
         return packed_gru(self.rnn, _with_data(packed, places), self.embed(words))
 
     def _dropped(self, packed: PackedSequence) -> PackedSequence:
-        return _with_data(packed, whole_batch.of_tokens(self.dropout, packed, self.embed(packed.data)))
+        return _with_data(packed, processes.of_tokens(self.dropout, packed, self.embed(packed.data)))
 
     def _pooled(self, states: PackedSequence, final: Tensor) -> Tensor:
         if self.params.pooling == "last":
@@ -192,7 +191,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, inputs, places, w_ih, w_hh, b_ih, b_hh, ends, sizes, kind, keep):
-        from vse_pipe.train.engine.compiled import gru_cell as cell  # numba takes half a second to import
+        from vse_pipe.train import kernels as cell  # numba takes half a second to import
 
         tokens, dim, widest = sum(sizes), w_hh.shape[1], sizes[0]
         table = _linear(inputs, w_ih.to(kind).t(), b_ih)
@@ -208,7 +207,7 @@ class _Recurrence(torch.autograd.Function):
             if step:  # the state before the first step is zero
                 _linear(previous[:size], weight, b_hh, out=hidden[:size])
             parts = (reads[span], hidden[:size], previous[:size], gates[kept], linear[kept], states[span])
-            cell.forward(*(part.detach().numpy() for part in (table, *parts)))
+            cell.gru_forward(*(part.detach().numpy() for part in (table, *parts)))
             previous, start = states[span], start + size
         ctx.save_for_backward(inputs, places, w_ih, w_hh, states, gates, linear)
         ctx.sizes, ctx.kind = sizes, kind
@@ -236,7 +235,7 @@ class _Recurrence(torch.autograd.Function):
 
 def _through_time(grads, weight, states, gates, linear, sizes) -> tuple[Tensor, Tensor]:
     """Gradients of W_h h + b_h (tokens, 3 dim) and of n's sum (tokens, dim), from those of all and of final states."""
-    from vse_pipe.train.engine.compiled import gru_cell as cell
+    from vse_pipe.train import kernels as cell
 
     tokens, dim, widest = len(states), states.shape[1], sizes[0]
     delta = torch.empty(tokens, 3 * dim, dtype=weight.dtype)
@@ -256,7 +255,7 @@ def _through_time(grads, weight, states, gates, linear, sizes) -> tuple[Tensor, 
         now = flow[:size] if grad_states is None else flow[:size].add_(grad_states[span])
         written = tuple(part[:size] for part in scratch) if rough else (delta[span], new[span])
         parts = (now, gates[span], linear[span], previous, *written)
-        cell.backward(*(part.numpy() for part in parts))
+        cell.gru_backward(*(part.numpy() for part in parts))
         if rough:
             delta[span], new[span] = written
         if step:

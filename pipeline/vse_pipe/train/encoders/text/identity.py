@@ -3,7 +3,7 @@
 import torch
 
 from vse_pipe.train.encoders.text.options import IdentityOptions as Params
-from vse_pipe.train.engine.heads import Identity, build_identity
+from vse_pipe.train.heads import Identity, build_identity
 
 
 def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> Identity:

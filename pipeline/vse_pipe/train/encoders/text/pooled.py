@@ -5,8 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from vse_pipe.train.encoders.text.options import PooledOptions as Params
-from vse_pipe.train.engine.heads import check_lengths, check_width, draw, l2norm, l2norm_eps
-from vse_pipe.train.engine.pooling import GPO, pool, thinned
+from vse_pipe.train.heads import GPO, check_lengths, check_width, draw, l2norm, l2norm_eps, pool, thinned
 
 _NAME = "text encoder 'pooled'"
 

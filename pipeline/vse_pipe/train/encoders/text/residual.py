@@ -3,7 +3,7 @@
 import torch
 
 from vse_pipe.train.encoders.text.options import ResidualOptions as Params
-from vse_pipe.train.engine.heads import Residual, build_residual
+from vse_pipe.train.heads import Residual, build_residual
 
 
 def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> Residual:

@@ -3,7 +3,7 @@
 import torch
 
 from vse_pipe.train.encoders.text.options import TwoBranchOptions as Params
-from vse_pipe.train.engine.heads import Branch, build_branch
+from vse_pipe.train.heads import Branch, build_branch
 
 
 def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> Branch:

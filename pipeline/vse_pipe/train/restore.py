@@ -7,16 +7,17 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from vse_pipe.artifacts import model_files
+from vse_pipe.artifacts import features, model_files, texts
+from vse_pipe.artifacts.names import run_of_folder
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import IntegrityError, UnknownMember, UsageError
 from vse_pipe.core.files import inside, partial, require, require_ours, sha256, write_json
-from vse_pipe.project import repetitions, step
+from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.typed import GivenModel, Member, Run
-from vse_pipe.project.registry import RUN_FAMILIES, Family
-from vse_pipe.train.engine import finished, restore
-from vse_pipe.train.engine.model import describe
-from vse_pipe.train.engine.model import restore as restored
+from vse_pipe.project.registry import IMAGE_ENCODERS, RUN_FAMILIES, SIMILARITIES, TEXT_ENCODERS, Family
+from vse_pipe.train import checkpoint
+from vse_pipe.train.model import DualEncoder, build, describe
+from vse_pipe.train.model import restore as restored
 
 # What lies in the project: the names of the one that trained it mean other things here.
 _NAMES = ("dataset", "features", "texts", "noise")
@@ -37,7 +38,7 @@ def take(model: GivenModel, run: Run, name: str, out: Path, files: Iterable[str]
     makes no model, UsageError where params.yaml says another model than it is; ``out`` is then what it was.
     """
     started, known = time.monotonic(), mark(model, run, name)
-    if finished.is_finished(out, known):
+    if checkpoint.is_finished(out, known):
         say(f"train {name}: {out} is up to date")
         return
     config = _checked(model, run, name)
@@ -46,7 +47,7 @@ def take(model: GivenModel, run: Run, name: str, out: Path, files: Iterable[str]
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     _copy(model, config, run, name, building)
-    finished.record(building, known)
+    checkpoint.record(building, known)
     repetitions.put(building, out, files, f"train {name}")
     step.record(out, time.monotonic() - started)
     say(f"train {name}: nothing was trained, it is the model in {model.folder}")
@@ -94,7 +95,7 @@ def _load(folder: Path, config: dict, beside: str) -> None:
     """The model once, so that whatever does not fit is said now. beside: the folder of the second network."""
     for file in model_files.FILES:
         _file(folder, f"{beside}/{file}" if beside else file)
-    _, files = restore.load(folder / beside, config.get("run"))
+    _, files = load(folder / beside, config.get("run"))
     if beside and files.digest != config["peer_sha256"]:
         raise IntegrityError(
             f"{folder / beside}: holds another network than {model_files.CONFIG} names; fetch it again"
@@ -132,3 +133,78 @@ def _made(folder: Path, family: Family, described: object) -> dict:
             f"{folder / model_files.CONFIG}: names no {family.kind} of this version ({reason})"
         ) from error
     return describe(member)
+
+
+def load_all(folder: Path) -> list[tuple[DualEncoder, model_files.ModelFiles]]:
+    """The models that data/train/<run>/ evaluates as one, each as ``load`` gives it: one, or two where the scheme trains a
+    peer. Raises as ``load`` does, IntegrityError also for a peer that is not the one config.json names."""
+    first = load(folder)
+    wanted = first[1].config.get("peer_sha256")
+    if wanted is None:
+        return [first]
+    second = load(folder / model_files.PEER, run_of_folder(folder))
+    if second[1].digest != wanted:
+        raise IntegrityError(
+            f"{folder / model_files.PEER}: holds another network than {model_files.CONFIG} names; train the run again"
+        )
+    return [first, second]
+
+
+def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files.ModelFiles]:
+    """The model of data/train/<run>/, on the CPU and in evaluation mode, and what lies beside its weights.
+
+    run: for messages, the folder's name when left out. Raises InputError when a file is missing, IntegrityError when one
+    is damaged or config.json describes another model than the weights are of.
+    """
+    files = model_files.read(folder, run)
+    try:
+        return _model(files).eval(), files
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, UnknownMember) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise IntegrityError(
+            f"{folder / model_files.CONFIG}: does not fit {model_files.MODEL} or this version; train the run again "
+            f"({reason})"
+        ) from error
+
+
+def inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[features.Features, texts.Texts]:
+    """The features and texts of the run. Raises IntegrityError unless they are what it was trained on, and of the images and
+    captions that are there now."""
+    words = paths.extracted(node.dataset, node.texts)
+    source = features.read(paths.extracted(node.dataset, node.features))
+    prepared = paths.prepared(node.dataset)
+    features.require_images(source, prepared)
+    texts.require_captions(words, prepared)
+    read = texts.read(words)
+    for what, found in [("features", source.meta["sha256"]), ("texts", read.digest)]:
+        wanted = files.config.get(f"{what}_sha256")
+        if found != wanted:
+            advice = f"run `vse-pipe train --run {run}` again"
+            if "origin" in files.config:
+                advice = "a model from elsewhere needs the data set and the options that its README.md names"
+            raise IntegrityError(
+                f"run {run} was trained on other {what} ({str(wanted)[:12]}) than data/extract now holds ({found[:12]}); "
+                f"{advice}"
+            )
+    return source, read
+
+
+def _model(files: model_files.ModelFiles) -> DualEncoder:
+    config = files.config
+    members = {
+        "image": restored(IMAGE_ENCODERS, config["image"]),
+        "text": restored(TEXT_ENCODERS, config["text"]),
+        "similarity": restored(SIMILARITIES, config["similarity"]),
+    }
+    described = config.get("backbone")
+    model = build(
+        **members,
+        backbone=described and IMAGE_ENCODERS.load(members["image"].name).restore_network(described),
+        feature_shape=tuple(config["feature_shape"]),
+        text_inputs=config["text_inputs"],
+        embed_size=config["embed_size"],
+        seed=0,
+    )
+    # What the loss learned has done its work.
+    model.load_state_dict({key: value for key, value in files.weights.items() if not key.startswith("loss.")})
+    return model

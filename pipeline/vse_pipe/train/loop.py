@@ -1,9 +1,11 @@
-"""The epochs of one run: train, validate, keep the best, checkpoint."""
+"""Validation after every epoch: recall both ways under plain nearest neighbours, and their sum."""
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,19 +13,180 @@ from torch import Tensor
 
 from vse_pipe.artifacts import model_files, pairs
 from vse_pipe.core import mapped, processes
-from vse_pipe.core.console import say, track
+from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.devices import derive_seed
-from vse_pipe.core.errors import PipelineError, out_of_memory, shortage
+from vse_pipe.core.errors import DeadRun, PipelineError, out_of_memory, shortage
+from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.metrics.convergence import converged, waited
-from vse_pipe.train.engine import checkpoint
-from vse_pipe.train.engine.average import Averages
-from vse_pipe.train.engine.checkpoint import Progress
-from vse_pipe.train.engine.gradient_cache import ADVICE
-from vse_pipe.train.engine.model import DualEncoder
-from vse_pipe.train.engine.optimise import optimizer_for, step
-from vse_pipe.train.engine.schedule import set_rates
-from vse_pipe.train.engine.scheme import Scheme
-from vse_pipe.train.engine.standstill import StepResult, Watch
+from vse_pipe.ranking.metrics.recall import Truth, best_ranks, hits_at, recall
+from vse_pipe.ranking.metrics.recall import chance as recall_by_chance
+from vse_pipe.ranking.scores import Scores, Similarity
+from vse_pipe.train import checkpoint
+from vse_pipe.train import model as train_model
+from vse_pipe.train.checkpoint import Progress
+from vse_pipe.train.data import TrainTable
+from vse_pipe.train.gradient_cache import ADVICE
+from vse_pipe.train.model import DualEncoder
+from vse_pipe.train.optimise import Averages, optimizer_for, step
+from vse_pipe.train.scheme import Scheme, set_rates
+
+KS = (1, 5, 10)
+
+
+def validator(
+    table: TrainTable, images: int, device: torch.device
+) -> Callable[[Sequence[DualEncoder]], dict[str, float]]:
+    """A function of the models: R@1, 5 and 10 in percent and ``val_rsum`` on the first ``images`` validation images, by the
+    mean of the models' scores.
+
+    Where texts that read alike are one text, it is ranked once, and any of its images is correct. The authors validate on the first 1,000 dev images whatever their number; a smaller set is used whole.
+    """
+    rows = table.val_image_rows[:images]
+    captions, told, answers = _questions(table, images)
+
+    def encoded(model: DualEncoder) -> tuple[Tensor, Tensor | Words]:
+        seen = train_model.images(model, table.source(model.tests_on_pixels), rows, device)
+        read = train_model.captions(model, table.texts, captions, device)
+        return (seen.to(device), read.to(device)) if model.fragments else (seen, read)
+
+    def check(models: Sequence[DualEncoder]) -> dict[str, float]:
+        sides: list[tuple[Sides, Sides]] = [encoded(model) for model in models]
+        seen, read = sides[0]
+        score: Similarity = models[0].score
+        if len(models) > 1:
+            seen, read = (Several(side) for side in zip(*sides, strict=True))
+            score = MeanScore([model.score for model in models])
+        with contextlib.ExitStack() as modes:
+            for model in models:
+                modes.enter_context(train_model.evaluating(model))
+            scores = Scores.of(seen, read, score)
+            measured = {
+                **_recalls(scores, told, "i2t"),
+                **_recalls(scores.transposed(), answers, "t2i"),
+            }
+        return {**measured, "val_rsum": round(sum(measured.values()), 6)}
+
+    return check
+
+
+def chance(table: TrainTable, images: int) -> float:
+    """``val_rsum`` that random ranks have on average. table, images: as of ``validator``."""
+    _, *both = _questions(table, images)
+    return sum(recall_by_chance(np.diff(truth.starts), truth.columns, k) for truth in both for k in KS)
+
+
+def _questions(table: TrainTable, images: int) -> tuple[np.ndarray, Truth, Truth]:
+    """The captions, which of them are correct for each image, and which images for each caption."""
+    chosen = table.val_images[:images]
+    known = np.isin(table.val_caption_images, chosen)
+    captions, owners = table.val_captions[known], table.val_caption_images[known]
+    if table.val_texts is None:
+        return captions, Truth.by_image(chosen, owners), Truth.by_image(owners, chosen)
+    numbers, first = np.unique(table.val_texts[known], return_index=True)
+    pairs = owners, table.val_texts[known]
+    answers = Truth.by_pairs(numbers, chosen, *reversed(pairs))
+    return captions[first], Truth.by_pairs(chosen, numbers, *pairs), answers
+
+
+def _recalls(scores: Scores, truth: Truth, direction: str) -> dict[str, float]:
+    ranks = np.concatenate([best_ranks(block, rows, truth, "pessimistic") for rows, block in scores.blocks()])
+    return {f"val_{direction}_r{k}": round(recall(hits_at(ranks, k)), 6) for k in KS}
+
+
+# Whether a run stands still before it has learned anything: said after the epoch, and ended where nothing can move it.
+#
+# On a plateau loss and validation stand still at chance, and the gradients are as large as ever. Training may leave a plateau: MAX
+# stands at ``2 x batch x margin`` for some epochs, with gradients of norm 0.3 and more. A dead run has no gradients: where HAL's relu passes
+# none, their norm falls below 1e-6 within an epoch. Only a dead run is ended.
+
+# Norm of all gradients below which no weight moves. Spread over a million weights it is a tenth of the eps that Adam divides by.
+VANISHED = 1e-6
+# A loss of which no gradient is left has not reached its minimum of 0.
+UNSOLVED = 1e-3
+# Relative change of the mean loss, between the last two quarters of an epoch, below which it stands still.
+STILL = 1e-3
+# Steps that an epoch needs to tell whether its loss stands still: two a quarter.
+FEWEST = 8
+# Chance varies: rsum is at chance up to half above it, or a twentieth of the way to the highest rsum, whichever is less.
+ABOVE, ON_THE_WAY, HIGHEST = 0.5, 0.05, 600.0
+
+
+class StepResult(NamedTuple):
+    """Mean loss of a step's batch, norm of all gradients before clipping, and pairs of the batch."""
+
+    loss: float
+    norm: float
+    pairs: int
+
+
+@dataclass
+class Watch:
+    """Looks at every epoch of a run.
+
+    name: of the run; loss: of its loss. chance: rsum that random ranks have on the validation split. stuck: mean loss and pairs of
+    a batch to what the loss says of a point that it does not leave; None of a loss that says nothing. stops: whether a dead run is
+    ended, ``train.stop_when_dead``.
+    """
+
+    name: str
+    loss: str
+    chance: float
+    stuck: Callable[[float, int], str | None] | None = None
+    stops: bool = True
+    warned: int = 0
+
+    def after(self, epoch: int, steps: Sequence[StepResult], rsum: float) -> None:
+        """Warn of the first epoch that stood still at chance. Raises DeadRun where no gradient is left.
+
+        epoch: counted from 1. steps: those of the epoch in their order; rsum: that of validation after it.
+        """
+        if not steps or not self._at_chance(rsum):
+            return
+        pairs = max(step.pairs for step in steps)
+        losses = [step.loss for step in steps if step.pairs == pairs]  # the loss of a short batch is another
+        quarter = -(-len(losses) // 4)
+        value = float(np.mean(losses[-quarter:]))
+        reason = self.stuck(value, pairs) if self.stuck else None
+        norm = max(step.norm for step in steps[-quarter:])
+        place = (
+            f"train {self.name}, epoch {epoch}: validation rsum {rsum:.1f} is about that of chance ({self.chance:.1f})"
+        )
+        if norm <= VANISHED and (reason or value > UNSOLVED):
+            reason = reason or f"the loss stands at {value:.4g}; {self._advice()}"
+            message = f"{place}, and no gradient is left (norm {norm:.1e}): {reason}"
+            if self.stops:
+                raise DeadRun(f"{message}; train.stop_when_dead: false trains on")
+            self._warn(epoch, message)
+        elif reason:
+            self._warn(epoch, f"{place}, and {reason}")
+        elif len(losses) >= FEWEST:
+            before = float(np.mean(losses[-2 * quarter : -quarter]))
+            if abs(value - before) < STILL * abs(before):
+                self._warn(
+                    epoch, f"{place}, and the loss stands still at {value:.4g}; if it stays there, {self._advice()}"
+                )
+
+    def end(self, row: Mapping[str, Any], pairs: int) -> str | None:
+        """Why a run that has ended at chance stood still, None for every other run. It is a warning too, unless ``after`` has just said so.
+
+        row: the last of history.csv; pairs: of a batch.
+        """
+        reason = self.stuck(row["loss"], pairs) if self.stuck and self._at_chance(row["val_rsum"]) else None
+        if reason and self.warned != row["epoch"]:
+            warn(f"train {self.name}: {reason}")
+        return reason
+
+    def _at_chance(self, rsum: float) -> bool:
+        return rsum <= self.chance + min(ABOVE * self.chance, ON_THE_WAY * (HIGHEST - self.chance))
+
+    def _warn(self, epoch: int, message: str) -> None:
+        if not self.warned:
+            warn(message)
+            self.warned = epoch
+
+    def _advice(self) -> str:
+        return f"change train.lr or train.warm_up, the options of loss.{self.loss}, or train.precision"
+
 
 Validate = Callable[[Sequence[DualEncoder]], dict[str, float]]
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine.data import Batch
-from vse_pipe.train.engine.scheme import Scheme
+from vse_pipe.train.data import Batch
+from vse_pipe.train.scheme import Scheme
 
 # What to do about numbers that are not finite.
 ADVICE = "lower train.lr, or check the loss's parameters and the features"

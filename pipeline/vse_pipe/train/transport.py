@@ -14,10 +14,9 @@ from torch import Tensor, nn
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.train.engine.data import Batch
-from vse_pipe.train.engine.heads import normalize
-from vse_pipe.train.engine.schedule import Moment, share
-from vse_pipe.train.engine.scheme import Setting
+from vse_pipe.train.data import Batch
+from vse_pipe.train.heads import normalize
+from vse_pipe.train.scheme import Moment, Setting, share
 
 # A share of the batch that is put among foreign images, at most.
 _KEPT = 0.1

@@ -1,0 +1,395 @@
+"""Which texts belong to which images, in the training pairs and besides, where texts that read alike are one text."""
+
+import contextlib
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from vse_pipe.artifacts import regions
+from vse_pipe.artifacts.features import Features
+from vse_pipe.artifacts.regions import boxes as boxes_of
+from vse_pipe.artifacts.texts import Texts
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.processes import Share
+from vse_pipe.train.batch import Matches
+
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Incidence:
+    """ids: (images,) what the numbers of images stand for, rising; images, texts: (pairs,) number of each pair's image and
+    text; by_image: (images, texts) how often they are known together, a sparse array of scipy; by_text: the same, texts first.
+    """
+
+    ids: np.ndarray
+    images: np.ndarray
+    texts: np.ndarray
+    by_image: Any
+    by_text: Any
+
+    @classmethod
+    def of(
+        cls, owners: np.ndarray, texts: np.ndarray, more_owners: np.ndarray = _NONE, more_texts: np.ndarray = _NONE
+    ) -> "Incidence":
+        """owners, texts: (pairs,) anything that tells images and texts apart; more: that belong together and are no pairs."""
+        from scipy import sparse  # not needed where a text has one image
+
+        ids, images = np.unique(np.concatenate([owners, more_owners]), return_inverse=True)
+        _, texts = np.unique(np.concatenate([texts, more_texts]), return_inverse=True)
+        cells, pairs = sparse.csr_array((np.ones(len(images), np.int32), (images, texts))), len(owners)
+        return cls(ids, images[:pairs], texts[:pairs], cells, cells.T.tocsr())
+
+    def belong(self, pairs: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """bool (pairs, others): whether the text of each of ``others`` belongs to the image of each of ``pairs``."""
+        return self.by_image[self.images[pairs]][:, self.texts[others]].toarray() > 0
+
+    def of_batch(self, pairs: np.ndarray, device: torch.device) -> Matches:
+        """Of the batch that has these pairs. Two images are kin when any text is known of both, be it in the batch or not;
+        so are texts."""
+        (images, image), (texts, text) = (
+            np.unique(side[pairs], return_inverse=True) for side in (self.images, self.texts)
+        )
+        seen, read = self.by_image[images], self.by_text[texts]
+        cells = (seen[:, texts], seen @ seen.T, read @ read.T)
+        masks = (torch.from_numpy(cell.toarray() > 0).to(device) for cell in cells)
+        numbers = (torch.from_numpy(number).to(device) for number in (image, text))
+        return Matches(*numbers, *masks)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """owner: (pairs,) number of each pair's image, 0 ... count - 1; pairs: (pairs,) sorted by it; starts: (count + 1,)."""
+
+    owner: np.ndarray
+    pairs: np.ndarray
+    starts: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return len(self.starts) - 1
+
+    @classmethod
+    def of(cls, owners: np.ndarray) -> "Groups":
+        """owners: (pairs,) any ids."""
+        _, owner, sizes = np.unique(owners, return_inverse=True, return_counts=True)
+        return cls(owner, np.argsort(owner, kind="stable"), np.concatenate([[0], sizes.cumsum()]))
+
+    def draw(
+        self, images: np.ndarray, each: int, rng: np.random.Generator, without: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Up to ``each`` random pairs of each of ``images``, none of them in ``without``; in the order of ``images``."""
+        sizes = self.starts[images + 1] - self.starts[images]
+        first = np.repeat(sizes.cumsum() - sizes, sizes)
+        place = np.repeat(np.arange(len(images)), sizes)
+        candidates = self.pairs[np.repeat(self.starts[images], sizes) + np.arange(sizes.sum()) - first]
+        if without is not None:
+            free = ~np.isin(candidates, without)
+            candidates, place = candidates[free], place[free]
+        order = np.lexsort([rng.random(len(candidates)), place])
+        candidates, place = candidates[order], place[order]
+        rank = np.arange(len(place)) - np.searchsorted(place, place)
+        return candidates[rank < each]
+
+
+@dataclass(frozen=True)
+class TrainRegions:
+    """boxes, pictures: of every region that belongs to a phrase, by its number in ``Incidence``; rows, proposals, proposed_in:
+    feature row, box and picture of the proposals of the pairs' pictures, in the order of pictures. Boxes are x1, y1, x2, y2, both
+    corners inside."""
+
+    boxes: Float[np.ndarray, "regions 4"]
+    pictures: Int[np.ndarray, " regions"]
+    rows: Int[np.ndarray, " proposals"]
+    proposals: Float[np.ndarray, "proposals 4"]
+    proposed_in: Int[np.ndarray, " proposals"]
+
+    @classmethod
+    def of(cls, table: pa.Table, mentions: pa.Table, features: Features, known: Incidence, told: str) -> "TrainRegions":
+        """table: regions.parquet; mentions: phrases.parquet beside it; known: of the training pairs; told: the run, for messages.
+        Proposals whose features could not be computed are left out. Raises InputError where no picture of a pair has a
+        proposal."""
+        ids, pictures = (table[name].to_numpy() for name in ("image_id", "source_id"))
+        # Of a region that no pair was drawn for the boxes of its mentions alone are there.
+        numbers, place = np.unique(np.concatenate([ids, mentions["region_id"].to_numpy()]), return_index=True)
+        place = place[np.searchsorted(numbers, known.ids)]
+        boxes = np.concatenate([boxes_of(table), boxes_of(mentions)])[place]
+        where = np.concatenate([pictures, mentions["image_id"].to_numpy()])[place]
+        kept = pc.fill_null(table["proposed"], False).to_numpy(zero_copy_only=False) & features.readable(ids)
+        proposed = np.flatnonzero(kept & np.isin(pictures, where[known.images]))
+        if not len(proposed):
+            raise InputError(
+                f"train {told}: no picture of its training pairs has a proposal; add train to the splits that the data set proposes boxes for"
+            )
+        proposed = proposed[np.argsort(pictures[proposed], kind="stable")]
+        rows = features.rows_of(ids[proposed])
+        return cls(boxes, where, rows, boxes_of(table)[proposed], pictures[proposed])
+
+
+@runtime_checkable
+class PixelSource(Protocol):
+    """The images behind the rows of a feature file. batch_size: images at a time where nothing is trained."""
+
+    @property
+    def batch_size(self) -> int: ...
+
+    def tested(self, work: Iterable[np.ndarray]) -> Iterator[Tensor]:
+        """For each array of rows uint8 (rows, crops, S, S, 3): what ``extract`` showed the network."""
+
+    def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Generator[Tensor, None, None]:
+        """For each array of pairs uint8 (pairs, crops, S, S, 3): what training shows of them in ``epoch``; rows: of all."""
+
+
+@dataclass(frozen=True)
+class PixelNetwork:
+    """module: the network with its weights, on the CPU. described: as JSON for config.json, what the member reads back, which
+    weights training began with and on which images. depends: everything the features depend on, for the fingerprint.
+    """
+
+    module: nn.Module
+    described: dict
+    depends: dict
+
+
+@dataclass(frozen=True)
+class Batch:
+    """On the CPU. features: (B, ...) float32, or uint8 pixels (B, crops, S, S, 3); texts: what the text encoder takes, (tokens (B, L), lengths (B,)) int64, (vectors
+    (B, L, D) float32, lengths) or (vectors (B, D),) float32; owners: (B,) int64 ids of the images shown; pairs: (B,) positions.
+    """
+
+    features: Tensor
+    texts: tuple[Tensor, ...]
+    owners: Tensor
+    pairs: np.ndarray
+
+    def split(self, size: int) -> list["Batch"]:
+        """Consecutive parts of ``size`` pairs."""
+        return [self.part(slice(start, start + size)) for start in range(0, len(self.pairs), size)]
+
+    def part(self, pairs: slice) -> "Batch":
+        """Consecutive pairs; views."""
+        texts = tuple(side[pairs] for side in self.texts)
+        return Batch(self.features[pairs], texts, self.owners[pairs], self.pairs[pairs])
+
+
+def image_inputs(array: np.ndarray, rows: np.ndarray) -> Tensor:
+    """(len(rows), ...) float32 from an array that may be a memory map of any float type."""
+    return torch.from_numpy(array[rows]).float()  # numpy takes ten times as long for float16
+
+
+def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:
+    """What the text encoder takes of the captions at ``places``; token ids, or vectors of tokens, are padded to the longest."""
+    if texts.tokens is not None:
+        tokens, lengths = texts.tokens.padded(places)
+        return torch.from_numpy(tokens), torch.from_numpy(lengths)
+    assert texts.array is not None  # of vectors
+    assert texts.rows is not None
+    return (image_inputs(texts.array, texts.rows[places]),)
+
+
+def text_lengths(texts: Texts, places: np.ndarray) -> np.ndarray:
+    """Words of each caption; 1 where the texts are vectors, which are all alike."""
+    return texts.tokens.lengths[places] if texts.tokens is not None else np.ones(len(places), np.int64)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pair i shows the image ``owners[i]``, feature row ``rows[i]``, with the caption at ``places[i]`` of ``texts``.
+
+    pictures: the images themselves, for encoders that read pixels. mismatched: which pairs are known to show an image that
+    the caption does not describe, for records only; None where that is unknown or true of no pair. incidence: where texts
+    that read alike are one text, which then has several images; else None.
+    """
+
+    array: np.ndarray
+    rows: np.ndarray
+    texts: Texts
+    places: np.ndarray
+    owners: np.ndarray
+    pictures: PixelSource | None = None
+    mismatched: np.ndarray | None = None
+    incidence: Incidence | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return text_lengths(self.texts, self.places)
+
+    def matches(self, pairs: np.ndarray, device: torch.device) -> Matches | None:
+        """What belongs together in the batch of these pairs; None where a text has one image, ``owners``."""
+        return None if self.incidence is None else self.incidence.of_batch(pairs, device)
+
+    def source(self, pixels: bool) -> np.ndarray | PixelSource:
+        """What ``encode.images`` reads: the stored features, or the images as they were extracted."""
+        if not pixels:
+            return self.array
+        assert self.pictures is not None
+        return self.pictures
+
+    def batch(self, pairs: np.ndarray) -> Batch:
+        return self._batch(pairs, image_inputs(self.array, self.rows[pairs]))
+
+    def batches(self, work: list[np.ndarray], pixels_of: int | None = None) -> Generator[Batch, None, None]:
+        """One batch for each array of pairs; pixels_of: the epoch whose pixels they hold, None for stored features."""
+        if pixels_of is None:
+            yield from map(self.batch, work)
+            return
+        assert self.pictures is not None
+        shares = [Share.of(len(pairs)) for pairs in work]  # to decode a picture takes longer than to send its pixels
+        own = [share.take(pairs) for share, pairs in zip(shares, work, strict=True)]
+        with contextlib.closing(self.pictures.drawn(self.rows, own, pixels_of)) as reading:
+            for pairs, share, pixels in zip(work, shares, reading, strict=True):
+                yield self._batch(pairs, share.gather(pixels))
+
+    def _batch(self, pairs: np.ndarray, images: Tensor) -> Batch:
+        texts = text_inputs(self.texts, self.places[pairs])
+        return Batch(images, texts, torch.from_numpy(self.owners[pairs]), pairs)
+
+
+@dataclass(frozen=True)
+class TrainTable:
+    """array: features; val_captions: places in ``texts`` and val_caption_images their images; val_image_rows: rows of array.
+
+    train_rows: (pairs,) where the training pairs stand in pairs.parquet. left_out: how many training pairs and validation
+    captions are not there because the image that they show, or their own, could not be read. val_texts: what each of
+    val_captions reads, as a number, where texts that read alike are one text; else None.
+    """
+
+    array: np.ndarray
+    texts: Texts
+    train_pairs: Pairs
+    val_captions: np.ndarray
+    val_caption_images: np.ndarray
+    val_images: np.ndarray
+    val_image_rows: np.ndarray
+    train_rows: np.ndarray
+    left_out: tuple[int, int] = (0, 0)
+    pictures: PixelSource | None = None
+    val_texts: np.ndarray | None = None
+
+    @property
+    def feature_shape(self) -> tuple[int, ...]:
+        """Shape of one image's features: (D,) or (R, D)."""
+        return self.array.shape[1:]
+
+    @property
+    def described(self) -> str:
+        """The texts in a few words, for the log."""
+        texts = self.texts
+        if texts.tokens is None:
+            return f"text vectors of {texts.inputs} dimensions"
+        if texts.array is not None:
+            return f"{len(texts.array)} tokens of {texts.inputs} dimensions"
+        return f"{texts.inputs} words, {texts.meta['cut']} captions cut"
+
+    def source(self, pixels: bool) -> np.ndarray | PixelSource:
+        """What ``encode.images`` reads: the stored features, or the images as they were extracted."""
+        if not pixels:
+            return self.array
+        assert self.pictures is not None
+        return self.pictures
+
+    @classmethod
+    def join(
+        cls,
+        caption_table: pa.Table,
+        pair_table: pa.Table,
+        features: Features,
+        texts: Texts,
+        pictures: PixelSource | None = None,
+        same_text: bool = False,
+        mentions: pa.Table | None = None,
+    ) -> "TrainTable":
+        """Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty.
+
+        Images that ``extract`` recorded as unreadable are left out with their captions, and with every pair that shows
+        them; one that is missing for another reason is an error. same_text: captions that read alike are one text, which
+        belongs to all their images. mentions: as of ``mentions_of``; those of train that no pair was drawn for belong together
+        too. Only with these two is the text of caption_table read.
+        """
+        if not caption_table["caption_id"].equals(pair_table["caption_id"]):
+            raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
+        ids = caption_table["caption_id"].to_numpy()
+        of_train, of_val = (pc.equal(caption_table["split"], name).to_numpy() for name in ("train", "val"))
+        own, shown = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
+        kept = features.readable(own) & features.readable(shown)
+        train, val = (np.flatnonzero(of & kept) for of in (of_train, of_val))
+        left_out = int((of_train & ~kept).sum()), int((of_val & ~kept).sum())
+        if len(train) < 2 or not len(val):
+            without = f" that have features ({sum(left_out)} have none)" if any(left_out) else ""
+            raise InputError(
+                f"training needs train and val captions{without}, two and one at least; the data set has {len(train)} and {len(val)}"
+            )
+        shown, true = shown[train], own[val]
+        told: np.ndarray | None = None
+        further: tuple[np.ndarray, ...] = ()
+        if same_text or mentions is not None:
+            told, further = _same_text(caption_table, train, mentions)
+        val_images = true[np.sort(np.unique(true, return_index=True)[1])]
+        return cls(
+            array=features.array,
+            texts=texts,
+            train_pairs=Pairs(
+                features.array,
+                features.rows_of(shown),
+                texts,
+                texts.places_of(ids[train]),
+                shown,
+                pictures,
+                _mismatched(pair_table["mismatched"], train),
+                None if told is None else Incidence.of(shown, told[train], *further),
+            ),
+            val_captions=texts.places_of(ids[val]),
+            val_caption_images=true,
+            val_images=val_images,
+            val_image_rows=features.rows_of(val_images),
+            train_rows=train,
+            left_out=left_out,
+            pictures=pictures,
+            val_texts=None if told is None else told[val],
+        )
+
+
+def mentions_of(folder: Path) -> pa.Table | None:
+    """phrases.parquet of a data set of regions, ``folder`` below data/prepare; None of any other."""
+    return regions.read_phrases(folder) if (folder / regions.NAME).is_file() else None
+
+
+def _same_text(
+    caption_table: pa.Table, train: np.ndarray, mentions: pa.Table | None
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """The number of each caption's text; and regions and texts of the mentions in train that are not the pairs ``train`` of the
+    captions: what ``inject`` did to those stays."""
+    words = [regions.phrase_key(caption_table)]
+    if mentions is None:
+        return words[0].dictionary_encode().indices.to_numpy(), ()
+    mentions = mentions.filter(pc.equal(mentions["split"], "train"))
+    numbers = (
+        pa.concat_arrays([*words, regions.phrase_key(mentions)]).dictionary_encode().indices.to_numpy().astype(np.int64)
+    )
+    told, texts = np.split(numbers, [len(caption_table)])
+    named = mentions["region_id"].to_numpy()
+    cells = numbers.max() + 1
+    drawn = caption_table["image_id"].to_numpy()[train] * cells + told[train]
+    left = ~np.isin(named * cells + texts, drawn)
+    return told, (named[left], texts[left])
+
+
+def _mismatched(column: pa.ChunkedArray, train: np.ndarray) -> np.ndarray | None:
+    """Of the train pairs; None where the truth about one of them is unknown, and where nothing was mixed up: then there
+    is nothing to measure a split against."""
+    found = column.take(pa.array(train))
+    if found.null_count:
+        return None
+    mismatched = found.to_numpy(zero_copy_only=False)
+    return mismatched if mismatched.any() else None
