@@ -96,7 +96,7 @@ def write_model(kind: str, seed: int = 0, name: str = "") -> Path:
     """A folder that open_clip opens as ``local-dir:``, with weights that spread its vectors."""
     import open_clip
 
-    from vse_pipe.extract.engine.pair.model import folder
+    from vse_pipe.extract.pair import folder
 
     out = Path("models") / (name or kind)
     out.mkdir(parents=True)

@@ -81,9 +81,9 @@ def again(images: int) -> None:
     import torch
 
     from tests.extract import project
-    from vse_pipe.extract.engine.backbone import Output
-    from vse_pipe.extract.engine.job import plan
-    from vse_pipe.extract.engine.shards import Shard, Shards
+    from vse_pipe.extract.job import plan
+    from vse_pipe.extract.networks import Output
+    from vse_pipe.extract.shards import Shard, Shards
     from vse_pipe.project.params.load import load
 
     with tempfile.TemporaryDirectory() as folder:

@@ -72,7 +72,7 @@ def network(model: Path, count: int) -> float:
     """Seconds of the pair's network on ``count`` pictures that are tensors already, in batches."""
     import open_clip
 
-    from vse_pipe.extract.engine.pair.model import folder
+    from vse_pipe.extract.pair import folder
 
     config = json.loads((model / pair_project.CONFIG).read_text())
     with folder(config) as place:

@@ -27,10 +27,9 @@ from PIL import Image, ImageFilter
 from tests.extract import project
 from vse_pipe.artifacts import images
 from vse_pipe.core import devices
+from vse_pipe.extract import job as jobs
 from vse_pipe.extract import stage
-from vse_pipe.extract.engine import job as jobs
-from vse_pipe.extract.engine.compute import Computer
-from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.extract.compute import Computer, Forward
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import FeatureSet, Member, Params

@@ -6,9 +6,9 @@ import torch
 from torchvision import models
 
 from vse_pipe.core import devices
-from vse_pipe.extract.engine.forward import Forward
-from vse_pipe.extract.engine.network import Extractor, without_classifier
-from vse_pipe.extract.engine.params import FeatureParams
+from vse_pipe.extract.compute import Forward
+from vse_pipe.extract.networks import Extractor, without_classifier
+from vse_pipe.extract.params import FeatureParams
 from vse_pipe.pictures.transforms import Transform
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)

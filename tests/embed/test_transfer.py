@@ -16,7 +16,7 @@ from vse_pipe.core.errors import IntegrityError, MissingResource
 from vse_pipe.core.text import END, START, UNK
 from vse_pipe.embed import stage, transfer
 from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.extract.text_engine import tokens
+from vse_pipe.extract import tokens
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths

@@ -19,8 +19,10 @@ import torch
 
 from tests.extract import project
 from tests.faults import graph  # noqa: F401
-from vse_pipe.extract import stage
-from vse_pipe.extract.engine.networks import random_filters  # noqa: F401
+from vse_pipe.extract import (
+    networks,  # noqa: F401
+    stage,
+)
 
 NEVER = -1
 

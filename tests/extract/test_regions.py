@@ -11,7 +11,7 @@ from tests.extract import project
 from tests.extract.test_resume import outputs
 from vse_pipe.artifacts import features, images
 from vse_pipe.extract import stage
-from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.extract.compute import Forward
 from vse_pipe.pictures import images as pictures_images
 from vse_pipe.pictures.address import Box
 from vse_pipe.pictures.images import Item

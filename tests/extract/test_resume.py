@@ -13,7 +13,7 @@ import pytest
 
 from tests.extract import project
 from vse_pipe.extract import stage
-from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.extract.compute import Forward
 
 REPOSITORY = Path(__file__).parents[2]
 

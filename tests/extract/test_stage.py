@@ -18,7 +18,7 @@ from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError
 from vse_pipe.core.locks import claim
 from vse_pipe.extract import stage
-from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.extract.compute import Forward
 
 OUT = project.OUT
 

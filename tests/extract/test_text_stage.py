@@ -256,10 +256,10 @@ class Encoder:
 def test_each_of_two_files_of_one_name_is_part_of_the_fingerprint(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, changed: str
 ) -> None:
-    from vse_pipe.extract.text_engine import encoder
+    from vse_pipe.extract import text_methods
 
     monkeypatch.setattr(text_stage, "version", lambda package: "1")
-    monkeypatch.setattr(encoder, "_loaded", lambda *arguments: Encoder())
+    monkeypatch.setattr(text_methods, "_loaded", lambda *arguments: Encoder())
     folder = tiny / "model"
     (folder / "1_Pooling").mkdir(parents=True)
     for name in ("config.json", "1_Pooling/config.json"):

@@ -23,7 +23,7 @@ from vse_pipe.artifacts import features
 from vse_pipe.core import files
 from vse_pipe.core.files import read_json
 from vse_pipe.core.locks import claim
-from vse_pipe.extract.engine.networks import random_filters
+from vse_pipe.extract import networks
 from vse_pipe.project import lock
 from vse_pipe.train import checkpoint, loop
 
@@ -183,7 +183,7 @@ def test_case_22_a_full_disk_is_named_and_leaves_no_part_of_a_file(staged, stage
 def short_of_memory(largest: int) -> None:
     """As the CPU's allocator refuses, batches of more than ``largest`` in extraction and every step of the third epoch."""
     refusal = "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
-    forward, epoch = random_filters.RandomFilters.forward, loop._epoch
+    forward, epoch = networks.RandomFilters.forward, loop._epoch
 
     def refused(self, batch: torch.Tensor) -> torch.Tensor:
         if len(batch) > largest:
@@ -195,7 +195,7 @@ def short_of_memory(largest: int) -> None:
             raise RuntimeError(refusal)
         return epoch(*arguments)
 
-    random_filters.RandomFilters.forward, loop._epoch = refused, refused_epoch
+    networks.RandomFilters.forward, loop._epoch = refused, refused_epoch
 
 
 def test_case_27_without_memory_extraction_halves_its_batch(staged):

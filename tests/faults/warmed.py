@@ -5,9 +5,11 @@ import torch
 from vse_pipe.audit import stage as audit  # noqa: F401
 from vse_pipe.embed import stage as embed  # noqa: F401
 from vse_pipe.evaluate import stage as evaluate  # noqa: F401
+from vse_pipe.extract import (
+    networks,  # noqa: F401
+    text_stage,  # noqa: F401
+)
 from vse_pipe.extract import stage as extract  # noqa: F401
-from vse_pipe.extract import text_stage  # noqa: F401
-from vse_pipe.extract.engine.networks import random_filters  # noqa: F401
 from vse_pipe.inject import stage as inject  # noqa: F401
 from vse_pipe.prepare import stage as prepare  # noqa: F401
 from vse_pipe.project.registry import TEXT_ENCODERS

@@ -9,8 +9,7 @@ import torch
 from PIL import Image
 
 from vse_pipe.core.states import seeded
-from vse_pipe.extract.engine.network import Extractor
-from vse_pipe.extract.engine.networks.random_filters import RandomFilters
+from vse_pipe.extract.networks import Extractor, RandomFilters
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.pictures.transforms import MARGIN, Transform

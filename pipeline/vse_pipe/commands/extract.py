@@ -61,7 +61,7 @@ def extract(
     as_json: AsJson = False,
 ) -> None:
     """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
-    from vse_pipe.extract.engine.work import work
+    from vse_pipe.extract.job import work
 
     _exclude_each_other(features, texts, backbone, shard)
     params, features = _selected(all_params(), features, backbone, dataset, weights)
@@ -88,15 +88,15 @@ def extract(
 
 def _show_batch_sizes(params, names: list[str], device: str, as_json: bool) -> None:
     from vse_pipe.core.console import say
-    from vse_pipe.extract.engine import batch_size
+    from vse_pipe.extract import compute
 
     if len(names) != 1:
         raise UsageError("--find-batch-size measures one backbone: name it with --features or --backbone")
     found = []
-    for one in batch_size.find(params, names[0], device):
+    for one in compute.find(params, names[0], device):
         found.append(one)
         say(f"{one.batch_size:5} images at once  {one.rate:8.1f} images/s")
-    best = batch_size.best(found).batch_size
+    best = compute.best(found).batch_size
     if as_json:
         document = {"batch_size": best, "images_per_second": {one.batch_size: one.rate for one in found}}
         typer.echo(json.dumps(document, indent=2))
@@ -115,6 +115,6 @@ def _selected(params, features: str | None, backbone: str | None, dataset: str |
     """params, with an entry for --backbone, and the name of the features that were asked for."""
     if backbone is None:
         return params, features
-    from vse_pipe.extract.engine import selection
+    from vse_pipe.extract import job
 
-    return selection.with_backbone(params, backbone, dataset, weights)
+    return job.with_backbone(params, backbone, dataset, weights)

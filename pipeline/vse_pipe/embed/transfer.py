@@ -15,7 +15,7 @@ from vse_pipe.core.locks import claim
 from vse_pipe.embed.engine.alike import changed
 from vse_pipe.embed.engine.fitted import Fitted, fitted
 from vse_pipe.embed.stage import Material, write
-from vse_pipe.extract.text_engine.method import Corpus
+from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.project import paths, step
 from vse_pipe.project.params.schema import TransferNode
 from vse_pipe.project.params.typed import Params

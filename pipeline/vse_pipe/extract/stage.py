@@ -11,14 +11,12 @@ from vse_pipe.artifacts import images
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require_ours, sha256
-from vse_pipe.extract.engine import fingerprint, policy, recognise
-from vse_pipe.extract.engine.assemble import assemble
-from vse_pipe.extract.engine.backbone import Failure
-from vse_pipe.extract.engine.job import Job, known, plan
-from vse_pipe.extract.engine.reuse import OURS, about_now, growing, shards_of
-from vse_pipe.extract.engine.shards import Damaged, Shards
+from vse_pipe.extract import job, recognise
+from vse_pipe.extract.assemble import OURS, about_now, assemble, growing, shards_of
 from vse_pipe.extract.engine.spread import shards as computed
-from vse_pipe.extract.engine.work import Work
+from vse_pipe.extract.job import Job, Work, known, plan
+from vse_pipe.extract.networks import Failure
+from vse_pipe.extract.shards import Damaged, Shards
 from vse_pipe.project import paths, step
 from vse_pipe.project.params.typed import FeatureSet, Params
 
@@ -53,7 +51,7 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
             _complete(job, shards, out, features, device, work)
         _clear(out)
         left_out = images.read_unreadable(out)
-        policy.check(node, left_out, job.table.num_rows, features)
+        recognise.check(node, left_out, job.table.num_rows, features)
     said = (
         f"{job.table.num_rows - left_out.num_rows} of {job.table.num_rows}" if left_out.num_rows else job.table.num_rows
     )
@@ -133,12 +131,12 @@ def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str, work:
         about = artefact.about(read_json(meta))
     except InputError:
         return False  # said where the whole of it is looked at, and made again
-    if not recognise.settled(about, node, seed, device) or not _finished(out, fingerprint.digest(about)):
+    if not recognise.settled(about, node, seed, device) or not _finished(out, job.digest(about)):
         return False
     left_out = images.read_unreadable(out)
     if left_out.num_rows:
         readable = len(artefact.read(out, verify=False).image_ids)
-        policy.check(node, left_out, left_out.num_rows + readable, name)
+        recognise.check(node, left_out, left_out.num_rows + readable, name)
     say(f"extract {name}: {out} is up to date{_unreadable(left_out)}")
     if work.share is None:
         _clear(out)
@@ -154,7 +152,7 @@ def _finished(out: Path, digest: str) -> bool:
         return False
     try:
         meta = read_json(out / artefact.META)
-        if meta.get("fingerprint") != digest or fingerprint.digest(artefact.about(meta)) != digest:
+        if meta.get("fingerprint") != digest or job.digest(artefact.about(meta)) != digest:
             return False
         artefact.read(out)
         images.read_unreadable(out)
@@ -232,7 +230,7 @@ def _compute(job: Job, shards: Shards, name: str, device: str, work: Work, timed
 
 def _check(job: Job, failures: dict[int, list[Failure]], name: str) -> None:
     """Raises InputError when the node does not allow these failures."""
-    policy.check(job.node, policy.named(job, sorted(failures.items())), job.table.num_rows, name)
+    recognise.check(job.node, recognise.named(job, sorted(failures.items())), job.table.num_rows, name)
 
 
 def _failures(shards: Shards, there: dict[int, Path]) -> dict[int, list[Failure]]:

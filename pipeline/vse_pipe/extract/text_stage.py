@@ -20,7 +20,7 @@ from vse_pipe.core.files import read_json, require, sha256
 from vse_pipe.core.locks import claim
 from vse_pipe.core.mapped import unchanged_path
 from vse_pipe.core.text import SPECIAL
-from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.project import code, paths, step
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import TEXT_FEATURES

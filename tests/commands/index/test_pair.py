@@ -58,7 +58,7 @@ def _by_hand(sentence: str, folder: Path) -> dict[str, float]:
     from safetensors.torch import load_file
 
     from tests.pair_project import MODELS
-    from vse_pipe.extract.engine.pair.model import folder as opened
+    from vse_pipe.extract.pair import folder as opened
 
     with opened(MODELS["clip"]) as place:
         model, _, transform = open_clip.create_model_and_transforms(place, load_weights=False)

@@ -23,7 +23,7 @@ from vse_pipe.extract.backbones import faster_rcnn as _boxes
 from vse_pipe.extract.backbones import torchvision
 from vse_pipe.extract.backbones.faster_rcnn import Regions, build
 from vse_pipe.extract.backbones.options import FasterRcnnOptions as Params
-from vse_pipe.extract.engine.backbone import Backbone
+from vse_pipe.extract.networks import Backbone
 from vse_pipe.pictures import detector
 from vse_pipe.pictures.images import Item
 

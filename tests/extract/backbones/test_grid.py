@@ -20,11 +20,10 @@ from vse_pipe.artifacts import features
 from vse_pipe.core import states
 from vse_pipe.core.errors import InputError, UnknownMember, UsageError
 from vse_pipe.extract import stage
-from vse_pipe.extract.backbones import random_filters, torchvision
+from vse_pipe.extract.backbones import grid, random_filters, torchvision
 from vse_pipe.extract.backbones import timm as timm_backbone
 from vse_pipe.extract.backbones.grid import build
 from vse_pipe.extract.backbones.options import GridOptions as Params
-from vse_pipe.extract.engine.networks import grid
 from vse_pipe.pictures.images import Item
 
 FILTERS = {"filters": 4, "size": 3, "stride": 2}

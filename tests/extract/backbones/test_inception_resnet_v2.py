@@ -8,19 +8,18 @@ import torch
 
 from tests.extract.backbones.nothing import NOTHING
 from vse_pipe.core.errors import MissingResource
+from vse_pipe.extract import networks
 from vse_pipe.extract.backbones import inception_resnet_v2
-from vse_pipe.extract.engine import published
-from vse_pipe.extract.engine.networks import classifier as _classifier
 
 
 def test_1536_features_at_299_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list = []
-    monkeypatch.setattr(_classifier, "assemble", lambda classifier, params, seed: given.append(classifier) or NOTHING)
+    monkeypatch.setattr(networks, "assemble", lambda classifier, params, seed: given.append(classifier) or NOTHING)
     params = inception_resnet_v2.Params(weights="random")
     inception_resnet_v2.build(params, 1)
     classifier = given[0]
     assert classifier.source is None
-    found = published.resolve(params, classifier.published)
+    found = networks.resolve(params, classifier.published)
     assert (found.image_size, found.resize, found.mean, found.std) == (299, 333, (0.5,) * 3, (0.5,) * 3)
     with torch.device("meta"), torch.inference_mode():
         assert classifier.strip(classifier.make().eval())(torch.empty(2, 3, 299, 299)).shape == (2, 1536)

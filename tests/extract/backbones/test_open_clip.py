@@ -11,12 +11,11 @@ from safetensors.torch import load_file, save_file
 from tests import pair_project as pairs
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
 from vse_pipe.core.files import sha256
+from vse_pipe.extract import networks, pair
 from vse_pipe.extract.backbones.open_clip import build
 from vse_pipe.extract.backbones.options import OpenClipOptions as Params
-from vse_pipe.extract.engine import network
-from vse_pipe.extract.engine.pair import published
-from vse_pipe.extract.engine.pair.params import PairParams
-from vse_pipe.extract.engine.pair.pixels import transform
+from vse_pipe.extract.pair import transform
+from vse_pipe.extract.params import PairParams
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
 
@@ -44,7 +43,7 @@ def test_pixels_are_those_of_its_own_preprocessing_to_the_last_bit(model, tag):
     config = merge_preprocess_dict({"size": size}, open_clip.get_pretrained_cfg(model, tag))
     own = image_transform_v2(PreprocessCfg(**config), is_train=False)
     seen = transform(config, model)
-    extractor = network.Extractor(torch.nn.Identity(), seen)
+    extractor = networks.Extractor(torch.nn.Identity(), seen)
     for image in (pairs.photo(0), pairs.photo(1, (480, 640)), pairs.photo(2, (501, 333))):
         ours = extractor.scaled(torch.from_numpy(seen.pixels(image).copy()))
         assert torch.equal(ours[0], own(image))
@@ -120,8 +119,8 @@ def test_an_architecture_that_does_not_exist_or_describes_nothing_is_refused():
             build(Params(model=model, weights="random"), 0)
 
 
-def _published(model: str, weights: str, **options: object) -> published.Architecture:
-    return published.architecture(PairParams(model=model, weights=weights, **options))
+def _published(model: str, weights: str, **options: object) -> pair.Architecture:
+    return pair.published_architecture(PairParams(model=model, weights=weights, **options))
 
 
 def test_published_weights_are_found_where_open_clip_has_them():

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from tests.extract.project import pictures
 from vse_pipe.extract.backbones.options import RandomFiltersOptions as Params
 from vse_pipe.extract.backbones.random_filters import build
-from vse_pipe.extract.engine.networks.random_filters import RandomFilters
+from vse_pipe.extract.networks import RandomFilters
 from vse_pipe.pictures.images import Item
 
 SMALL = Params(filters=4, size=3, stride=2, image_size=9)

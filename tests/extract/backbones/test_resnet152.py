@@ -4,16 +4,15 @@ import pytest
 import torch
 
 from tests.extract.backbones.nothing import NOTHING
+from vse_pipe.extract import networks
 from vse_pipe.extract.backbones import resnet152
-from vse_pipe.extract.engine import published
-from vse_pipe.extract.engine.networks import classifier as _classifier
 
 
 @pytest.fixture
 def assembled(monkeypatch: pytest.MonkeyPatch) -> list:
     """What ``build`` hands over, without building sixty million random numbers."""
     given: list = []
-    monkeypatch.setattr(_classifier, "assemble", lambda *all_of_it: given.append(all_of_it) or NOTHING)
+    monkeypatch.setattr(networks, "assemble", lambda *all_of_it: given.append(all_of_it) or NOTHING)
     return given
 
 
@@ -23,7 +22,7 @@ def test_weights_and_transform(assembled: list) -> None:
     classifier, given, seed = assembled[0]
     assert (given, seed) == (params, 3)
     assert classifier.source.url == "https://download.pytorch.org/models/resnet152-f82ba261.pth"
-    found = published.resolve(params, classifier.published)
+    found = networks.resolve(params, classifier.published)
     assert (found.image_size, found.resize, found.interpolation, found.crops) == (224, 256, "bilinear", "center")
     assert params.normalise
 

@@ -5,15 +5,14 @@ import torch
 from torch import nn
 
 from tests.extract.backbones.nothing import NOTHING
+from vse_pipe.extract import networks
 from vse_pipe.extract.backbones import vgg19
-from vse_pipe.extract.engine import published
-from vse_pipe.extract.engine.networks import classifier as _classifier
 
 
 @pytest.fixture
 def assembled(monkeypatch: pytest.MonkeyPatch) -> list:
     given: list = []
-    monkeypatch.setattr(_classifier, "assemble", lambda *all_of_it: given.append(all_of_it) or NOTHING)
+    monkeypatch.setattr(networks, "assemble", lambda *all_of_it: given.append(all_of_it) or NOTHING)
     return given
 
 
@@ -22,14 +21,14 @@ def test_weights_and_transform(assembled: list) -> None:
     vgg19.build(params, 1)
     classifier = assembled[0][0]
     assert classifier.source.file == "vgg19-dcbb9e9d.pth"
-    found = published.resolve(params, classifier.published)
+    found = networks.resolve(params, classifier.published)
     assert (found.image_size, found.resize, found.interpolation, found.crops) == (224, 256, "bilinear", "ten")
 
 
 def test_wang_et_al_scale_without_keeping_the_aspect_ratio(assembled: list) -> None:
     params = vgg19.Params(resize_mode="exact", resize=256)
     vgg19.build(params, 1)
-    found = published.resolve(params, assembled[0][0].published)
+    found = networks.resolve(params, assembled[0][0].published)
     assert found._scaled(640, 200) == (256, 256)
 
 

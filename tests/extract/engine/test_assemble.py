@@ -16,11 +16,11 @@ from tests.extract.test_resume import outputs
 from vse_pipe.artifacts import features
 from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.extract import stage
-from vse_pipe.extract.engine.assemble import assemble
-from vse_pipe.extract.engine.backbone import Failure, Output
-from vse_pipe.extract.engine.forward import Forward
-from vse_pipe.extract.engine.job import Job, plan
-from vse_pipe.extract.engine.shards import Damaged, Shard, Shards
+from vse_pipe.extract.assemble import assemble
+from vse_pipe.extract.compute import Forward
+from vse_pipe.extract.job import Job, plan
+from vse_pipe.extract.networks import Failure, Output
+from vse_pipe.extract.shards import Damaged, Shard, Shards
 
 OUT = project.OUT
 

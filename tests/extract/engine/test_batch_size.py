@@ -5,10 +5,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vse_pipe.extract.engine import batch_size
-from vse_pipe.extract.engine.batch_size import Throughput, best, measure
-from vse_pipe.extract.engine.forward import Forward
-from vse_pipe.extract.engine.params import FeatureParams
+from vse_pipe.extract import compute
+from vse_pipe.extract.compute import Forward, Throughput, best, measure
+from vse_pipe.extract.params import FeatureParams
 
 IMAGES = np.zeros((300, 2), np.float32)
 
@@ -27,7 +26,7 @@ CLOCK = Clock()
 
 @pytest.fixture(autouse=True)
 def _told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_size, "time", CLOCK)
+    monkeypatch.setattr(compute, "time", CLOCK)
 
 
 class Timed(nn.Module):

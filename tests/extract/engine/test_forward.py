@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from tests.naive import extract as naive
 from vse_pipe.core.errors import PipelineError
-from vse_pipe.extract.engine.backbone import Output
-from vse_pipe.extract.engine.forward import Forward
-from vse_pipe.extract.engine.params import FeatureParams, ImageParams
+from vse_pipe.extract.compute import Forward
+from vse_pipe.extract.networks import Output
+from vse_pipe.extract.params import FeatureParams, ImageParams
 
 CPU = torch.device("cpu")
 BATCH = np.array([[3.0, 4.0], [0.0, 0.0], [1e-3, -2.0]], dtype=np.float32)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from vse_pipe.core.errors import UsageError
-from vse_pipe.extract.engine.network import Extractor, dimensions, without_classifier
+from vse_pipe.extract.networks import Extractor, dimensions, without_classifier
 from vse_pipe.pictures.transforms import Transform
 
 TRANSFORM = Transform(8, 8, "exact", "bilinear", "center", (0.5,) * 3, (0.25,) * 3)

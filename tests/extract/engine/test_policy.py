@@ -2,7 +2,7 @@
 
 import pytest
 
-from vse_pipe.extract.engine.policy import limit
+from vse_pipe.extract.recognise import limit
 from vse_pipe.project.params.typed import FeatureSet
 
 

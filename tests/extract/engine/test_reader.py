@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vse_pipe.core.errors import InputError, UnreadableImage
-from vse_pipe.extract.engine.reader import batches
+from vse_pipe.extract.compute import batches
 from vse_pipe.pictures.images import Item
 
 

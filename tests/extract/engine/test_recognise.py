@@ -9,9 +9,8 @@ import torch
 from tests.extract import project
 from tests.extract.test_stage import weights
 from vse_pipe.artifacts import features
-from vse_pipe.extract import stage
-from vse_pipe.extract.engine import recognise
-from vse_pipe.extract.engine.job import plan
+from vse_pipe.extract import recognise, stage
+from vse_pipe.extract.job import plan
 
 
 def settled(about: dict, params, seed: int = 1, device: str = "cpu") -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.extract import project
 from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
-from vse_pipe.extract.engine.selection import from_spec, with_backbone
+from vse_pipe.extract.job import from_spec, with_backbone
 
 
 @pytest.mark.parametrize(

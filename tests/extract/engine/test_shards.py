@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vse_pipe.extract.engine.backbone import Failure, Output
-from vse_pipe.extract.engine.shards import Damaged, Shard, Shards, earlier
+from vse_pipe.extract.networks import Failure, Output
+from vse_pipe.extract.shards import Damaged, Shard, Shards, earlier
 
 BOXES = np.ones((3, 1, 4), dtype=np.float32)
 ROWS = np.arange(6, dtype=np.float32).reshape(3, 2)

@@ -11,8 +11,8 @@ from tests.extract.test_resume import outputs
 from vse_pipe.core.errors import LockedError
 from vse_pipe.core.locks import share
 from vse_pipe.extract import stage
-from vse_pipe.extract.engine.forward import Forward
-from vse_pipe.extract.engine.work import Work
+from vse_pipe.extract.compute import Forward
+from vse_pipe.extract.job import Work
 
 OUT = project.OUT
 

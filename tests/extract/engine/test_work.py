@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vse_pipe.core.errors import UsageError
-from vse_pipe.extract.engine.work import Work, work
+from vse_pipe.extract.job import Work, work
 from vse_pipe.project.params.schema import EngineParams
 
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.extract.texts.vector_files import as_npz
-from vse_pipe.extract.text_engine.bags import bags, known_words
-from vse_pipe.extract.text_engine.method import Corpus
+from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.texts import mean_vectors
+from vse_pipe.extract.tokens import bags, known_words
 
 WORDS = ["a", "b", "c"]
 

@@ -8,8 +8,7 @@ from scipy.sparse import csr_array
 
 from tests.extract.text_engine.test_mixture import drawn, plain
 from tests.naive import texts as naive
-from vse_pipe.extract.text_engine.fisher import fisher_vectors, improved
-from vse_pipe.extract.text_engine.mixture import Mixture
+from vse_pipe.extract.fisher import Mixture, fisher_vectors, improved
 
 
 def counted(seed: int, captions: int, words: int) -> csr_array:

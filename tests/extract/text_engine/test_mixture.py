@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.naive import texts as naive
-from vse_pipe.extract.text_engine import mixture as _mixture
-from vse_pipe.extract.text_engine.mixture import Mixture
+from vse_pipe.extract import fisher as _mixture
+from vse_pipe.extract.fisher import Mixture
 
 
 def drawn(seed: int, components: int = 3, dim: int = 2) -> Mixture:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vse_pipe.extract.text_engine.pca import principal
+from vse_pipe.extract.fisher import principal
 
 ROWS = (np.random.default_rng(0).standard_normal((80, 6)) * [5, 1, 3, 0.5, 2, 0.1] + 7).astype(np.float32)
 
@@ -26,7 +26,7 @@ def test_more_components_than_there_are(rows: np.ndarray, components: int) -> No
 
 
 def test_one_covariance_is_in_memory_while_it_is_summed() -> None:
-    from vse_pipe.extract.text_engine.pca import _added
+    from vse_pipe.extract.fisher import _added
 
     sums = _added(None, np.ones((3, 4)), 1.0)
     again = _added(sums, np.full((2, 4), 2.0), 0.5)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.tokenize import word_tokenize
 
-from vse_pipe.extract.text_engine.tokens import split
+from vse_pipe.extract.tokens import split
 
 _PARTS = [
     "a",

@@ -9,7 +9,7 @@ import pytest
 from tests.extract.texts.vector_files import as_npz
 from tests.naive import texts as naive
 from vse_pipe.core.errors import InputError
-from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.extract.texts import hglmm as method
 
 WORDS = [f"w{number:02d}" for number in range(60)]

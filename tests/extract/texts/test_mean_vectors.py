@@ -7,7 +7,7 @@ import pytest
 
 from tests.extract.texts.vector_files import WORDS, as_npz, vectors
 from tests.naive import texts as naive
-from vse_pipe.extract.text_engine.method import Corpus
+from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.texts import mean_vectors as method
 
 TEXTS = ["A red dog", "red red ball", "unknown words", "a big caf\u00e9", "DOG"]

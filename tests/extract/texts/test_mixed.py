@@ -11,7 +11,7 @@ from tests.naive.texts import unit
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import ParamsError
-from vse_pipe.extract.text_engine.method import Corpus
+from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import mean_vectors, tfidf
 from vse_pipe.extract.texts import mixed as method

@@ -8,8 +8,8 @@ import torch
 
 from tests import pair_project as pairs
 from vse_pipe.core.errors import IntegrityError, MissingResource
-from vse_pipe.extract.engine.pair import model as models
-from vse_pipe.extract.text_engine.method import Corpus
+from vse_pipe.extract import pair as models
+from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.texts import open_clip as method
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
@@ -68,9 +68,9 @@ def test_the_files_it_depends_on_are_told(tmp_path):
 def test_a_tokenizer_of_the_hub_is_asked_for_in_one_line(tmp_path):
     config = open_clip.get_model_config("ViT-B-16-SigLIP")
     with pytest.raises(MissingResource, match=r"hf download timm/ViT-B-16-SigLIP --include .* set tokenizer: FOLDER"):
-        models.tokenizer(config, None, "ViT-B-16-SigLIP")
+        models.pair_tokenizer(config, None, "ViT-B-16-SigLIP")
     with pytest.raises(MissingResource, match="no tokenizer of open_clip ViT-B-16-SigLIP"):
-        models.tokenizer(config, tmp_path, "ViT-B-16-SigLIP")
+        models.pair_tokenizer(config, tmp_path, "ViT-B-16-SigLIP")
 
 
 def test_without_the_package_it_is_one_line(monkeypatch):

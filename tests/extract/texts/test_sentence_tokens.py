@@ -17,8 +17,7 @@ from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.embed.engine.fitted import require_encoder
-from vse_pipe.extract import text_stage
-from vse_pipe.extract.text_engine import encoder
+from vse_pipe.extract import text_methods, text_stage
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import sentence_tokens as method
 from vse_pipe.tools.search.encoders import Reader
@@ -49,10 +48,10 @@ def tiny(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: name)
     monkeypatch.setattr(text_stage, "version", lambda package: "1")
-    encoder._loaded.cache_clear()
+    text_methods._loaded.cache_clear()
     project.prepared()
     yield tmp_path
-    encoder._loaded.cache_clear()
+    text_methods._loaded.cache_clear()
 
 
 def test_the_tokens_of_every_caption_come_back_and_a_sentence_is_read_alike(tiny):
@@ -80,8 +79,8 @@ def test_marks_can_be_left_out_and_lengths_kept():
     found = Encoder("hub")
     found.encode = lambda texts, **_: [torch.tensor(raw(text)) for text in texts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoder, "_loaded", lambda *_: found)
-        vectors, lengths = method.transform(["a dog", ""], encoder.State(), given)
+        patch.setattr(text_methods, "_loaded", lambda *_: found)
+        vectors, lengths = method.transform(["a dog", ""], text_methods.State(), given)
     assert lengths.tolist() == [2, 2]
     assert vectors.tolist() == [*raw("a dog")[1:-1], *raw("")]
 
@@ -120,7 +119,7 @@ def test_an_encoder_with_another_number_of_marks_keeps_them(tiny, monkeypatch):
     monkeypatch.setattr(Encoder, "tokenizer", SimpleNamespace(num_special_tokens_to_add=lambda: 1), raising=False)
     monkeypatch.setattr(Encoder, "__init__", lambda self, name, **options: None)
     with pytest.raises(UsageError, match=r"encoder 'hub' adds 1; set special: true"):
-        method.transform(["a dog"], encoder.State(), method.Params(model="hub", special=False, device="cpu"))
+        method.transform(["a dog"], text_methods.State(), method.Params(model="hub", special=False, device="cpu"))
 
 
 def test_a_sentence_is_not_read_by_other_files(tiny):

@@ -5,7 +5,7 @@ import pytest
 
 from tests.naive import texts as naive
 from vse_pipe.core.errors import InputError
-from vse_pipe.extract.text_engine.method import Corpus
+from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.texts import tfidf as method
 
 TRAIN = ["Two dogs running .", "a dog runs on the grass", "the children's dogs", "men and children on stairs"]

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vse_pipe.core.text import END, PAD, SPECIAL, START, UNK
-from vse_pipe.extract.text_engine.method import Corpus
-from vse_pipe.extract.text_engine.tokens import build, encode, tokenize
+from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.texts import words as method
+from vse_pipe.extract.tokens import build, encode, tokenize
 
 
 def test_tokens_are_lower_case_treebank_words():

@@ -18,7 +18,7 @@ from PIL import Image
 
 from tests.faults.fuzz.mutate import mutated
 from vse_pipe.core.errors import PipelineError
-from vse_pipe.extract.engine.shards import Damaged
+from vse_pipe.extract.shards import Damaged
 
 SECONDS = 20
 # Of address space beyond what the warm process has: what asks for more is refused by the kernel and not by the machine's end.

@@ -31,8 +31,8 @@ from vse_pipe.artifacts import (
     texts,
 )
 from vse_pipe.core.errors import IntegrityError
-from vse_pipe.extract.engine.backbone import Failure, Output
-from vse_pipe.extract.engine.shards import Shard, Shards
+from vse_pipe.extract.networks import Failure, Output
+from vse_pipe.extract.shards import Shard, Shards
 from vse_pipe.project import step
 from vse_pipe.project.lock import Lock
 from vse_pipe.train import checkpoint, restore

@@ -16,8 +16,8 @@ from vse_pipe.artifacts.model_files import ModelFiles
 from vse_pipe.core.errors import IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, sha256
 from vse_pipe.extract import text_stage
-from vse_pipe.extract.text_engine.method import State
-from vse_pipe.extract.text_engine.params import TextParams
+from vse_pipe.extract.params import TextParams
+from vse_pipe.extract.text_methods import State
 from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits

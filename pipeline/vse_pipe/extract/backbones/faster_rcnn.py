@@ -13,10 +13,10 @@ from torchvision import models
 from torchvision.ops import nms, roi_align
 
 from vse_pipe.core.errors import UsageError
+from vse_pipe.extract import published
 from vse_pipe.extract.backbones.options import FasterRcnnOptions as Params
-from vse_pipe.extract.engine.backbone import Backbone, Output
-from vse_pipe.extract.engine.networks import torchvision
-from vse_pipe.extract.engine.params import ImageParams
+from vse_pipe.extract.networks import Backbone, Output
+from vse_pipe.extract.params import ImageParams
 from vse_pipe.pictures import detector as detectors
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
@@ -112,7 +112,7 @@ class Regions(nn.Module):
 
 def _trunk(params: Params, seed: int) -> tuple[Trunk, dict]:
     given = ImageParams(weights=params.weights, sha256=params.sha256)
-    found = torchvision.classifier(params.trunk, given, params.trunk_args)
+    found = published.torchvision_classifier(params.trunk, given, params.trunk_args)
     model, about_weights = found.loaded(given, seed)
     mean, std = params.mean or list(found.published.mean), params.std or list(found.published.std)
     stem, head = _halves(model.eval(), params.trunk)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from vse_pipe.core.weights import WeightsFile
+from vse_pipe.extract import networks, published
 from vse_pipe.extract.backbones.options import InceptionResnetV2Options as Params
-from vse_pipe.extract.engine.backbone import Backbone
-from vse_pipe.extract.engine.networks import classifier, timm
+from vse_pipe.extract.networks import Backbone
 
 _NAME = "inception_resnet_v2.tf_in1k"
 
@@ -19,6 +19,6 @@ WEIGHTS = WeightsFile(
 
 def build(params: Params, seed: int) -> Backbone:
     """1536 dimensions after global average pooling. ``weights: imagenet`` is TensorFlow's, converted (timm tf_in1k)."""
-    found = timm.classifier(_NAME, params, {})
+    found = published.timm_classifier(_NAME, params, {})
     source = WEIGHTS if found.source else None
-    return classifier.assemble(replace(found, source=source), params, seed)
+    return networks.assemble(replace(found, source=source), params, seed)

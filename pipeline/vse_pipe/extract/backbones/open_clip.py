@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from vse_pipe.extract import pair as extract_pair
 from vse_pipe.extract.backbones.options import OpenClipOptions as Params
-from vse_pipe.extract.engine.backbone import Backbone
-from vse_pipe.extract.engine.network import Extractor
-from vse_pipe.extract.engine.pair import model
-from vse_pipe.extract.engine.pair.pixels import transform
+from vse_pipe.extract.networks import Backbone, Extractor
+from vse_pipe.extract.pair import transform
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.pictures.transforms import Transform
@@ -21,10 +20,10 @@ def build(params: Params, seed: int) -> Backbone:
     Differs: pictures are turned upright and put on white first, as everywhere here. Raises as ``model.load``, UsageError for
     preprocessing that pads or whose crop is no square.
     """
-    pair = model.load(params, seed)
+    pair = extract_pair.load(params, seed)
     seen = transform(pair.preprocessing, params.model)
     about = {**pair.about, "transform": seen.about(), "dimensions": pair.dimensions}
-    module = Extractor(model.Tower(pair.model, "image"), seen).eval()
+    module = Extractor(extract_pair.Tower(pair.model, "image"), seen).eval()
     libraries = ("torch", "pillow", "timm", "open_clip_torch")
     return Backbone(partial(_read, seen), module, about, libraries, params.precision)
 

@@ -6,8 +6,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from vse_pipe.core.strict import Digest, WeightsName
-from vse_pipe.extract.engine.pair.params import PairParams
-from vse_pipe.extract.engine.params import Channels, FeatureParams, ImageParams, Scales, ShardSize
+from vse_pipe.extract.params import Channels, FeatureParams, ImageParams, PairParams, Scales, ShardSize
 from vse_pipe.project.registry import BackboneTraits
 from vse_pipe.project.sources import SourceFiles, weights_file
 

@@ -7,9 +7,7 @@ import numpy as np
 
 from vse_pipe.core import states
 from vse_pipe.extract.backbones.options import RandomFiltersOptions as Params
-from vse_pipe.extract.engine.backbone import Backbone
-from vse_pipe.extract.engine.network import Extractor
-from vse_pipe.extract.engine.networks.random_filters import RandomFilters
+from vse_pipe.extract.networks import Backbone, Extractor, RandomFilters
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.pictures.transforms import Transform

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from vse_pipe.extract import networks
+from vse_pipe.extract import published as extract_published
 from vse_pipe.extract.backbones.options import Resnet152Options as Params
-from vse_pipe.extract.engine.backbone import Backbone
-from vse_pipe.extract.engine.networks import classifier, torchvision
+from vse_pipe.extract.networks import Backbone
 
 
 def build(params: Params, seed: int) -> Backbone:
@@ -12,6 +13,6 @@ def build(params: Params, seed: int) -> Backbone:
 
     HAL's own features were downloaded and how they were extracted is not documented, so these differ from them.
     """
-    found = torchvision.classifier("resnet152", params, {})
+    found = extract_published.torchvision_classifier("resnet152", params, {})
     published = replace(found.published, image_size=224, resize=256)
-    return classifier.assemble(replace(found, published=published), params, seed)
+    return networks.assemble(replace(found, published=published), params, seed)

@@ -1,8 +1,8 @@
 """Any model of timm: ``backbone: timm`` with ``model: resnet18.a1_in1k``."""
 
+from vse_pipe.extract import networks, published
 from vse_pipe.extract.backbones.options import TimmOptions as Params
-from vse_pipe.extract.engine.backbone import Backbone
-from vse_pipe.extract.engine.networks import classifier, timm
+from vse_pipe.extract.networks import Backbone
 
 
 def build(params: Params, seed: int) -> Backbone:
@@ -11,5 +11,5 @@ def build(params: Params, seed: int) -> Backbone:
     ``weights: imagenet`` means the published weights of the tag, whatever they were trained on; where their digest
     is not part of the file's name, ``sha256`` must be set. Raises UnknownMember for another name; else as ``assemble``.
     """
-    found = timm.classifier(params.model, params, params.model_args)
-    return classifier.assemble(found, params, seed)
+    found = published.timm_classifier(params.model, params, params.model_args)
+    return networks.assemble(found, params, seed)

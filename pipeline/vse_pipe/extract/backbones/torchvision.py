@@ -1,8 +1,8 @@
 """Any classifier of torchvision: ``backbone: torchvision`` with ``model: mobilenet_v2``."""
 
+from vse_pipe.extract import networks, published
 from vse_pipe.extract.backbones.options import TorchvisionOptions as Params
-from vse_pipe.extract.engine.backbone import Backbone
-from vse_pipe.extract.engine.networks import classifier, torchvision
+from vse_pipe.extract.networks import Backbone
 
 
 def build(params: Params, seed: int) -> Backbone:
@@ -10,5 +10,5 @@ def build(params: Params, seed: int) -> Backbone:
 
     Raises UnknownMember for another name; else as ``assemble``.
     """
-    found = torchvision.classifier(params.model, params, params.model_args)
-    return classifier.assemble(found, params, seed)
+    found = published.torchvision_classifier(params.model, params, params.model_args)
+    return networks.assemble(found, params, seed)

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 from vse_pipe.core import processes
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import PipelineError
-from vse_pipe.extract.engine.job import Job, plan
-from vse_pipe.extract.engine.reuse import growing
-from vse_pipe.extract.engine.shards import Shard
+from vse_pipe.extract.assemble import growing
+from vse_pipe.extract.job import Job, plan
+from vse_pipe.extract.shards import Shard
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import LOCAL, EngineParams
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import ENGINES
 
 if TYPE_CHECKING:
-    from vse_pipe.extract.engine.compute import Computer
+    from vse_pipe.extract.compute import Computer
 
 # A shard's number, and the shard
 Finished = Generator[tuple[int, Shard], None, None]
@@ -29,7 +29,7 @@ def shards(job: Job, numbers: list[int], name: str, device: str, engine: EngineP
     """
     if engine.name == LOCAL:
         from vse_pipe.core import devices
-        from vse_pipe.extract.engine.compute import Computer
+        from vse_pipe.extract.compute import Computer
 
         what = f"extract {name}, batches of {job.node.backbone.params.batch_size}"
         yield from Computer(job, devices.resolve_device(device)).shards(numbers, what)
@@ -53,7 +53,7 @@ class _Asked:
 
     def _computer(self) -> "Computer":
         from vse_pipe.core import devices
-        from vse_pipe.extract.engine.compute import Computer
+        from vse_pipe.extract.compute import Computer
 
         device = devices.resolve_device(self.device)
         job = growing(plan(*self.given, device), paths.extracted(self.given[0].dataset, self.name))

@@ -7,7 +7,7 @@ from jaxtyping import Float32, Float64
 
 from vse_pipe.core.console import track, warn
 from vse_pipe.core.errors import InputError
-from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.extract.texts.options import HglmmOptions as Params
 
 
@@ -17,8 +17,8 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     Raises InputError for a file that cannot be used and when there are too few words or captions for what is asked.
     """
     from vse_pipe.core import devices
-    from vse_pipe.extract.text_engine import mixture
-    from vse_pipe.extract.text_engine.bags import known_words, splitter
+    from vse_pipe.extract import fisher
+    from vse_pipe.extract.tokens import known_words, splitter
 
     words, raw, about = known_words(corpus, params)
     tokens = splitter(params)
@@ -31,7 +31,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
             f"hglmm: components is {params.components}, the train captions hold {len(trained)} known words"
         )
     start = devices.derive_seed(seed, "mixture") % 2**32
-    found = mixture.fit(points[trained], params.components, start, params.max_iterations, params.tolerance)
+    found = fisher.fit(points[trained], params.components, start, params.max_iterations, params.tolerance)
     if not found.converged:
         warn(f"hglmm: the mixture still gained after {params.max_iterations} iterations; raise max_iterations")
     about["mixture"] = {
@@ -60,14 +60,14 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
 
 def terms(text: str, params: Params) -> list[str]:
     """The words that are looked up among the known ones."""
-    from vse_pipe.extract.text_engine.bags import splitter
+    from vse_pipe.extract.tokens import splitter
 
     return splitter(params)(text)
 
 
 def _fisher(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions fisher"]:
-    from vse_pipe.extract.text_engine.bags import bags, splitter
-    from vse_pipe.extract.text_engine.fisher import fisher_vectors, improved
+    from vse_pipe.extract.fisher import fisher_vectors, improved
+    from vse_pipe.extract.tokens import bags, splitter
 
     counts = bags(map(splitter(params), texts), state.words)
     return improved(fisher_vectors(counts, state.arrays["vectors"], _mixture_of(state)))
@@ -107,7 +107,7 @@ def _independent(
 def _reduced(state: State, train: list[str], components: int, params: Params, seed: int) -> State:
     """``state`` with the PCA of the Fisher vectors of train captions."""
     from vse_pipe.core import devices
-    from vse_pipe.extract.text_engine.pca import principal
+    from vse_pipe.extract.fisher import principal
 
     if params.pca_captions is not None and params.pca_captions < len(train):
         chosen = devices.generator(seed, "pca").choice(len(train), params.pca_captions, replace=False)
@@ -134,7 +134,7 @@ def _stored(mixture) -> dict[str, np.ndarray]:
 
 
 def _mixture_of(state: State):
-    from vse_pipe.extract.text_engine.mixture import Mixture
+    from vse_pipe.extract.fisher import Mixture
 
     arrays = state.arrays
     return Mixture(arrays["weights"], arrays["laplacian"].astype(bool), arrays["location"], arrays["scale"])

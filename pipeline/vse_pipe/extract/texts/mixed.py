@@ -6,7 +6,7 @@ from types import ModuleType
 import numpy as np
 from jaxtyping import Float32
 
-from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.extract.texts.options import MixedOptions as Params
 from vse_pipe.extract.texts.options import MixedPart
 from vse_pipe.project.registry import TEXT_FEATURES

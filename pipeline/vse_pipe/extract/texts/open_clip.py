@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from vse_pipe.core.errors import IntegrityError
-from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.extract.texts.options import OpenClipOptions as Params
 
 
@@ -38,7 +38,7 @@ def _weights(about: dict) -> bytes:
 
 @lru_cache(maxsize=2)  # of the parts of a mixture
 def _reader(params: Params, seed: int):
-    from vse_pipe.extract.engine.pair.reader import TextTower  # torch
+    from vse_pipe.extract.pair import TextTower  # torch
 
     folder = Path(params.tokenizer).expanduser() if params.tokenizer else None
     return TextTower.load(params, seed, folder, params.device)

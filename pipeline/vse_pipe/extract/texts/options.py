@@ -6,8 +6,7 @@ from typing import Annotated, ClassVar, Literal, cast
 from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveInt
 
 from vse_pipe.core.strict import Strict
-from vse_pipe.extract.engine.pair.params import PairParams
-from vse_pipe.extract.text_engine.params import TextParams, VectorParams, WordVectorParams
+from vse_pipe.extract.params import PairParams, TextParams, VectorParams, WordVectorParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits
 from vse_pipe.project.sources import EVERYTHING, SourceFiles

@@ -4,8 +4,8 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from vse_pipe.core.errors import UsageError
-from vse_pipe.extract.text_engine import encoder
-from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.extract import text_methods
+from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.extract.texts.options import SentenceTokensOptions as Params
 
 # What ``special`` is about.
@@ -13,14 +13,14 @@ _MARKS = 2
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    return encoder.known(params)
+    return text_methods.known(params)
 
 
 def transform(
     texts: list[str], state: State, params: Params
 ) -> tuple[Float32[np.ndarray, "tokens dim"], Int64[np.ndarray, " captions"]]:
     """The tokens of all captions, end to end, and how many each has; captions beyond the encoder's longest input are cut."""
-    model = encoder.loaded(params)
+    model = text_methods.loaded(params)
     if not params.special and (added := model.tokenizer.num_special_tokens_to_add()) != _MARKS:
         raise UsageError(
             f"special: false leaves out the first and the last token, and sentence encoder '{params.model}' adds {added}; "

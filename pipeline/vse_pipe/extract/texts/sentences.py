@@ -3,18 +3,18 @@
 import numpy as np
 from jaxtyping import Float32
 
-from vse_pipe.extract.text_engine import encoder
-from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.extract import text_methods
+from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.extract.texts.options import SentencesOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    return encoder.known(params)
+    return text_methods.known(params)
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
     """The encoder's vectors; captions beyond its longest input are cut by it."""
-    vectors = encoder.loaded(params).encode(
+    vectors = text_methods.loaded(params).encode(
         texts,
         batch_size=params.batch_size,
         normalize_embeddings=params.normalise,

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.extract.texts.options import TfidfOptions as Params
 
 
@@ -38,7 +38,7 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     """Counts times idf, scaled to unit length; a caption without any known term is the zero vector."""
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    from vse_pipe.extract.text_engine.bags import bags
+    from vse_pipe.extract.tokens import bags
 
     weighting = TfidfTransformer(norm="l2" if params.normalise else None)
     weighting.idf_ = state.arrays["idf"]
@@ -50,8 +50,7 @@ def terms(text: str, params: Params) -> list[str]:
     """Lower-case tokens with a letter or digit; lemmas, unless they or their words are stop words."""
     from simplemma import lemmatize
 
-    from vse_pipe.extract.text_engine.stop_words import STOP_WORDS
-    from vse_pipe.extract.text_engine.tokens import tokenize
+    from vse_pipe.extract.tokens import STOP_WORDS, tokenize
 
     tokens = [token for token in tokenize(text) if any(map(str.isalnum, token))]
     if params.stop_words:

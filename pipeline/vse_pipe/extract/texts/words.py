@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.extract.texts.options import WordsOptions as Params
 
 if TYPE_CHECKING:
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """The vocabulary of the train and val captions; the authors' is of train and dev. Test words never enter it."""
-    from vse_pipe.extract.text_engine.tokens import build
+    from vse_pipe.extract.tokens import build
 
     return State(words=build(corpus.of("train", "val"), params.min_count))
 
 
 def transform(texts: list[str], state: State, params: Params) -> tuple["Tokens", int]:
     """The ids of the captions and how many were cut at ``max_words``."""
-    from vse_pipe.extract.text_engine.tokens import encode
+    from vse_pipe.extract.tokens import encode
 
     return encode(texts, state.words, params.max_words)
 
 
 def terms(text: str, params: Params) -> list[str]:
     """The words that are read, of which the vocabulary gives the ids."""
-    from vse_pipe.extract.text_engine.tokens import tokenize
+    from vse_pipe.extract.tokens import tokenize
 
     return tokenize(text)[: params.max_words]

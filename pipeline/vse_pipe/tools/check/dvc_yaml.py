@@ -24,7 +24,7 @@ _MEND = "correct the stage, or `git checkout dvc.yaml`"
 _ADD = "correct the stage, or add it to params.yaml, `{}` where there is none"
 _REPORT = {str(paths.REPORTS / "index.html"), str(paths.REPORTS / "metrics.json")}
 # Features carry the digest of the code that reads pictures for them, and their folder is a dependency of these stages.
-_EXTRACTION = ("vse_pipe.extract.engine.compute", "vse_pipe.extract.engine.job")
+_EXTRACTION = ("vse_pipe.extract.compute", "vse_pipe.extract.job")
 _READS_FEATURES = dict.fromkeys(("train", "embed", "embed_transfers", "audit"), _EXTRACTION)
 
 

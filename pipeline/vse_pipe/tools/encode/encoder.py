@@ -19,8 +19,8 @@ from vse_pipe.embed.engine.fitted import Fitted, fitted
 from vse_pipe.embed.engine.inputs import BATCH
 from vse_pipe.embed.engine.vectors import parts_of
 from vse_pipe.embed.stage import about_model
-from vse_pipe.extract.engine.backbone import Failure
-from vse_pipe.extract.engine.reader import Arrays, Read, batches
+from vse_pipe.extract.compute import Arrays, Read, batches
+from vse_pipe.extract.networks import Failure
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from ruamel.yaml import YAML
 
 from vse_pipe.artifacts import captions, evaluation, images, model_files
-from vse_pipe.extract.engine.pair import published
+from vse_pipe.extract import pair
 from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
 from vse_pipe.project.params.checks import ranked_under
@@ -125,7 +125,7 @@ def _pair(features: dict) -> list[str]:
     named = f"`{tag}`, " if tag else ""
     digest = f"sha256 `{weights['sha256']}`" if "sha256" in weights else "random"
     return [
-        f"- Pretrained pair `{features['network']}`, weights {named}{digest}; trained on: {published.trained_on(tag)}; their "
+        f"- Pretrained pair `{features['network']}`, weights {named}{digest}; trained on: {pair.trained_on(tag)}; their "
         "licence: unknown, their publisher says."
     ]
 

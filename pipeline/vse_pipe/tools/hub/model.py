@@ -15,8 +15,8 @@ from vse_pipe.core.errors import IntegrityError, UsageError
 from vse_pipe.core.files import read_json, require
 from vse_pipe.core.text import Tokens
 from vse_pipe.embed.engine.fitted import learnt, require_encoder
-from vse_pipe.extract.engine.forward import Forward
-from vse_pipe.extract.text_engine.method import State
+from vse_pipe.extract.compute import Forward
+from vse_pipe.extract.text_methods import State
 from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.tools.hub.files import FEATURES, TEXTS, in_pack

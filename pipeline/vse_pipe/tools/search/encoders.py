@@ -18,8 +18,8 @@ from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, Us
 from vse_pipe.core.files import read_json
 from vse_pipe.embed.engine.alike import identity
 from vse_pipe.embed.engine.fitted import Fitted, fitted
-from vse_pipe.extract.engine.backbone import Backbone
-from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.extract.compute import Forward
+from vse_pipe.extract.networks import Backbone
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths

@@ -16,7 +16,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import sha256
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.extract.text_engine import encoder
+from vse_pipe.extract import text_methods
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params as AllParams
 from vse_pipe.project.registry import TEXT_ENCODERS
@@ -140,7 +140,7 @@ def test_a_packed_model_reads_sentences(root, monkeypatch, tmp_path):
     pack(params, "cosine", tmp_path / "hub", None)
     eye = torch.eye(len(WORDS))
     known = SimpleNamespace(encode=lambda said, **_: [eye[[WORDS.index(word) for word in one.split()]] for one in said])
-    monkeypatch.setattr(encoder, "_loaded", lambda *_: known)
+    monkeypatch.setattr(text_methods, "_loaded", lambda *_: known)
     said = captions.read(paths.prepared("toy"))["text"].to_pylist()
     (network,) = networks(tmp_path / "hub")
     expected = embeddings.read(paths.embedded("cosine") / embeddings.CAPTIONS).vectors

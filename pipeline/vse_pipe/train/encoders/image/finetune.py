@@ -19,8 +19,8 @@ from vse_pipe.artifacts.features import Features
 from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError
 from vse_pipe.core.files import sha256
-from vse_pipe.extract.engine import fingerprint
-from vse_pipe.extract.engine.reader import batches
+from vse_pipe.extract import job
+from vse_pipe.extract.compute import batches
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.pictures.transforms import Transform
@@ -150,7 +150,7 @@ def load_network(name: str, source: FeatureSet, features: Features, seed: int, d
         **{key: backbone.about[key] for key in ("network", "weights", "transform")},
         "images_sha256": features.meta["images_sha256"],
     }
-    depends = fingerprint.describe(source, backbone, device.type, backbone.precision)
+    depends = job.describe(source, backbone, device.type, backbone.precision)
     return PixelNetwork(backbone.module, described, depends)
 
 

@@ -4,10 +4,12 @@ Every component is a product over dimensions, and in each dimension of each comp
 (location: mean, scale: standard deviation) or Laplacian (location: median, scale: mean absolute deviation).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float, Float32, Float64
+from scipy.sparse import csr_array
 
 Points = Float64[np.ndarray, "points dim"]
 Shares = Float64[np.ndarray, "points components"]
@@ -116,3 +118,83 @@ def _medians(points: Points, shares: Shares, order: np.ndarray) -> Float64[np.nd
         below = shares[order[:, d]].cumsum(axis=0)
         out[:, d] = points[order[(below < half).sum(axis=0).clip(max=len(points) - 1), d], d]
     return out
+
+
+_TINY = 1e-12
+
+
+def fisher_vectors(
+    counts: csr_array, points: Float[np.ndarray, "points dim"], mixture: Mixture
+) -> Float64[np.ndarray, "captions fisher"]:
+    """(captions, 2 * components * dim): a caption's words as the direction in which the mixture would move for them.
+
+    counts: (captions, points), how often each word occurs; points of any precision, those in use become float64. The gradient of the log-likelihood of a caption's N words
+    with respect to location m and scale s, divided by the root of the Fisher information, diagonal as usual. With z =
+    (x - m) / s, a word's share g of the component and the component's weight w, summed over the words:
+
+        Gaussian   location  g z / sqrt(N w)          scale  g (z^2 - 1) / sqrt(2 N w)     information N w / s^2, 2 N w / s^2
+        Laplacian  location  g sign(z) / sqrt(N w)    scale  g (|z| - 1) / sqrt(N w)       information N w / s^2, both
+
+    All locations come first, component by component, then all scales. A caption without words is the zero vector.
+    """
+    used = np.unique(counts.indices)
+    counts, points = counts[:, used], points[used].astype(np.float64)
+    shares, _ = posteriors(mixture, points)
+    components, dim = mixture.location.shape
+    out = np.empty((counts.shape[0], 2, components, dim))
+    for k, laplacian in enumerate(mixture.laplacian):
+        z = (points - mixture.location[k]) / mixture.scale[k]
+        first = np.where(laplacian, np.sign(z), z)
+        second = np.where(laplacian, np.abs(z) - 1.0, (z * z - 1.0) / np.sqrt(2.0))
+        share = shares[:, k, None] / np.sqrt(max(mixture.weights[k], _TINY))
+        out[:, 0, k] = counts @ (share * first)
+        out[:, 1, k] = counts @ (share * second)
+    words = np.asarray(counts.sum(axis=1)).reshape(-1, 1)
+    return out.reshape(len(out), -1) / np.sqrt(np.maximum(words, 1.0))
+
+
+def improved(vectors: Float64[np.ndarray, "captions fisher"]) -> Float32[np.ndarray, "captions fisher"]:
+    """Power normalisation sign(x) sqrt(|x|), then unit length; zero vectors stay zero."""
+    powered = np.sign(vectors) * np.sqrt(np.abs(vectors))
+    lengths = np.linalg.norm(powered, axis=1, keepdims=True)
+    return (powered / np.maximum(lengths, _TINY)).astype(np.float32)
+
+
+def principal(
+    blocks: Iterable[Float32[np.ndarray, "_ dim"]], components: int
+) -> tuple[Float64[np.ndarray, " dim"], Float64[np.ndarray, "components dim"]]:
+    """The mean and the ``components`` directions of largest variance, largest first, each of unit length.
+
+    The covariance, 8 * dim * dim bytes, is summed and decomposed in place; the decomposition needs about as much again.
+    The sign of a direction is such that its largest entry is positive. Raises ValueError when there are fewer
+    directions than ``components``.
+    """
+    from scipy.linalg import eigh
+
+    total, products, count = np.zeros(1), None, 0
+    for block in blocks:
+        block = np.ascontiguousarray(block, dtype=np.float64)
+        total = total + block.sum(axis=0)
+        products = _added(products, block, 1.0)
+        count += len(block)
+    dim = len(total)
+    if components > min(dim, count - 1):
+        raise ValueError(f"{components} principal components of {count} vectors with {dim} dimensions")
+    mean = total / count
+    covariance = _added(products, mean[None], -count)
+    covariance /= count
+    _, vectors = eigh(
+        covariance, lower=False, overwrite_a=True, check_finite=False, subset_by_index=[dim - components, dim - 1]
+    )
+    directions = vectors.T[::-1]
+    signs = np.sign(directions[np.arange(components), np.abs(directions).argmax(axis=1)])
+    return mean, directions * signs[:, None]
+
+
+def _added(sums: np.ndarray | None, rows: Float64[np.ndarray, "rows dim"], factor: float) -> np.ndarray:
+    """The upper triangle of sums + factor * rows.T @ rows, in the memory of ``sums``."""
+    from scipy.linalg.blas import dsyrk
+
+    dim = rows.shape[1]
+    sums = np.zeros((dim, dim), order="F") if sums is None else sums
+    return dsyrk(factor, rows.T, beta=1.0, c=sums, overwrite_c=True)

@@ -1,0 +1,351 @@
+"""How open_clip prepares a picture for a model."""
+
+import contextlib
+import json
+import logging
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float32
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vse_pipe.core import devices, states, weights
+from vse_pipe.core.errors import InputError, MissingResource, UnknownMember, UsageError, missing, missing_extra, unknown
+from vse_pipe.core.files import read_json, sha256
+from vse_pipe.core.weights import WeightsFile, source_of
+from vse_pipe.extract.params import HUB, PairParams
+from vse_pipe.pictures.transforms import Transform
+
+_MODES = {"shortest": "shorter", "squash": "exact"}
+
+
+def transform(preprocessing: dict, name: str) -> Transform:
+    """open_clip's evaluation transform as ours. preprocessing: as its ``PreprocessCfg``."""
+    size, mode = preprocessing["size"], preprocessing["resize_mode"]
+    sides = {size} if isinstance(size, int) else set(size)
+    if len(sides) != 1 or mode not in _MODES:
+        raise UsageError(
+            f"open_clip {name} sees pictures of size {size}, resized by '{mode}'; known: squares by {', '.join(_MODES)}"
+        )
+    side = sides.pop()
+    return Transform(
+        image_size=side,
+        resize=side,
+        resize_mode=_MODES[mode],
+        interpolation="bilinear" if preprocessing["interpolation"] == "bilinear" else "bicubic",
+        crops="center",
+        mean=tuple(preprocessing["mean"]),
+        std=tuple(preprocessing["std"]),
+    )
+
+
+_URL = "https://huggingface.co/{}/resolve/{}/{}"
+_HUB_FILE = "open_clip_model.safetensors"
+_NEEDED = ("embed_dim", "vision_cfg", "text_cfg")
+
+
+# By what stands in the names of published weights.
+_DATA = {
+    "openai": "OpenAI's own pairs",
+    "laion400m": "LAION-400M",
+    "laion2b": "LAION-2B",
+    "laion5b": "LAION-5B",
+    "datacomp": "DataComp",
+    "commonpool": "CommonPool of DataComp",
+    "yfcc15m": "YFCC15M",
+    "cc12m": "Conceptual 12M",
+    "mscoco": "COCO",
+    "webli": "WebLI",
+    "dfn": "DFN",
+    "metaclip": "MetaCLIP's pairs of Common Crawl",
+}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """content: model_cfg and preprocess_cfg, as in a hub's open_clip_config.json; tag: the published weights, None of others;
+    source: where weights are to be fetched, if they are; file: the architecture's own, for meta.json."""
+
+    name: str
+    content: dict
+    tag: str | None
+    source: WeightsFile | None
+    file: dict | None = None
+
+
+def published_architecture(options: PairParams) -> Architecture:
+    """Raises UnknownMember for a name that open_clip does not have, UsageError for options that contradict it, MissingResource
+    and InputError for a file that is not there or describes nothing, MissingResource without the package too."""
+    try:
+        import open_clip  # seconds
+    except ImportError as error:
+        raise missing_extra("a pretrained pair", "open_clip_torch", "open_clip") from error
+    if options.file is not None and not options.file.is_file():
+        raise MissingResource(f"{options.file.absolute()}: no such weights file")
+    if options.described is not None:
+        return _of_file(options, options.described)
+    name, known = options.model, open_clip.list_models()
+    if name not in known:
+        told = f"open_clip.list_models() names all {len(known)}"
+        raise UnknownMember(missing(f"unknown open_clip model '{name}'", name, known, told))
+    config = open_clip.get_model_config(name)
+    tags = {tag: open_clip.get_pretrained_cfg(name, tag) for tag in open_clip.list_pretrained_tags_by_model(name)}
+    tag = _tag(options)
+    if tag is not None and tag not in tags:
+        raise UnknownMember(unknown(f"weights of open_clip {name}", tag, tags))
+    source = _hub(options.weights.removeprefix(HUB), options) if options.weights.startswith(HUB) else None
+    if tag is not None:
+        _require_activation(name, config, tag, tags[tag], known)
+        source = source or (None if options.pretrained else _source(tags[tag], options))
+    content = {"model_cfg": config, "preprocess_cfg": _preprocessing(name, tag, tags)}
+    return Architecture(name, content, tag, source)
+
+
+def _tag(options: PairParams) -> str | None:
+    named = options.weights == "random" or options.file is not None or options.weights.startswith(HUB)
+    return options.pretrained if named else options.weights
+
+
+def _of_file(options: PairParams, path: Path) -> Architecture:
+    if not path.is_file():
+        raise MissingResource(f"{path.absolute()}: no such file; model is a name of open_clip or a JSON file")
+    content = read_json(path)
+    content = content if "model_cfg" in content else {"model_cfg": content}
+    lacking = [key for key in _NEEDED if key not in (content["model_cfg"] or {})]
+    if lacking:
+        raise InputError(f"{path}: describes no model of open_clip: it has no {', '.join(lacking)}")
+    if (tag := _tag(options)) is not None:
+        raise UnknownMember(
+            f"{path}: open_clip knows no weights '{tag}' of it; give weights as a file or hf-hub:owner/name"
+        )
+    source = _hub(options.weights.removeprefix(HUB), options) if options.weights.startswith(HUB) else None
+    content = {key: content.get(key) or {} for key in ("model_cfg", "preprocess_cfg")}
+    about = {"origin": "file", "file": path.name, "sha256": sha256(path)}
+    return Architecture(path.stem, content, None, source, about)
+
+
+def _preprocessing(name: str, tag: str | None, tags: dict[str, dict]) -> dict:
+    """Of the tag, else what all weights published for the architecture agree on."""
+    from open_clip.transform import merge_preprocess_dict
+
+    found = {one: merge_preprocess_dict({}, config) for one, config in tags.items()}
+    if tag is not None:
+        return found[tag]
+    distinct = [value for place, value in enumerate(found.values()) if value not in list(found.values())[:place]]
+    if len(distinct) > 1:
+        raise UsageError(
+            f"weights of open_clip {name} were published with {len(distinct)} ways of preprocessing; set pretrained to those "
+            f"that yours began from: {', '.join(tags)}"
+        )
+    return distinct[0] if distinct else {}
+
+
+def _require_activation(name: str, config: dict, tag: str, published: dict, known: list[str]) -> None:
+    """open_clip itself only warns, and takes some recall off."""
+    quick, wanted = config.get("quick_gelu", False), published.get("quick_gelu", False)
+    other = f"{name}-quickgelu" if wanted else name.removesuffix("-quickgelu")
+    if quick != wanted and other in known:
+        raise UsageError(
+            f"weights '{tag}' of open_clip {name} were trained with another activation; set model: {other}"
+        )
+
+
+def _source(published: dict, options: PairParams) -> WeightsFile:
+    """The hub's file, which is safetensors and needs ``sha256``, else the release."""
+    return _hub(published["hf_hub"], options) if published["hf_hub"] else source_of(published["url"])
+
+
+def _hub(address: str, options: PairParams) -> WeightsFile:
+    """address: owner/name, owner/name/ or owner/name/file. Raises UsageError for another."""
+    owner, _, rest = address.partition("/")
+    name, _, file = rest.partition("/")
+    if not owner or not name:
+        raise UsageError(f"weights '{HUB}{address}': expected {HUB}owner/name or {HUB}owner/name/file")
+    file = file or _HUB_FILE
+    url = _URL.format(f"{owner}/{name}", options.revision, file)
+    return WeightsFile(url, f"{owner}-{name}{Path(file).suffix}", "")
+
+
+def trained_on(tag: str | None) -> str:
+    """The data that the name of published weights tells, ``unknown`` where it tells none."""
+    return " and ".join(data for name, data in _DATA.items() if tag and name in tag) or "unknown"
+
+
+# What a model may have of its other side, whose memory the one in use can do without.
+_OTHER = {
+    "image": ("text", "transformer", "token_embedding", "ln_final", "text_decoder"),
+    "text": ("visual", "text_decoder"),
+}
+_UNFIT = (AssertionError, AttributeError, ImportError, KeyError, OSError, RuntimeError, TypeError, ValueError)
+
+
+class Tower(nn.Module):
+    """Pixels (B, 3, S, S), or token ids (B, L), to (B, D), not normalised. The other tower is let go."""
+
+    # open_clip's models have no base class.
+    model: Any
+
+    def __init__(self, model: nn.Module, side: Literal["image", "text"]) -> None:
+        super().__init__()
+        for name in _OTHER[side]:
+            if isinstance(getattr(model, name, None), nn.Module):
+                setattr(model, name, None)
+        self.model, self.side = model, side
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        encode = self.model.encode_image if self.side == "image" else self.model.encode_text
+        return encode(inputs, normalize=False)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """config: what describes the architecture, as in open_clip's JSON files; preprocessing: as open_clip has it; about: network,
+    weights, scale and bias of its logits, for meta.json."""
+
+    model: nn.Module
+    config: dict
+    preprocessing: dict
+    about: dict
+
+    @property
+    def dimensions(self) -> int:
+        """Of a vector, the same on both sides."""
+        return self.config["embed_dim"]
+
+
+def load(options: PairParams, seed: int) -> Pair:
+    """The model that ``options`` name, in evaluation mode and on the CPU; of random weights those of ``seed``.
+
+    Raises as ``published.architecture``, MissingResource where weights are not there, UsageError for options that open_clip
+    cannot build, InputError for weights of another architecture, IntegrityError for weights with another digest.
+    """
+    architecture = published_architecture(options)
+    found = weights.locate(options, architecture.source, seed)
+    with folder(architecture.content) as name:
+        model = states.seeded(partial(_make, name, options.model), seed, "open_clip", architecture.name)
+    if found.path is not None:
+        _fill(model, found.path)
+    scale, bias = model.logit_scale.detach().exp().item(), model.logit_bias
+    about = {
+        "network": f"open_clip {architecture.name}",
+        "weights": found.about,
+        "pretrained": architecture.tag,
+        "logit": {"scale": scale, "bias": None if bias is None else bias.item()},
+    }
+    if architecture.file is not None:
+        about["architecture"] = architecture.file
+    return Pair(model.eval(), architecture.content["model_cfg"], model.visual.preprocess_cfg, about)
+
+
+@contextlib.contextmanager
+def folder(content: dict, beside: Path | None = None) -> Iterator[str]:
+    """A folder that open_clip reads as one of a hub, as it names it. beside: a folder whose files belong there too.
+
+    What open_clip has to say of it, that it holds no weights, is not shown."""
+    root = logging.getLogger()
+    level, silent = root.level, logging.NullHandler()
+    with tempfile.TemporaryDirectory(prefix="vse-pipe-") as place:
+        (Path(place) / "open_clip_config.json").write_text(json.dumps(content), encoding="utf-8")
+        for path in beside.iterdir() if beside else ():
+            (Path(place) / path.name).symlink_to(path.absolute())
+        root.addHandler(silent)  # without any handler, its first warning would set up one for good
+        root.setLevel(logging.ERROR)
+        try:
+            yield f"local-dir:{place}"
+        finally:
+            root.setLevel(level)
+            root.removeHandler(silent)
+
+
+def pair_tokenizer(config: dict, where: Path | None, name: str):
+    """What makes token ids (n, L) of n sentences. config: as of ``Pair``; where: the folder of its files, for architectures
+    whose tokenizer does not come with open_clip.
+
+    Raises MissingResource where these files are not there.
+    """
+    import open_clip
+
+    hub = config["text_cfg"].get("hf_tokenizer_name")
+    if hub and (where is None or not where.is_dir()):
+        raise MissingResource(
+            f"the tokenizer of open_clip {name} is that of {hub} on the model hub: fetch it with `hf download {hub} --include "
+            "'*token*' 'spiece*' --local-dir FOLDER` and set tokenizer: FOLDER beside model"
+        )
+    with folder({"model_cfg": config}, where if hub else None) as place:
+        try:
+            return open_clip.get_tokenizer(place)
+        except _UNFIT as error:
+            needs = "; pip install transformers" if isinstance(error, ImportError) else ""
+            raise MissingResource(f"{where}: no tokenizer of open_clip {name} ({_first_line(error)}){needs}") from error
+
+
+def _make(place: str, name: str) -> Any:
+    import open_clip
+
+    try:
+        return open_clip.create_model(place, load_weights=False, pretrained_text=False)
+    except _UNFIT as error:
+        raise UsageError(f"open_clip cannot build {name}: {_first_line(error)}") from error
+
+
+def _fill(model: Any, path: Path) -> None:
+    """All weights of the file and nothing else, under the keys that this version of open_clip has."""
+    from open_clip.convert import convert_state_dict
+    from open_clip.model import convert_to_custom_text_state_dict
+
+    state = states.read(path)
+    try:
+        state = convert_state_dict(model, state)
+        if "positional_embedding" in state and not hasattr(model, "positional_embedding"):
+            state = convert_to_custom_text_state_dict(state)
+    except (KeyError, ValueError, RuntimeError) as error:
+        raise InputError(f"{path}: no weights of a {type(model).__name__} of open_clip: {error!r}") from error
+    own = model.state_dict()
+    for name in ("logit_scale", "logit_bias"):  # a number in some files, an array of one in others
+        if name in state and name in own and state[name].numel() == own[name].numel():
+            state[name] = state[name].reshape(own[name].shape)
+    states.load(model, state, path)
+
+
+def _first_line(error: Exception) -> str:
+    return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
+
+
+@dataclass(frozen=True)
+class TextTower:
+    """tokens: n sentences to token ids (n, L); dimensions: of a vector; about: of the pair, for meta.json."""
+
+    tower: Tower
+    tokens: Callable[[list[str]], torch.Tensor]
+    dimensions: int
+    about: dict
+    device: torch.device
+    precision: str
+
+    @classmethod
+    def load(cls, options: PairParams, seed: int, tokenizer: Path | None, device: str) -> "TextTower":
+        """Raises as ``model.load`` and ``model.tokenizer``."""
+        where, config = devices.resolve_device(device), published_architecture(options).content["model_cfg"]
+        tokens = pair_tokenizer(config, tokenizer, options.model)  # first: a model takes longer to build
+        pair = load(options, seed)
+        tower = Tower(pair.model, "text").to(where)
+        return cls(
+            tower, tokens, pair.dimensions, pair.about, where, devices.resolve_precision(options.precision, where)
+        )
+
+    def read(self, texts: Sequence[str], batch: int, normalise: bool) -> Float32[np.ndarray, "captions dim"]:
+        """A row a sentence, ``batch`` of them in one forward pass."""
+        rows = [np.zeros((0, self.dimensions), np.float32)]
+        with devices.inference(self.device, self.precision):
+            for start in range(0, len(texts), batch):
+                ids = self.tokens(list(texts[start : start + batch]))
+                found = self.tower(ids.to(self.device)).float()
+                rows.append((functional.normalize(found, dim=-1) if normalise else found).cpu().numpy())
+        return np.concatenate(rows)
