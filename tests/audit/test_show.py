@@ -1,6 +1,6 @@
 import json
 
-from vse_pipe.audit.show import show
+from vse_pipe.audit.stage import show_audit
 
 KNOWN = {
     "run": "sum",
@@ -19,7 +19,7 @@ KNOWN = {
 
 
 def test_people_get_a_table_with_a_dash_for_what_is_undefined(capsys):
-    show(KNOWN, False)
+    show_audit(KNOWN, False)
     lines = capsys.readouterr().out.splitlines()
     assert any("1,200" in line for line in lines)
     assert any("AUC" in line and "0.910" in line for line in lines)
@@ -30,10 +30,10 @@ def test_people_get_a_table_with_a_dash_for_what_is_undefined(capsys):
 
 
 def test_figures_against_an_unknown_truth_are_left_out(capsys):
-    show({key: KNOWN[key] for key in ("run", "threshold", "pairs", "flagged")}, False)
+    show_audit({key: KNOWN[key] for key in ("run", "threshold", "pairs", "flagged")}, False)
     assert "AUC" not in capsys.readouterr().out
 
 
 def test_programs_get_the_document(capsys):
-    show(KNOWN, True)
+    show_audit(KNOWN, True)
     assert json.loads(capsys.readouterr().out) == KNOWN

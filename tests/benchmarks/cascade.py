@@ -11,7 +11,7 @@ import time
 
 from tests.benchmarks import devices
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.evaluate.engine.ensemble import Ensemble
+from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.project import paths
 from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking.bank import BankSource

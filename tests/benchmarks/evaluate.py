@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from tests.benchmarks import devices
-from vse_pipe.evaluate.engine.measure import Inputs, measure
+from vse_pipe.evaluate.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria

@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from tests.benchmarks import devices
-from vse_pipe.localize.engine.figures import metrics
-from vse_pipe.localize.engine.ranks import Ranks, joined
-from vse_pipe.localize.engine.scenes import BoxSide, scenes
+from vse_pipe.localize.figures import metrics
+from vse_pipe.localize.ranks import BoxSide, Ranks, joined, scenes
 from vse_pipe.project.params.schema import LocalizeParams
 
 PICTURES, MENTIONS, PROPOSALS, PHRASES = 1000, 17, 100, 8000

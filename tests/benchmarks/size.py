@@ -23,7 +23,7 @@ SIZES = (2500, 5000, 10_000, 20_000)
 def one(images: int, dim: int, inference: str, memory: int, device: torch.device) -> None:
     """Print seconds and peak MiB of this process."""
     from tests.benchmarks.evaluate import OPEN, embeddings, product
-    from vse_pipe.evaluate.engine.measure import Inputs, measure
+    from vse_pipe.evaluate.measure import Inputs, measure
     from vse_pipe.project.params.schema import EvaluateParams
     from vse_pipe.ranking import criteria
     from vse_pipe.ranking.bank import BankSource

@@ -11,8 +11,7 @@ from tests.evaluate.external.files import Sample, sample, write, write_npy
 from tests.naive import evaluate as naive
 from tests.naive import fusion
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.evaluate.external.inputs import InputFiles
-from vse_pipe.evaluate.external.several import MoreFiles
+from vse_pipe.evaluate.external.inputs import InputFiles, MoreFiles
 from vse_pipe.evaluate.external.stage import evaluate_files
 from vse_pipe.project.params.schema import EvaluateParams
 

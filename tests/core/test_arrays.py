@@ -15,8 +15,8 @@ from vse_pipe.artifacts import features, pairs
 from vse_pipe.core import arrays
 from vse_pipe.core.errors import Damage, InputError, IntegrityError
 from vse_pipe.core.files import sha256
-from vse_pipe.evaluate.external import npy
-from vse_pipe.prepare.engine.arrays import open_array
+from vse_pipe.evaluate.external import readers
+from vse_pipe.prepare.arrays import open_array
 
 DAMAGE = Damage(InputError, "copy it again")
 
@@ -48,7 +48,7 @@ def test_objects_are_refused(tmp_path: Path) -> None:
 READERS = {
     "features": lambda path: features.open_array(path),
     "prepare": lambda path: open_array(path),
-    "vectors": lambda path: npy.vectors(path),
+    "vectors": lambda path: readers.npy_vectors(path),
     "noise": lambda path: pairs.read_noise_index(path, sha256(path), 3, 9),
 }
 

@@ -8,7 +8,7 @@ import torch
 from tests.fragment_project import fragment_params, run_of, write_fragment_project
 from vse_pipe.artifacts import embeddings, evaluation
 from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, UsageError
-from vse_pipe.embed.engine import fragments as embed_fragments
+from vse_pipe.embed import vectors as embed_fragments
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
@@ -101,7 +101,7 @@ def test_an_ensemble_is_the_mean_of_its_runs_scores(project):
     params = _params(project, ensembles={"sgraf": EnsembleNode(first="sgr", second="saf")})
     found = evaluate(params, "sgraf", ["nns", "csls", "dual_is"], "cpu")
     assert found["nns"]["similarity"] == "sgr + saf"
-    from vse_pipe.evaluate.engine.ensemble import Ensemble
+    from vse_pipe.evaluate.ensemble import Ensemble
 
     parts = tuple(Embedded.read(paths.embedded(name), name) for name in ("sgr", "saf"))
     whole = Ensemble(parts)

@@ -14,10 +14,9 @@ import pytest
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
 from vse_pipe.artifacts import captions, embeddings, features, images, joins, model_files
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.embed import transfer
-from vse_pipe.embed.engine import vectors
-from vse_pipe.embed.engine.earlier import made
-from vse_pipe.embed.engine.inputs import Sources
+from vse_pipe.embed import transfer, vectors
+from vse_pipe.embed.earlier import made
+from vse_pipe.embed.vectors import Sources
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths

@@ -12,7 +12,7 @@ from vse_pipe.artifacts import captions, embeddings, features, model_files
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
-from vse_pipe.embed.engine import vectors
+from vse_pipe.embed import vectors
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract import tokens as _tokens
 from vse_pipe.extract.text_stage import extract_texts

@@ -8,7 +8,7 @@ from tests.evaluate.embedded import sides, write
 from tests.naive import calibrated as naive
 from tests.toy_project import load_params
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.evaluate.engine.measure import is_calibrated
+from vse_pipe.evaluate.measure import is_calibrated
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.bank import BankSource, cosine

@@ -9,7 +9,7 @@ import torch
 from tests.evaluate.embedded import sides
 from vse_pipe.artifacts import embeddings
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.engine.ensemble import Ensemble
+from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.ranking.embedded import Embedded
 
 CPU = torch.device("cpu")

@@ -3,7 +3,7 @@ import pytest
 
 from tests.ranking.dense import dense
 from vse_pipe.artifacts.evaluation import MEASURES, OCCURRENCE_SCHEMA, RANKS_SCHEMA
-from vse_pipe.evaluate.engine.tables import occurrence_table, rank_table
+from vse_pipe.evaluate.measure import occurrence_table, rank_table
 from vse_pipe.ranking import evaluation
 from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.metrics.recall import Truth

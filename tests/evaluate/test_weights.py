@@ -11,8 +11,7 @@ from tests.naive import evaluate as naive
 from tests.naive import fusion
 from vse_pipe.artifacts import embeddings
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.engine.ensemble import Ensemble
-from vse_pipe.evaluate.engine.weights import ascent, tuned
+from vse_pipe.evaluate.ensemble import Ensemble, ascent, tuned
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.embedded import Embedded
 

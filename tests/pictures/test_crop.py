@@ -20,7 +20,7 @@ from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box, Cell, TarMember
 from vse_pipe.pictures.images import Item
 from vse_pipe.pictures.transforms import Transform
-from vse_pipe.prepare.engine.scan import scan
+from vse_pipe.prepare.scan import scan
 from vse_pipe.report.engine.pictures import thumbnail
 
 DRAFT = Transform(8, 8, "exact", "bilinear", "center", (0.5,) * 3, (0.5,) * 3, draft=True)

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from vse_pipe.prepare import stage
-from vse_pipe.prepare.engine.source import Source
+from vse_pipe.prepare.source import Source
 from vse_pipe.project.params.schema import EvaluateParams, GridParams, ReportParams
 from vse_pipe.project.params.typed import Dataset, Member, Params
 from vse_pipe.project.registry import FORMATS

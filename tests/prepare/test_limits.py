@@ -11,7 +11,7 @@ from tests.prepare import _data
 from tests.prepare.formats.test_webdataset import sample, shard
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.engine.source import LONGEST_CAPTION
+from vse_pipe.prepare.source import LONGEST_CAPTION
 
 
 def _cc(folder: Path, text: str) -> Path:

@@ -14,7 +14,7 @@ from tests.prepare._data import ODD_CAPTIONS, entry, karpathy, picture, pictures
 from vse_pipe.artifacts import captions, images
 from vse_pipe.core.errors import InputError, LockedError, MissingResource
 from vse_pipe.prepare import stage
-from vse_pipe.prepare.engine.source import Source, caption_table, image_table
+from vse_pipe.prepare.source import Source, caption_table, image_table
 from vse_pipe.project import paths, step
 from vse_pipe.project.registry import FORMATS
 

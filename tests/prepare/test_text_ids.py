@@ -13,7 +13,7 @@ from vse_pipe.artifacts import images, names
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import sha256
-from vse_pipe.prepare.engine.source import numbered
+from vse_pipe.prepare.source import numbered
 from vse_pipe.project.stages import Node, declarations
 
 IDS = ["urn:uuid:8c1f", "beach/boat.jpg", "007"]

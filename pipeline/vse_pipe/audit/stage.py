@@ -9,10 +9,11 @@ import torch
 
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import captions, features, joins, model_files, pairs
-from vse_pipe.audit.engine import costs, gallery, outcome
-from vse_pipe.audit.engine.measure import Measured, batches, measure, search
+from vse_pipe.audit import measure, outcome
+from vse_pipe.audit.measure import Measured, batches, search
+from vse_pipe.audit.measure import measure as measure_measure
 from vse_pipe.core import console
-from vse_pipe.core.console import say, warn
+from vse_pipe.core.console import document, ruled, say, stdout, warn
 from vse_pipe.core.devices import generator, resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256, whole_folder
@@ -57,7 +58,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         mixture = train_mixture.fit_beta(found.losses)
         ids = truth["caption_id"].to_numpy()
         content = outcome.pairs_table(truth, found, mixture)
-        shown = gallery.chosen(content["probability"].to_numpy(), found.losses, truth["image_id"].to_numpy(), limit)
+        shown = measure.chosen(content["probability"].to_numpy(), found.losses, truth["image_id"].to_numpy(), limit)
         metrics = {
             "run": run,
             "model_sha256": files.digest,
@@ -69,7 +70,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         records, moved = _records(run), None
         if records:
             metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
-            moved = costs.table(records)
+            moved = outcome.table(records)
         with whole_folder(out, repetitions.patterns(FILES)) as folder:
             artefact.write(folder, content, metrics, outcome.histogram(content, mixture), moved)
     step.record(out, time.monotonic() - started)
@@ -124,7 +125,7 @@ def _measured(
         return console.track(found, len(work), f"audit {run}: losses")
 
     if model.fragments:
-        return measure(
+        return measure_measure(
             lambda chosen: model.encode(given.batch(chosen), device),
             model.score,
             given.owners,
@@ -137,7 +138,7 @@ def _measured(
     images = train_model.images(model, inputs, given.rows[first], device).to(device)
     words = train_model.captions(model, given.texts, given.places, device).to(device)
     assert isinstance(words, torch.Tensor)
-    found = measure(
+    found = measure_measure(
         lambda chosen: (images[shows[chosen]], words[chosen]), model.score, given.owners, work, given.matches, progress
     )
     known = given.incidence
@@ -151,3 +152,38 @@ def _measured(
         belong=belong,
     )
     return Measured(found.losses, found.scores, partners)
+
+
+_ROWS = (
+    ("training pairs", "pairs", "{:,}"),
+    ("flagged as mismatched", "flagged", "{:,}"),
+    ("mismatched in truth", "mismatched", "{:,}"),
+    ("AUC", "auc", "{:.3f}"),
+    ("average precision", "average_precision", "{:.3f}"),
+    ("precision", "precision", "{:.3f}"),
+    ("recall", "recall", "{:.3f}"),
+    ("partners sought in", "partners_from", "{}"),
+    ("rematched caption right", "rematched_caption_right", "{:.1%}"),
+    ("rematched image right", "rematched_image_right", "{:.1%}"),
+)
+
+
+_PARTNERS = {"all": "all pairs", "batch": "the pair's batch"}
+
+
+def show_audit(metrics: dict, as_json: bool) -> None:
+    """Figures against the truth are left out where nobody knows it; a dash where one is not defined."""
+    if as_json:
+        document(metrics)
+        return
+    table = ruled()
+    table.add_column(f"run {metrics['run']}", overflow="fold")
+    table.add_column(f"threshold {metrics['threshold']:g}", justify="right", no_wrap=True)
+    for title, key, form in _ROWS:
+        if key in metrics:
+            value = _PARTNERS[metrics[key]] if key == "partners_from" else metrics[key]
+            table.add_row(title, "-" if value is None else form.format(value))
+    for one in metrics.get("ranked", []):
+        true = "" if one["precision"] is None else f", {one['precision']:.0%} in truth"
+        table.add_row(f"mismatched of the first {one['first']:,} by loss", f"about {one['estimated']:.0%}{true}")
+    stdout.print(table)

@@ -31,9 +31,9 @@ def audit(
     asked = params.engine.changed(engine, workers, address)
     names = _project.chosen_runs(run, params)
     with _project.reserved(map(paths.audited, names)):
-        from vse_pipe.audit import show, stage
+        from vse_pipe.audit import stage
 
     with _project.spread(asked, device):
         found = {name: stage.audit(params, name, threshold, limit, device) for name in names}
     _project.settle(params, names, paths.audited, stage.FILES)
-    return _project.show_each(found, show.show, as_json)
+    return _project.show_each(found, stage.show_audit, as_json)

@@ -156,8 +156,7 @@ def evaluate(
     given = from_files(named, images, captions, (*beside, qrels, more_images, more_captions, fusion, weights, out))
     if given is not None:
         from vse_pipe.evaluate import summary
-        from vse_pipe.evaluate.external.inputs import InputFiles
-        from vse_pipe.evaluate.external.several import MoreFiles
+        from vse_pipe.evaluate.external.inputs import InputFiles, MoreFiles
         from vse_pipe.evaluate.external.stage import DEFAULT, evaluate_files
         from vse_pipe.project.params.load import load_measuring
 
@@ -176,11 +175,11 @@ def evaluate(
 def _evaluate_trec(run: Path, qrels: str | None, others: Iterable, out: Path | None, as_json: bool) -> None:
     if qrels is None or any(value is not None for value in others):
         raise UsageError("--trec-run goes with --qrels FILE, --out and --json, and nothing else")
-    from vse_pipe.evaluate.trec import show, stage
+    from vse_pipe.evaluate import trec
     from vse_pipe.project.params.load import load_measuring
 
     params, *_ = load_measuring(_project.overrides)
-    show.show(stage.evaluate_trec(run, Path(qrels), params, out and out.resolve()), as_json)
+    trec.show(trec.evaluate_trec(run, Path(qrels), params, out and out.resolve()), as_json)
 
 
 def _evaluate_runs(

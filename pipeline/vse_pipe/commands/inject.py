@@ -41,7 +41,7 @@ def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = F
 def _stage(teaches: bool) -> Callable[..., Path]:
     """Only what the nodes need is imported: a teacher's takes torch."""
     if teaches:
-        from vse_pipe.inject.teacher_stage import teach
+        from vse_pipe.inject.stage import teach
 
         return teach
     from vse_pipe.inject.stage import inject as write

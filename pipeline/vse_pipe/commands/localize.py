@@ -44,18 +44,18 @@ def localize(
         return _in_photo(run, Question(image.resolve(), image.name, tuple(phrase or ()), drawn), device, as_json)
     params = _project.params()
     names = _project.chosen_runs(run, params)
-    from vse_pipe.localize import localizable
+    from vse_pipe.localize import inputs
 
-    localizable.check(params, names[0])
+    inputs.check_localizable(params, names[0])
     with _project.reserved(map(paths.localized, names)):
         from vse_pipe.core.devices import resolve_device
 
         resolve_device(device)
-        from vse_pipe.localize import show, stage
+        from vse_pipe.localize import stage
 
     found = {name: stage.localize(params, name, device) for name in names}
     _project.settle(params, names, paths.localized, stage.FILES)
-    return _project.show_each(found, show.show, as_json)
+    return _project.show_each(found, stage.show_localisation, as_json)
 
 
 def _in_photo(run: str, question: "Question", device: str, as_json: bool) -> None:

@@ -19,9 +19,9 @@ from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.embed.engine import fragments, vectors
-from vse_pipe.embed.engine.earlier import EarlierVectors, made
-from vse_pipe.embed.engine.inputs import Sources
+from vse_pipe.embed import vectors
+from vse_pipe.embed.earlier import EarlierVectors, made
+from vse_pipe.embed.vectors import Sources
 from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS
@@ -92,19 +92,19 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
             sources = Sources(model.to(where), seen, read, source, inputs, material.texts, where)
             footer = {**about_model(run, files.config), **about}
             if model.fragments:
-                counts, dim = fragments.write(place, sources, footer, params.embed.splits)
+                counts, dim = vectors.write_fragments(place, sources, footer, params.embed.splits)
             else:
                 there = paths.embedded(run) / place.relative_to(folder)
                 earlier = EarlierVectors(there, made(params, run, files, source, where.type), files.digest)
                 dim = files.config["embed_size"]
-                counts = vectors.write(place, sources, dim, footer, params.embed, earlier, run)
+                counts = vectors.write_vectors(place, sources, dim, footer, params.embed, earlier, run)
         for array in (source.array, *([] if material.texts is None else [material.texts.array])):
             if array is not None:
                 mapped.require_unchanged(array)
     if missing:
         images_, captions_ = (len(was) - len(now) for was, now in zip(whole, tables, strict=True))
         warn(f"embed {run}: {images_} images that could not be read are left out, with {captions_} captions")
-    of = f" of {' and '.join(params.embed.splits or fragments.HELD_OUT)}" if model.fragments else ""
+    of = f" of {' and '.join(params.embed.splits or vectors.HELD_OUT)}" if model.fragments else ""
     twice = ", by two networks" if len(models) > 1 else ""
     say(
         f"embed {run}: {counts[0]} images{f' and {counts[1]} captions' if counts[1] else ''}{of}, {dim} dimensions{twice}"

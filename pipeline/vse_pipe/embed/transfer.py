@@ -12,8 +12,7 @@ from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, require
 from vse_pipe.core.locks import claim
-from vse_pipe.embed.engine.alike import changed
-from vse_pipe.embed.engine.fitted import Fitted, fitted
+from vse_pipe.embed.earlier import Fitted, changed, fitted
 from vse_pipe.embed.stage import Material, write
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.project import paths, step

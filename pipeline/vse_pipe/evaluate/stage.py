@@ -14,10 +14,10 @@ from vse_pipe.core.console import say
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import read_json, whole_folder, write_json
-from vse_pipe.evaluate.engine import members
-from vse_pipe.evaluate.engine.ensemble import Ensemble
-from vse_pipe.evaluate.engine.further import Further
-from vse_pipe.evaluate.engine.measure import Inputs, Result, measure, open_parameters
+from vse_pipe.evaluate import ensemble
+from vse_pipe.evaluate.ensemble import Ensemble
+from vse_pipe.evaluate.further import Further
+from vse_pipe.evaluate.measure import Inputs, Result, measure, open_parameters
 from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params import checks as grammar
 from vse_pipe.project.params.schema import EvaluateParams
@@ -68,10 +68,10 @@ def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> 
     """Rank under each criterion and replace what lies in data/evaluate/<run>/: all of it appears together."""
     dataset, out, written = params.dataset(run), paths.evaluations(run), {}
     own = params.evaluate.of(dataset)
-    embedded = members.embedded(params, run, device)
-    lender = members.lender(params, run, embedded, own.bank, device)
+    embedded = ensemble.embedded(params, run, device)
+    lender = ensemble.lender(params, run, embedded, own.bank, device)
     to_choose = any(open_parameters(one, own) for one in chosen)
-    home = members.at_home(params, run, device) if to_choose and not _has_validation(embedded, own) else None
+    home = ensemble.at_home(params, run, device) if to_choose and not _has_validation(embedded, own) else None
     given = read_inputs(embedded, run, own, device, lender, home)
     if not len(given.ranked.caption_ids):
         raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
@@ -148,9 +148,11 @@ def _further(params: EvaluateParams, dataset: str, embedded: Embedded | Ensemble
     if not (params.judgements or params.labels):
         return None
     # pandas takes half a second to import.
-    from vse_pipe.evaluate.judgements import names, read
+    from vse_pipe.evaluate import judgements
 
-    return read.further(params, *names.of_dataset(paths.prepared(dataset), embedded.origin(params.split)))
+    return judgements.read_judgements(
+        params, *judgements.of_dataset(paths.prepared(dataset), embedded.origin(params.split))
+    )
 
 
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:

@@ -7,15 +7,16 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import localisation as artefact
 from vse_pipe.artifacts import regions
-from vse_pipe.core.console import say, warn
+from vse_pipe.core.console import document, ruled, say, stdout, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.localize.engine import figures, inputs
-from vse_pipe.localize.engine.inputs import LocalizeInputs
-from vse_pipe.localize.engine.ranks import Ranks, joined
-from vse_pipe.localize.engine.scenes import scenes
+from vse_pipe.localize import figures as localize_figures
+from vse_pipe.localize import inputs
+from vse_pipe.localize.figures import ALL
+from vse_pipe.localize.inputs import LocalizeInputs
+from vse_pipe.localize.ranks import Ranks, joined, scenes
 from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.typed import Params
 
@@ -53,7 +54,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
             "candidates": round(float(ranks.candidates.mean()), 1),
             "proposals": given.recall,
             "left_out": given.embedded.left_out(chosen.split).get("captions", 0),
-            **figures.metrics(found, ranks, texts, types, chosen, params.seed),
+            **localize_figures.metrics(found, ranks, texts, types, chosen, params.seed),
         }
         with whole_folder(out, repetitions.patterns(FILES)) as folder:
             artefact.write(folder, _table(given, ranks), metrics, str(given.source))
@@ -77,3 +78,20 @@ def _table(given: LocalizeInputs, ranks: Ranks) -> pa.Table:
     columns |= {name: pa.array(getattr(ranks, name)) for name in ("candidates", "correct", "bound")}
     columns |= {name: pa.array(getattr(ranks, name), mask=nowhere) for name in ("score", "iou")}
     return pa.table({**columns, "rank": pa.array(ranks.rank, mask=np.isnan(ranks.rank))})
+
+
+_COLUMNS = {"r@1": "R@1", "r@5": "R@5", "r@10": "R@10", "bound": "bound", "map": "mAP", "random_r@1": "random R@1"}
+
+
+def show_localisation(metrics: dict, as_json: bool) -> None:
+    """A row for all mentions and for each type."""
+    if as_json:
+        document(metrics)
+        return
+    table = ruled()
+    table.add_column(f"run {metrics['run']}, IoU >= {metrics['threshold']:g}", overflow="fold")
+    for title in ("mentions", *_COLUMNS.values()):
+        table.add_column(title, justify="right", no_wrap=True)
+    for name, figures in [(ALL, metrics[ALL]), *metrics["types"].items()]:
+        table.add_row(name, f"{figures['mentions']:,}", *(f"{figures[key]:.1f}" for key in _COLUMNS))
+    stdout.print(table)

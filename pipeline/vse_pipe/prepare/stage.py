@@ -14,7 +14,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.core.text import shown_id
-from vse_pipe.prepare.engine.source import Source
+from vse_pipe.prepare.source import Source
 from vse_pipe.project import paths, step
 from vse_pipe.project.params.typed import Dataset, Params
 from vse_pipe.project.registry import FORMATS

@@ -12,7 +12,7 @@ from numba import njit
 def by_class(weights, starts, finds, before_starts, before_pictures, before, truth_starts, truths, eleven):
     """float64 (draws, classes), 0 to 1; NaN where no picture with a true box of the class is drawn.
 
-    weights: int64 (draws, pictures); the rest as ``vse_pipe.localize.engine.classes.Classes`` has it. Precision at a recall
+    weights: int64 (draws, pictures); the rest as ``vse_pipe.localize.ranks.Classes`` has it. Precision at a recall
     is the best at that recall or a larger one. The average precision is the area under that curve, or, for ``eleven``, its
     mean at the recalls 0, 0.1, ..., 1 (Everingham et al., IJCV 2015, section 3.4.1; IJCV 2010, section 4.2).
     """

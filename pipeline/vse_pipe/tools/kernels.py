@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from vse_pipe.core import console
-from vse_pipe.evaluate.engine.measure import Inputs, measure
+from vse_pipe.evaluate.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.ranking import criteria, kernels

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import audit as naive
-from vse_pipe.audit.engine import figures
+from vse_pipe.audit import measure
 from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train.mixture import auc
 
@@ -30,16 +30,16 @@ def test_auc_counts_every_couple(pairs):
 def test_average_precision_walks_down_the_values(pairs):
     values, mismatched = _columns(pairs)
     if not mismatched.any():
-        assert figures.average_precision(values, mismatched) is None
+        assert measure.average_precision(values, mismatched) is None
     else:
         expected = naive.average_precision(values.tolist(), mismatched.tolist())
-        assert figures.average_precision(values, mismatched) == pytest.approx(expected)
+        assert measure.average_precision(values, mismatched) == pytest.approx(expected)
 
 
 @given(PAIRS, st.sampled_from([0.0, 0.4, 0.6, 1.0]))
 def test_precision_and_recall(pairs, threshold):
     values, mismatched = _columns(pairs)
-    found = figures.at_threshold(values / 5, mismatched, threshold)
+    found = measure.at_threshold(values / 5, mismatched, threshold)
     assert found == naive.precision_and_recall((values / 5).tolist(), mismatched.tolist(), threshold)
 
 
@@ -47,7 +47,7 @@ def test_auc_of_a_perfect_and_of_a_blind_order():
     mismatched = np.array([False, False, True, True])
     assert auc(np.arange(4.0), mismatched) == 1.0
     assert auc(np.zeros(4), mismatched) == 0.5
-    assert figures.average_precision(np.zeros(4), mismatched) == 0.5
+    assert measure.average_precision(np.zeros(4), mismatched) == 0.5
 
 
 def test_histogram_counts_every_pair_once_by_its_truth():
@@ -55,8 +55,8 @@ def test_histogram_counts_every_pair_once_by_its_truth():
     mismatched = rng.random(2000) < 0.4
     losses = np.where(mismatched, rng.beta(8, 3, 2000), rng.beta(2, 9, 2000)) * 3 + 1
     mixture = train_mixture.fit_beta(losses)
-    table = figures.histogram(losses, mixture, mismatched)
-    assert len(table) == figures.BINS
+    table = measure.histogram(losses, mixture, mismatched)
+    assert len(table) == measure.BINS
     assert (table.matched + table.mismatched == table.pairs).all()
     assert (table.matched.sum(), table.mismatched.sum()) == ((~mismatched).sum(), mismatched.sum())
     first = table.iloc[0]
@@ -68,6 +68,6 @@ def test_histogram_counts_every_pair_once_by_its_truth():
 
 
 def test_histogram_without_truth_or_spread_has_empty_cells():
-    table = figures.histogram(np.ones(20), train_mixture.fit_beta(np.ones(20)), None)
+    table = measure.histogram(np.ones(20), train_mixture.fit_beta(np.ones(20)), None)
     assert table.pairs.tolist() == [20]
     assert table[["matched", "mismatched", "expected_matched", "expected_mismatched"]].isna().all(axis=None)

@@ -1,6 +1,6 @@
 import numpy as np
 
-from vse_pipe.audit.engine.gallery import chosen
+from vse_pipe.audit.measure import chosen
 
 
 def test_most_probable_first_then_the_larger_loss_and_one_of_each_image():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import audit as naive
-from vse_pipe.audit.engine.measure import batches, measure, search
+from vse_pipe.audit.measure import batches, measure, search
 from vse_pipe.train.data import Incidence
 
 

@@ -2,8 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from vse_pipe.audit.engine import figures, outcome
-from vse_pipe.audit.engine.measure import Measured, Partners
+from vse_pipe.audit import measure, outcome
+from vse_pipe.audit.measure import Measured, Partners
 from vse_pipe.train import mixture as train_mixture
 
 
@@ -97,7 +97,7 @@ def test_the_first_are_those_of_the_highest_losses(count, sizes):
     losses = rng.permutation(np.arange(count) // 2 / count)
     mismatched, probability = rng.random(count) < losses, rng.random(count)
     order = sorted(range(count), key=lambda place: -losses[place])
-    found = figures.ranked(losses, probability, mismatched)
+    found = measure.ranked(losses, probability, mismatched)
     assert [one["first"] for one in found] == sizes
     for one in found:
         first = order[: one["first"]]

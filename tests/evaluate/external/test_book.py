@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.external import npy, parquet, qrels
-from vse_pipe.evaluate.external.book import Book
-from vse_pipe.evaluate.judgements import cells
-from vse_pipe.evaluate.judgements.names import Names
+from vse_pipe.evaluate import judgements
+from vse_pipe.evaluate.external import readers
+from vse_pipe.evaluate.external.readers import Book
+from vse_pipe.evaluate.judgements import Names
 
 _NUMBERS = [2**53 - 1, 2**53, 2**53 + 1, 10**18 - 1, 10**18, 1212345678901234567, 2**63 - 1, -(2**63), 0, 7]
 _BEYOND = ["7", str(2**63)]
@@ -19,22 +19,24 @@ _BEYOND = ["7", str(2**63)]
 
 def _array(path, ids, book):
     np.save(path / "a.npy", np.array([int(name) for name in ids], np.int64))
-    return npy.ids(path / "a.npy", len(ids), "v.npy", "image_id", book)
+    return readers.npy_ids(path / "a.npy", len(ids), "v.npy", "image_id", book)
 
 
 def _array_of_text(path, ids, book):
     np.save(path / "b.npy", np.array(ids))
-    return npy.ids(path / "b.npy", len(ids), "v.npy", "image_id", book)
+    return readers.npy_ids(path / "b.npy", len(ids), "v.npy", "image_id", book)
 
 
 def _lines(path, ids, book):
     (path / "c.txt").write_text("\n".join(ids) + "\n")
-    return npy.ids(path / "c.txt", len(ids), "v.npy", "image_id", book)
+    return readers.npy_ids(path / "c.txt", len(ids), "v.npy", "image_id", book)
 
 
 def _column(path, column, book):
     pq.write_table(pa.table({"image_id": column}), path / "d.parquet")
-    return parquet.ids(path / "d.parquet", parquet.read(path / "d.parquet", ["image_id"]), "image_id", book)
+    return readers.parquet_ids(
+        path / "d.parquet", readers.read_parquet(path / "d.parquet", ["image_id"]), "image_id", book
+    )
 
 
 def _integers(path, ids, book):
@@ -50,7 +52,7 @@ def _words(path, ids, book):
 
 
 def _judged(path, book):
-    return qrels.read(str(path), book).pairs["text_to_image"][1]
+    return readers.read_qrels(str(path), book).pairs["text_to_image"][1]
 
 
 def _judged_lines(path, ids, book):
@@ -113,5 +115,5 @@ def test_judgements_and_labels_name_every_number(tmp_path, ending):
     else:
         by = "," if ending == "csv" else " "
         path.write_text("\n".join([f"image_id{by}label", *(f"{number}{by}a" for number in _NUMBERS)]) + "\n")
-    table = cells.read(path, ["image_id", "label"])
+    table = judgements.read(path, ["image_id", "label"])
     assert Names.of_ids(np.array(_NUMBERS)).find(table["image_id"]).tolist() == _NUMBERS

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.evaluate.external import eccv, qrels
+from vse_pipe.evaluate.external import readers
 from vse_pipe.ranking.metrics.recall import Truth
 
 installed = pytest.mark.skipif(
@@ -28,7 +28,7 @@ def package(tmp_path, monkeypatch):
 
 
 def test_each_direction_has_its_own_judgements(package):
-    found = qrels.read("eccv_caption").pairs
+    found = readers.read_qrels("eccv_caption").pairs
     assert [ids.tolist() for ids in found["image_to_text"]] == [[7, 7, 8], [70, 71, 71]]
     assert [ids.tolist() for ids in found["text_to_image"]] == [[70], [7]]
 
@@ -36,19 +36,19 @@ def test_each_direction_has_its_own_judgements(package):
 def test_a_damaged_package_is_named(package):
     (package / "eccv_caption_to_image.json").write_text("{")
     with pytest.raises(InputError, match=r"eccv_caption_to_image.json: not a JSON document"):
-        eccv.read("eccv_caption")
+        readers.read_eccv("eccv_caption")
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingResource, match=r"--qrels cxc takes .* eccv_caption.*pip install 'vse-pipe\[eccv\]'"):
-        eccv.read("cxc")
+        readers.read_eccv("cxc")
 
 
 @installed
 @pytest.mark.parametrize(("name", "queries"), [("eccv_caption", (1261, 1332)), ("cxc", (5000, 24972))])
 def test_the_collections_have_the_published_number_of_queries(name, queries):
-    found = eccv.read(name).pairs
+    found = readers.read_eccv(name).pairs
     assert (len(set(found["image_to_text"][0])), len(set(found["text_to_image"][0]))) == queries
 
 
@@ -72,6 +72,6 @@ def test_recall_is_that_of_the_package(name, short, way, direction):
     ranked = {way: {query: [one] for query, one in zip(queries.tolist(), best, strict=True)}}
     expected = getattr(metrics, f"{short}_recalls")(ranked, way, K=1)[way]
     assert 0.4 < expected < 0.6
-    truth = Truth.by_pairs(queries, items, *eccv.read(name).pairs[direction])
+    truth = Truth.by_pairs(queries, items, *readers.read_eccv(name).pairs[direction])
     hits = truth.holds(np.arange(len(queries)), np.searchsorted(items, best))
     assert hits[truth.judged()].mean() == pytest.approx(expected, abs=1e-12)

@@ -10,8 +10,8 @@ import pytest
 from tests.hostile import Hostile
 from vse_pipe.core import arrays, memory
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.evaluate.external import npy, qrels, sides, vectors
-from vse_pipe.evaluate.external.book import Book
+from vse_pipe.evaluate.external import inputs, readers, vectors
+from vse_pipe.evaluate.external.readers import Book
 
 
 @pytest.mark.parametrize("kind", ["<f2", "<f4", "<f8", ">f4"])
@@ -19,7 +19,7 @@ from vse_pipe.evaluate.external.book import Book
 def test_arrays_are_read_as_they_are(tmp_path, kind, order):
     values = np.arange(6).reshape(2, 3).astype(kind, order=order)
     np.save(tmp_path / "a.npy", values)
-    found = npy.vectors(tmp_path / "a.npy")
+    found = readers.npy_vectors(tmp_path / "a.npy")
     np.testing.assert_array_equal(found, values)
     assert found.dtype.isnative
 
@@ -27,9 +27,9 @@ def test_arrays_are_read_as_they_are(tmp_path, kind, order):
 def test_pickled_objects_are_never_loaded(tmp_path):
     np.save(tmp_path / "a.npy", np.array([Hostile(tmp_path / "pwned.txt")], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="holds pickled Python objects, which are never loaded"):
-        npy.vectors(tmp_path / "a.npy")
+        readers.npy_vectors(tmp_path / "a.npy")
     with pytest.raises(InputError, match="holds pickled Python objects"):
-        npy.ids(tmp_path / "a.npy", 1, "b.npy")
+        readers.npy_ids(tmp_path / "a.npy", 1, "b.npy")
     assert not (tmp_path / "pwned.txt").exists()
 
 
@@ -39,7 +39,7 @@ def test_a_file_of_another_size_than_its_header_says_is_refused(tmp_path, cut, f
     whole = (tmp_path / "a.npy").read_bytes()
     (tmp_path / "a.npy").write_bytes(whole[:cut] if cut < 0 else whole + b"\0" * cut)
     with pytest.raises(InputError, match=rf"a.npy: not a whole \.npy file \({found} bytes, its header promises 176"):
-        npy.vectors(tmp_path / "a.npy")
+        readers.npy_vectors(tmp_path / "a.npy")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_file_of_another_size_than_its_header_says_is_refused(tmp_path, cut, f
 def test_what_is_no_npy_is_refused(tmp_path, content):
     (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises(InputError, match=r"not a whole \.npy file"):
-        npy.vectors(tmp_path / "a.npy")
+        readers.npy_vectors(tmp_path / "a.npy")
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_what_is_no_npy_is_refused(tmp_path, content):
 def test_vectors_are_a_float_matrix(tmp_path, array, message):
     np.save(tmp_path / "a.npy", array)
     with pytest.raises(InputError, match=message):
-        npy.vectors(tmp_path / "a.npy")
+        readers.npy_vectors(tmp_path / "a.npy")
 
 
 def test_ids_come_from_arrays_or_lines(tmp_path):
     np.save(tmp_path / "ids.npy", np.array([4, 2], np.uint16))
     (tmp_path / "ids.txt").write_bytes(b"\xef\xbb\xbf 4\r\n-2")
-    assert npy.ids(tmp_path / "ids.npy", 2, "a.npy").tolist() == [4, 2]
-    assert npy.ids(tmp_path / "ids.txt", 2, "a.npy").tolist() == [4, -2]
+    assert readers.npy_ids(tmp_path / "ids.npy", 2, "a.npy").tolist() == [4, 2]
+    assert readers.npy_ids(tmp_path / "ids.txt", 2, "a.npy").tolist() == [4, -2]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_ids_come_from_arrays_or_lines(tmp_path):
 def test_each_line_is_an_id_and_there_is_one_a_vector(tmp_path, text, message):
     (tmp_path / "ids.txt").write_text(text)
     with pytest.raises(InputError, match=message):
-        npy.ids(tmp_path / "ids.txt", 3, "a.npy")
+        readers.npy_ids(tmp_path / "ids.txt", 3, "a.npy")
 
 
 @pytest.mark.parametrize(
@@ -103,32 +103,32 @@ def test_each_line_is_an_id_and_there_is_one_a_vector(tmp_path, text, message):
 def test_an_array_of_ids_is_a_row_of_integers(tmp_path, array, message):
     np.save(tmp_path / "ids.npy", array)
     with pytest.raises(InputError, match=message):
-        npy.ids(tmp_path / "ids.npy", 3, "a.npy")
+        readers.npy_ids(tmp_path / "ids.npy", 3, "a.npy")
 
 
 def test_a_text_file_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "ids.txt").write_bytes(b"\xff\xfe1")
     with pytest.raises(InputError, match="not UTF-8 text"):
-        npy.ids(tmp_path / "ids.txt", 1, "a.npy")
+        readers.npy_ids(tmp_path / "ids.txt", 1, "a.npy")
 
 
 def test_code_points_that_are_no_text_are_one_line(tmp_path):
     array = np.frombuffer(np.array([0xD800, 0x61], "<u4").tobytes(), "<U1")
     np.save(tmp_path / "a.npy", array)
     with pytest.raises(InputError, match=r"a\.npy: its ids are no text that can be written as UTF-8"):
-        npy.ids(tmp_path / "a.npy", 2, "b.npy")
+        readers.npy_ids(tmp_path / "a.npy", 2, "b.npy")
 
 
 def test_zeros_in_front_make_a_text(tmp_path):
     (tmp_path / "ids.txt").write_text("007\n7\n")
     book = Book()
-    assert npy.ids(tmp_path / "ids.txt", 2, "b.npy", book=book).tolist() == [0, 1]
+    assert readers.npy_ids(tmp_path / "ids.txt", 2, "b.npy", book=book).tolist() == [0, 1]
     assert book.texts("image_id")
 
 
 def test_vectors_stay_in_the_file(tmp_path):
     np.save(tmp_path / "a.npy", np.eye(3))
-    assert isinstance(npy.vectors(tmp_path / "a.npy").base, np.memmap | mmap.mmap)
+    assert isinstance(readers.npy_vectors(tmp_path / "a.npy").base, np.memmap | mmap.mmap)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def changing(monkeypatch) -> Callable:
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 @pytest.mark.parametrize("nan", ["refuse", "drop"])
-@pytest.mark.parametrize("read", [sides.images, sides.captions])
+@pytest.mark.parametrize("read", [inputs.read_images, inputs.read_captions])
 def test_a_file_that_changes_while_it_is_checked_is_refused(tmp_path, changing, read, similarity, nan):
     np.save(tmp_path / "a.npy", np.array([[1, 2], [np.nan, 1] if nan == "drop" else [3, 1], [2, 2]], np.float32))
     changing(tmp_path / "a.npy", vectors, "warn" if nan == "drop" else "_blocks")
@@ -162,7 +162,7 @@ def test_a_file_that_changes_while_it_is_checked_is_refused(tmp_path, changing, 
 
 @pytest.mark.parametrize(
     ("array", "read"),
-    [(np.ones((3, 2), ">f4"), npy.vectors), (np.arange(3), lambda path: npy.ids(path, 3, "b.npy"))],
+    [(np.ones((3, 2), ">f4"), readers.npy_vectors), (np.arange(3), lambda path: readers.npy_ids(path, 3, "b.npy"))],
     ids=["bytes turned", "ids"],
 )
 def test_a_file_that_changes_while_it_is_copied_is_refused(tmp_path, changing, array, read):
@@ -172,7 +172,9 @@ def test_a_file_that_changes_while_it_is_copied_is_refused(tmp_path, changing, a
         read(tmp_path / "a.npy")
 
 
-@pytest.mark.parametrize("read", [lambda path: npy.ids(path, 3, "b.npy"), lambda path: qrels.read(str(path))])
+@pytest.mark.parametrize(
+    "read", [lambda path: readers.npy_ids(path, 3, "b.npy"), lambda path: readers.read_qrels(str(path))]
+)
 def test_a_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, read):
     (tmp_path / "a.txt").write_text("1 0 1 1\n2 0 2 1\n")
     whole = Path.read_text
@@ -185,7 +187,7 @@ def test_a_pipe_may_be_read(tmp_path):
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as file:
         threading.Timer(0.1, lambda: (file.write("4\n2\n"), file.close())).start()
-        assert npy.ids(Path(f"/dev/fd/{reading}"), 2, "a.npy").tolist() == [4, 2]
+        assert readers.npy_ids(Path(f"/dev/fd/{reading}"), 2, "a.npy").tolist() == [4, 2]
     os.close(reading)
 
 
@@ -195,4 +197,4 @@ def test_a_header_and_numbers_of_two_files_are_refused(tmp_path, monkeypatch):
     header = arrays._header
     monkeypatch.setattr(arrays, "_header", lambda *of: (header(*of), (tmp_path / "b.npy").replace(of[2]))[0])
     with pytest.raises(IntegrityError, match=r"a\.npy: written anew while it was read; run the same command again"):
-        npy.vectors(tmp_path / "a.npy")
+        readers.npy_vectors(tmp_path / "a.npy")

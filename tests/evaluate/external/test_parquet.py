@@ -8,14 +8,14 @@ import pytest
 from tests.hostile import bytes_as_text
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.parquet import Parquet
-from vse_pipe.evaluate.external import parquet
+from vse_pipe.evaluate.external import readers
 
 VALUES = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 
 
 def vectors(path: Path, column: pa.Array | pa.ChunkedArray) -> np.ndarray:
     pq.write_table(pa.table({"image_id": np.arange(len(column)) + 7, "embedding": column}), path)
-    return parquet.vectors(path, parquet.read(path, ["image_id", "embedding"]), "image_id")
+    return readers.parquet_vectors(path, readers.read_parquet(path, ["image_id", "embedding"]), "image_id")
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def test_lists_of_any_kind_become_rows(path, kind, width):
 def test_row_groups_are_joined_in_order(path):
     column = pa.array(list(VALUES), pa.list_(pa.float32(), 2))
     pq.write_table(pa.table({"image_id": [1, 2, 3], "embedding": column}), path, row_group_size=1)
-    table = parquet.read(path, ["image_id", "embedding"])
-    np.testing.assert_array_equal(parquet.vectors(path, table, "image_id"), VALUES)
+    table = readers.read_parquet(path, ["image_id", "embedding"])
+    np.testing.assert_array_equal(readers.parquet_vectors(path, table, "image_id"), VALUES)
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_what_is_no_matrix_is_refused(path, column, message):
 def test_ids_are_integers(path, column, message):
     pq.write_table(pa.table({"image_id": column}), path)
     with pytest.raises(InputError, match=message):
-        parquet.ids(path, parquet.read(path, ["image_id"]), "image_id")
+        readers.parquet_ids(path, readers.read_parquet(path, ["image_id"]), "image_id")
 
 
 def test_small_integers_are_ids_too(path):
     pq.write_table(pa.table({"image_id": pa.array([3, 1], pa.uint8())}), path)
-    found = parquet.ids(path, parquet.read(path, ["image_id"]), "image_id")
+    found = readers.parquet_ids(path, readers.read_parquet(path, ["image_id"]), "image_id")
     assert found.tolist() == [3, 1]
     assert found.dtype == np.int64
 
@@ -82,19 +82,19 @@ def test_small_integers_are_ids_too(path):
 def test_a_missing_column_is_named_with_those_that_are_there(path):
     pq.write_table(pa.table({"id": [1], "vector": [[1.0]]}), path)
     with pytest.raises(InputError, match="column 'image_id' is missing; the file has id, vector"):
-        parquet.read(path, ["image_id", "embedding"])
+        readers.read_parquet(path, ["image_id", "embedding"])
 
 
 def test_missing_empty_and_damaged_files(path):
     with pytest.raises(MissingResource, match="does not exist"):
-        parquet.read(path, ["image_id"])
+        readers.read_parquet(path, ["image_id"])
     path.write_bytes(b"")
     with pytest.raises(InputError, match="the file is empty"):
-        parquet.read(path, ["image_id"])
+        readers.read_parquet(path, ["image_id"])
     pq.write_table(pa.table({"image_id": np.arange(500)}), path)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(IntegrityError, match="damaged Parquet file"):
-        parquet.read(path, ["image_id"])
+        readers.read_parquet(path, ["image_id"])
 
 
 def test_a_flipped_bit_is_found_by_the_checksum(path):
@@ -106,14 +106,14 @@ def test_a_flipped_bit_is_found_by_the_checksum(path):
     path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
     assert pq.read_table(path).num_rows == 500, "nothing but the checksum may show it"
     with pytest.raises(IntegrityError, match="damaged Parquet file"):
-        parquet.read(path, ["image_id", "embedding"])
+        readers.read_parquet(path, ["image_id", "embedding"])
 
 
 def test_a_footer_that_is_no_text_is_damage(path):
     pq.write_table(pa.table({"image_id": [1]}).replace_schema_metadata({"run": "marked"}), path)
     path.write_bytes(path.read_bytes().replace(b"marked", b"m\xffrked"))
     with pytest.raises(IntegrityError, match="damaged Parquet file"):
-        parquet.read(path, ["image_id"])
+        readers.read_parquet(path, ["image_id"])
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -121,7 +121,7 @@ def test_bytes_that_are_no_text_are_one_line(path, packed):
     column = bytes_as_text(b"\xff", b"a")
     pq.write_table(pa.table({"image_id": column.dictionary_encode() if packed else column}), path)
     with pytest.raises(InputError, match=r"a\.parquet: column 'image_id' cannot be read: .*Invalid UTF8 sequence"):
-        parquet.read(path, ["image_id"])
+        readers.read_parquet(path, ["image_id"])
 
 
 def test_a_file_that_is_written_anew_while_it_is_read_is_refused(path, monkeypatch):
@@ -130,4 +130,4 @@ def test_a_file_that_is_written_anew_while_it_is_read_is_refused(path, monkeypat
     pq.write_table(pa.table({"image_id": [1, 3]}), other)
     monkeypatch.setattr(Parquet, "read", lambda *of: (run(*of), other.replace(path))[0])
     with pytest.raises(IntegrityError, match="written anew while it was read; run the same command again"):
-        parquet.read(path, ["image_id"])
+        readers.read_parquet(path, ["image_id"])

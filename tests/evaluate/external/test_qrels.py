@@ -4,14 +4,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.evaluate.external import qrels
+from vse_pipe.evaluate.external import readers
 
 PAIRS = {(10, 1), (10, 2), (11, 2)}
 
 
 def pairs(path) -> tuple[set, set]:
     """(caption, image) of both directions."""
-    found = qrels.read(str(path)).pairs
+    found = readers.read_qrels(str(path)).pairs
     captions, images = found["text_to_image"]
     back = found["image_to_text"][::-1]
     return set(zip(captions.tolist(), images.tolist(), strict=True)), set(
@@ -59,15 +59,15 @@ def test_parquet(tmp_path, grades):
 def test_unfit_text_is_refused_with_its_line(tmp_path, text, message):
     (tmp_path / "q.txt").write_text(text)
     with pytest.raises(InputError, match=message):
-        qrels.read(str(tmp_path / "q.txt"))
+        readers.read_qrels(str(tmp_path / "q.txt"))
 
 
 def test_unfit_files(tmp_path):
     with pytest.raises(MissingResource, match=r"q\.tsv does not exist"):
-        qrels.read(str(tmp_path / "q.tsv"))
+        readers.read_qrels(str(tmp_path / "q.tsv"))
     (tmp_path / "q.tsv").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="not UTF-8 text"):
-        qrels.read(str(tmp_path / "q.tsv"))
+        readers.read_qrels(str(tmp_path / "q.tsv"))
     pq.write_table(pa.table({"caption_id": [1], "image_id": [2], "relevance": ["1"]}), tmp_path / "q.parquet")
     with pytest.raises(InputError, match="column 'relevance' is string, expected numbers"):
-        qrels.read(str(tmp_path / "q.parquet"))
+        readers.read_qrels(str(tmp_path / "q.parquet"))

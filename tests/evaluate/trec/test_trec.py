@@ -8,8 +8,8 @@ from tests.evaluate.trec.files import drawn, write
 from tests.naive import evaluate as naive
 from tests.naive import listed as naive_listed
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.evaluate.trec import answered
-from vse_pipe.evaluate.trec.stage import evaluate_trec, measured
+from vse_pipe.evaluate import trec
+from vse_pipe.evaluate.trec import evaluate_trec, measured
 from vse_pipe.project.params.schema import EvaluateParams
 
 PARAMS = EvaluateParams(recall=[3], ndcg=[5])
@@ -34,7 +34,7 @@ def test_against_loops(tmp_path, ties, above):
     for k in (5, 10):
         wanted = [naive_listed.graded_ndcg(run.get(query, {}), grades, k, ties) for query, grades in right.items()]
         assert found[f"graded_ndcg@{k}"] == pytest.approx(100 * np.mean(wanted), abs=1e-5)
-    table = answered.read(tmp_path / "out").to_pandas().set_index("query")
+    table = trec.read_answered(tmp_path / "out").to_pandas().set_index("query")
     assert {query: row["rank"] - 1 for query, row in table.iterrows() if row["rank"] == row["rank"]} == {
         query: one[0] for query, one in places.items() if np.isfinite(one[0])
     }

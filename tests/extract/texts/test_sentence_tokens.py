@@ -16,7 +16,7 @@ from tests.naive.texts import unit
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
-from vse_pipe.embed.engine.fitted import require_encoder
+from vse_pipe.embed.earlier import require_encoder
 from vse_pipe.extract import text_methods, text_stage
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import sentence_tokens as method

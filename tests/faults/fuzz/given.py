@@ -27,14 +27,15 @@ from tests.rules.sources import ROOT
 from vse_pipe.artifacts import pairs
 from vse_pipe.core import states, word_vectors
 from vse_pipe.core.files import sha256
-from vse_pipe.evaluate.external import npy, qrels, sides
+from vse_pipe.evaluate.external import inputs
+from vse_pipe.evaluate.external import readers as external_readers
 from vse_pipe.extract.backbones import precomp
 from vse_pipe.extract.backbones.bottom_up import read_row, tsv_index
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
-from vse_pipe.prepare.engine.regions.proposing import Seen
 from vse_pipe.prepare.proposals import file as from_file
 from vse_pipe.prepare.proposals.file import proposer, read_boxes
+from vse_pipe.prepare.regions import Seen
 from vse_pipe.prepare.stage import check
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
@@ -159,15 +160,17 @@ def _picture(path: Path) -> object:
 def _sides() -> Iterable[Reader]:
     for name in _NPY["images"]:
         yield Reader(
-            f"evaluate images {name}", name, partial(sides.images, _NPY["images"][0], "cosine", _NPY["images"][1])
+            f"evaluate images {name}", name, partial(inputs.read_images, _NPY["images"][0], "cosine", _NPY["images"][1])
         )
     for name in _NPY["captions"]:
         first, ids, owners = _NPY["captions"]
-        yield Reader(f"evaluate captions {name}", name, partial(sides.captions, first, "dot", ids, owners))
-    yield Reader("evaluate images parquet", Path("a.parquet"), partial(sides.images, Path("a.parquet"), "cosine"))
-    yield Reader("evaluate captions parquet", Path("b.parquet"), partial(sides.captions, Path("b.parquet"), "dot"))
+        yield Reader(f"evaluate captions {name}", name, partial(inputs.read_captions, first, "dot", ids, owners))
+    yield Reader("evaluate images parquet", Path("a.parquet"), partial(inputs.read_images, Path("a.parquet"), "cosine"))
+    yield Reader(
+        "evaluate captions parquet", Path("b.parquet"), partial(inputs.read_captions, Path("b.parquet"), "dot")
+    )
     for name in ("qrels.txt", "qrels.parquet"):
-        yield Reader(f"evaluate {name}", Path(name), partial(qrels.read, name))
+        yield Reader(f"evaluate {name}", Path(name), partial(external_readers.read_qrels, name))
 
 
 def readers() -> list[Reader]:
@@ -200,7 +203,7 @@ def readers() -> list[Reader]:
         "params.yaml": ("params.yaml", load),
         "overlay.yaml": ("overlay.yaml", _overlay),
         "dvc.yaml": ("dvc.yaml", _dvc),
-        "vectors .npy": ("a.npy", npy.vectors),
+        "vectors .npy": ("a.npy", external_readers.npy_vectors),
     }
     found = [Reader(f"prepare {name}", Path(name), read) for name, read in prepare.items()]
     found += [Reader(name, Path(file), partial(read, Path(file))) for name, (file, read) in alone.items()]

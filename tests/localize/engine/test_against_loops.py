@@ -6,9 +6,7 @@ import torch
 from torchvision import ops
 
 from tests.naive import localize as naive
-from vse_pipe.localize.engine.classes import classes
-from vse_pipe.localize.engine.ranks import Ranks, joined
-from vse_pipe.localize.engine.scenes import BoxScene
+from vse_pipe.localize.ranks import BoxScene, Ranks, classes, joined
 from vse_pipe.ranking import boxes
 
 TEXTS, PICTURES, THRESHOLD = ("a man", "a dog", "two men", "a hat"), 5, 0.5

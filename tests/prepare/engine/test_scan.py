@@ -14,8 +14,8 @@ from PIL import Image
 from tests.prepare._data import picture, pictures
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.engine import scan as scanning
-from vse_pipe.prepare.engine.scan import readings, scan
+from vse_pipe.prepare import scan as scanning
+from vse_pipe.prepare.scan import readings, scan
 
 
 def _saved(image: Image.Image, kind: str, **options) -> bytes:

@@ -18,8 +18,7 @@ from tests.rules.sources import ROOT
 from vse_pipe.artifacts import images as artefact
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core import tables
-from vse_pipe.prepare.engine import scan
-from vse_pipe.prepare.engine import seen as seeing
+from vse_pipe.prepare import scan
 from vse_pipe.prepare.formats import folder as folder_format
 from vse_pipe.project import paths
 
@@ -173,10 +172,10 @@ def test_killed_it_goes_on(tmp_path):
 
 
 def test_writing_what_was_seen_takes_a_small_part_of_the_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(seeing, "_EVERY_S", 0.0)
+    monkeypatch.setattr(scan, "_EVERY_S", 0.0)
     monkeypatch.setattr(tables, "write", lambda *_: written.append(time.sleep(0.05)))
     written, read_ = [], ((8, 6), 1, "0" * 64, None)
-    seen = seeing.SeenPictures(tmp_path / "seen")
+    seen = scan.SeenPictures(tmp_path / "seen")
     for number in range(50):
         seen.add(f"{number}.png", (1, LONG_AGO, LONG_AGO), read_)
     assert len(written) == 1

@@ -11,7 +11,7 @@ from tests.hostile import Hostile
 from tests.naive.prepare import vsepp_image_rows
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, precomp, read, rows, three_splits
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.prepare.engine import arrays
+from vse_pipe.prepare import arrays
 
 
 def test_one_row_per_image(tmp_path):

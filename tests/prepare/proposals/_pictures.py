@@ -8,7 +8,7 @@ from PIL import Image
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.pictures.images import Item
-from vse_pipe.prepare.engine.regions.proposing import Proposed, Seen, settled
+from vse_pipe.prepare.regions import Proposed, Seen, settled
 from vse_pipe.project.registry import PROPOSALS
 
 

@@ -11,9 +11,9 @@ from tests.mutants import mutants, refusals
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
-from vse_pipe.prepare.engine.regions.proposing import Seen
 from vse_pipe.prepare.proposals.file import proposer, read_boxes
 from vse_pipe.prepare.proposals.options import FileOptions as Params
+from vse_pipe.prepare.regions import Seen
 
 BOXES = np.array([[0, 0, 119, 79], [5, 6, 50, 60], [70.5, 30, 99, 69.25], [1, 2, 3, 4], [10, 10, 20, 20]])
 IMAGE = ["12", "12", "12", "7", "12"]

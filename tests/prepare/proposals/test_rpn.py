@@ -17,10 +17,10 @@ from vse_pipe.core import devices as core_devices
 from vse_pipe.core.errors import IntegrityError, MissingResource, UnknownMember, UsageError
 from vse_pipe.core.weights import Weights
 from vse_pipe.pictures import detector
-from vse_pipe.prepare.engine.regions import dataset
-from vse_pipe.prepare.engine.regions.proposing import settled
+from vse_pipe.prepare import regions
 from vse_pipe.prepare.proposals.options import RpnOptions as Params
 from vse_pipe.prepare.proposals.rpn import proposer
+from vse_pipe.prepare.regions import settled
 
 SMALL = {"detector": "fasterrcnn_mobilenet_v3_large_320_fpn", "shorter": 96, "longer": 200}
 
@@ -66,7 +66,7 @@ def test_pictures_go_one_by_one_to_the_device_asked_for_with_the_same_kernels(tm
         return network(self, picture)
 
     monkeypatch.setattr(detector.Detector, "proposals", proposals)
-    monkeypatch.setattr(dataset, "CORES", 4)
+    monkeypatch.setattr(regions, "CORES", 4)
     monkeypatch.setattr(core_devices, "inference", lambda *given: devices.append(given) or entered(*given))
     write([(number, "a man", (0, 0, 9, 9)) for number in range(4)], dict.fromkeys(range(4), "test"))
     options = {"proposals": "rpn", "options": {"weights": "random", **SMALL}}

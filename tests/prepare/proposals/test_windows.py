@@ -8,7 +8,7 @@ import pytest
 
 from tests.prepare.proposals._pictures import proposed
 from vse_pipe.pictures.images import Item
-from vse_pipe.prepare.engine.regions.proposing import Seen
+from vse_pipe.prepare.regions import Seen
 
 
 def picture(width: int, height: int) -> Seen:

@@ -16,7 +16,7 @@ from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import partial
 from vse_pipe.embed.stage import embed
-from vse_pipe.evaluate.engine.ensemble import Ensemble, of_run
+from vse_pipe.evaluate.ensemble import Ensemble, of_run
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject

@@ -1,25 +1,197 @@
-"""From the files of a command line to what ``measure`` takes."""
+"""The images or the captions of one file, Parquet or .npy."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
+import pyarrow as pa
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.core import console, memory
-from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.evaluate.engine.measure import Inputs
-from vse_pipe.evaluate.external import qrels, several, sides
-from vse_pipe.evaluate.external.book import Book
-from vse_pipe.evaluate.external.several import MoreFiles
-from vse_pipe.evaluate.external.vectors import Vectors, must_fit, must_pair, without_dropped
-from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.core import console, memory, tables
+from vse_pipe.core.errors import InputError, UsageError, unknown
+from vse_pipe.evaluate.external import readers
+from vse_pipe.evaluate.external.readers import Book
+from vse_pipe.evaluate.external.vectors import Vectors, checked, must_fit, must_pair, without_dropped
+from vse_pipe.evaluate.measure import Inputs
+from vse_pipe.project.params.schema import EvaluateParams, Fusion
 from vse_pipe.ranking import bank
-from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.bank import BankSource, cosine
+from vse_pipe.ranking.fragments import MeanScore, Several
+from vse_pipe.ranking.fusion import Fused
 from vse_pipe.ranking.metrics.recall import Relevance
 from vse_pipe.ranking.split import Split
+
+
+def read_images(
+    path: Path, similarity: str, ids: Path | None = None, nan: str = "refuse", book: Book | None = None
+) -> Vectors:
+    """Parquet with columns image_id and embedding; or .npy, whose ids are in ``ids`` or 0, 1, 2, ... without it.
+
+    Raises UsageError for another kind of file and for ids given twice, InputError for unfit content. nan: as of ``vectors.checked``;
+    book: of the other files of the call.
+    """
+    book = book or Book()
+    if _is_parquet(path, [("--image-ids", ids)]):
+        table = readers.read_parquet(path, ["image_id", "embedding"])
+        vectors, key, made = (
+            readers.parquet_vectors(path, table, "image_id"),
+            readers.parquet_ids(path, table, "image_id", book),
+            _made(table),
+        )
+        del table  # as large as the vectors, of which another copy is made now
+        return checked(str(path), "image_id", key, None, vectors, similarity, nan, made, book)
+    vectors = readers.npy_vectors(path)
+    key = _ids(ids, vectors, path, "image_id", book)
+    return checked(str(path), "image_id", key, None, vectors, similarity, nan, book=book)
+
+
+def read_captions(
+    path: Path,
+    similarity: str,
+    ids: Path | None = None,
+    owners: Path | None = None,
+    nan: str = "refuse",
+    book: Book | None = None,
+) -> Vectors:
+    """Parquet with columns caption_id, embedding and, unless judgements say what is correct, image_id; or .npy, whose ids
+    are in ``ids`` and the images they describe in ``owners``. Raises as ``images`` does."""
+    book = book or Book()
+    if _is_parquet(path, [("--caption-ids", ids), ("--caption-images", owners)]):
+        table = readers.read_parquet(path, ["caption_id", "embedding"], ["image_id"])
+        vectors = readers.parquet_vectors(path, table, "caption_id")
+        found = readers.parquet_ids(path, table, "image_id", book) if "image_id" in table.column_names else None
+        key = readers.parquet_ids(path, table, "caption_id", book)
+        made = _made(table)
+        del table
+        return checked(str(path), "caption_id", key, found, vectors, similarity, nan, made, book)
+    vectors = readers.npy_vectors(path)
+    found = readers.npy_ids(owners, len(vectors), str(path), "image_id", book) if owners else None
+    key = _ids(ids, vectors, path, "caption_id", book)
+    return checked(str(path), "caption_id", key, found, vectors, similarity, nan, book=book)
+
+
+def _made(table: pa.Table) -> tuple[str, str] | None:
+    """What the footer of ``vse-pipe embed`` says of the model: run and digest; None in files of other programs."""
+    about = tables.footer(table)
+    return (about["run"], about["model_sha256"]) if {"run", "model_sha256"} <= set(about) else None
+
+
+def _is_parquet(path: Path, beside: list[tuple[str, Path | None]]) -> bool:
+    if path.suffix not in (".parquet", ".npy"):
+        raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: .parquet, .npy")
+    for option, given in beside:
+        if given is not None and path.suffix == ".parquet":
+            raise UsageError(f"{option} belongs to .npy files; {path} has ids of its own")
+    return path.suffix == ".parquet"
+
+
+def _ids(ids: Path | None, vectors: np.ndarray, path: Path, key: str, book: Book) -> np.ndarray:
+    if ids is None:
+        return book.numbers(key, str(path), np.arange(len(vectors)))
+    return readers.npy_ids(ids, len(vectors), str(path), key, book)
+
+
+@dataclass(frozen=True)
+class MoreFiles:
+    """images, captions: of each further model, pairs in this order; fusion: as of an ensemble; weights: of every model, the
+    first included, only their proportions count, none for equal ones."""
+
+    images: Sequence[Path] = ()
+    captions: Sequence[Path] = ()
+    fusion: str = "mean"
+    weights: Sequence[float] = ()
+
+    def check(self) -> None:
+        """Raises UsageError for what does not go together."""
+        if self.fusion not in get_args(Fusion):
+            raise UsageError(f"--fusion: {unknown('fusion', self.fusion, list(get_args(Fusion)))}")
+        if len(self.images) != len(self.captions):
+            raise UsageError(
+                f"--more-images {len(self.images)} times and --more-captions {len(self.captions)} times: give both for each model"
+            )
+        if not self.images and (self.weights or self.fusion != "mean"):
+            raise UsageError("--fusion and --weights are for several models: give --more-images and --more-captions")
+        models = 1 + len(self.images)
+        if self.weights and (
+            len(self.weights) != models or not all(0 <= one < inf for one in self.weights) or not any(self.weights)
+        ):
+            raise UsageError(f"--weights: {models} models need {models} numbers from 0 up, not all of them 0")
+
+
+def fused(
+    inputs: Inputs,
+    more: MoreFiles,
+    firsts: tuple[Vectors, Vectors],
+    ids: Sequence[Path | None],
+    similarity: str,
+    nan: str,
+) -> Inputs:
+    """``inputs`` of the first model with the others beside it. firsts: its images and captions; ids: files with the ids of
+    .npy, of images and of captions, for all models. Raises InputError where a model has other ids than the first, captions of
+    other images, or sides that are not one model's."""
+    device = inputs.ranked.images.device
+    readers: list[tuple[Callable[..., Vectors], Sequence[Path]]] = [
+        (read_images, more.images),
+        (read_captions, more.captions),
+    ]
+    found = []
+    for (read, paths), first, file in zip(readers, firsts, ids, strict=True):
+        models = [first]
+        for path in paths:
+            other = read(path, similarity, file if path.suffix == ".npy" else None, nan=nan, book=first.book)
+            places = _places(first, other)
+            _must_agree(first, other, places)
+            models.append(replace(other, vectors=other.vectors[places]))
+        found.append(models)
+    for seen, told_of in zip(*found, strict=True):
+        must_fit(seen, told_of)
+    shares = tuple(weight / sum(more.weights) for weight in more.weights) or None
+    images, captions = (
+        Several(tuple(torch.from_numpy(one.vectors).to(device) for one in models), shares) for models in found
+    )
+    each = [cosine] * len(images.parts)
+    told = {
+        "fusion": more.fusion,
+        "weights": list(shares or [1 / len(each)] * len(each)),
+        "more_images": [str(path) for path in more.images],
+        "more_captions": [str(path) for path in more.captions],
+    }
+    return replace(
+        inputs,
+        ranked=replace(inputs.ranked, images=images, captions=captions),
+        similarity=MeanScore(each) if more.fusion == "mean" else Fused(each, more.fusion),
+        about={**inputs.about, **told},
+    )
+
+
+def _places(first: Vectors, other: Vectors) -> np.ndarray:
+    """The rows of ``other`` in the order of the first."""
+    absent = np.setxor1d(first.ids, other.ids)
+    if len(absent):
+        raise InputError(
+            f"{other.where}: other {first.key}s than {first.where}, {len(absent)} are in one of them only, the first is "
+            f"{first.book.first(first.key, absent[:1])}; every model needs the same"
+        )
+    order = np.argsort(other.ids)
+    return order[np.searchsorted(other.ids, first.ids, sorter=order)]
+
+
+def _must_agree(first: Vectors, other: Vectors, places: np.ndarray) -> None:
+    """Raises InputError where both say which image a caption belongs to, and not the same."""
+    if first.image_ids is None or other.image_ids is None:
+        return
+    wrong = np.flatnonzero(other.image_ids[places] != first.image_ids)
+    if len(wrong):
+        raise InputError(
+            f"{other.where}: {len(wrong)} captions belong to other images than in {first.where}, the first is "
+            f"{first.key} {first.book.first(first.key, first.ids[wrong[:1]])}; every model needs the same"
+        )
+
 
 SIMILARITIES = ("cosine", "dot")
 NAN = ("refuse", "drop")
@@ -67,8 +239,8 @@ def read(files: InputFiles, params: EvaluateParams, device: torch.device, paired
 def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paired: bool) -> Inputs:
     book = Book()
     images, captions = without_dropped(
-        sides.images(files.images, files.similarity, files.image_ids, files.nan, book),
-        sides.captions(files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan, book),
+        read_images(files.images, files.similarity, files.image_ids, files.nan, book),
+        read_captions(files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan, book),
     )
     must_fit(images, captions)
     relevance = _relevance(files, images, captions) if paired else None
@@ -87,7 +259,7 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
     if not files.more.images:
         return found
     ids = (files.image_ids, files.caption_ids)
-    return several.fused(found, files.more, (images, captions), ids, files.similarity, files.nan)
+    return fused(found, files.more, (images, captions), ids, files.similarity, files.nan)
 
 
 def _check(files: InputFiles, params: EvaluateParams) -> None:
@@ -114,7 +286,7 @@ def _check(files: InputFiles, params: EvaluateParams) -> None:
 def _relevance(files: InputFiles, images: Vectors, captions: Vectors) -> Relevance | None:
     """None where the captions' images say what is correct."""
     if files.qrels is not None:
-        relevance = qrels.read(files.qrels, images.book)
+        relevance = readers.read_qrels(files.qrels, images.book)
         _say_what_is_missing(relevance, images, captions, files.qrels)
         return relevance
     if captions.image_ids is None:
@@ -152,8 +324,8 @@ def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSourc
         images.book if path is not None and path.suffix == ".parquet" else None
         for path in (files.bank_images, files.bank_captions)
     ]
-    seen = None if files.bank_images is None else sides.images(files.bank_images, of, nan=nan, book=books[0])
-    read = None if files.bank_captions is None else sides.captions(files.bank_captions, of, nan=nan, book=books[1])
+    seen = None if files.bank_images is None else read_images(files.bank_images, of, nan=nan, book=books[0])
+    read = None if files.bank_captions is None else read_captions(files.bank_captions, of, nan=nan, book=books[1])
     for side in (seen, read):
         if side is not None:
             must_fit(images, side)
@@ -185,8 +357,8 @@ def _validation(files: InputFiles, images: Vectors, device: torch.device) -> Spl
     if files.val_images is None or files.val_captions is None:
         return None
     one, other = without_dropped(
-        sides.images(files.val_images, files.similarity, nan=files.nan, book=images.book),
-        sides.captions(files.val_captions, files.similarity, nan=files.nan, book=images.book),
+        read_images(files.val_images, files.similarity, nan=files.nan, book=images.book),
+        read_captions(files.val_captions, files.similarity, nan=files.nan, book=images.book),
     )
     for side in (one, other):
         must_fit(images, side)

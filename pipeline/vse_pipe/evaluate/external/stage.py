@@ -11,10 +11,10 @@ from vse_pipe.core import locks
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
-from vse_pipe.evaluate.engine.measure import Inputs, Result, is_calibrated, measure, open_parameters
 from vse_pipe.evaluate.external import inputs
-from vse_pipe.evaluate.external.given import require_room
 from vse_pipe.evaluate.external.inputs import InputFiles
+from vse_pipe.evaluate.external.readers import require_room
+from vse_pipe.evaluate.measure import Inputs, Result, is_calibrated, measure, open_parameters
 from vse_pipe.evaluate.stage import warn_of_collapse, warn_of_residual, write
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria
@@ -49,11 +49,11 @@ def evaluate_files(
     given = replace(inputs.read(files, params, target), seed=seed)
     if params.judgements or params.labels:
         # pandas takes half a second to import.
-        from vse_pipe.evaluate.judgements import names, read
+        from vse_pipe.evaluate import judgements
 
         ids = dict(zip(KEYS, (given.ranked.image_ids, given.ranked.caption_ids), strict=True))
-        sides = [names.Names.of_key(key, found, given.names) for key, found in ids.items()]
-        given = replace(given, further=read.further(params, *sides))
+        sides = [judgements.Names.of_key(key, found, given.names) for key, found in ids.items()]
+        given = replace(given, further=judgements.read_judgements(params, *sides))
     must_be_given(given, chosen, params)
     if given.tuning is None and any(is_calibrated(one, given.similarity, params) for one in chosen):
         raise UsageError(

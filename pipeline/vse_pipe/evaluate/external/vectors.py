@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Float32, Int64
 from vse_pipe.core import mapped
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.external.book import Book
+from vse_pipe.evaluate.external.readers import Book
 
 _AT_ONCE = 8192
 

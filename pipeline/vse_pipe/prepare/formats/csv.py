@@ -9,8 +9,9 @@ from pathlib import Path
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.text import shown_id
-from vse_pipe.prepare.engine.scan import scan
-from vse_pipe.prepare.engine.source import (
+from vse_pipe.prepare.formats.options import CsvOptions as Params
+from vse_pipe.prepare.scan import scan
+from vse_pipe.prepare.source import (
     Source,
     caption_table,
     caption_text,
@@ -22,7 +23,6 @@ from vse_pipe.prepare.engine.source import (
     read_text,
     split_of,
 )
-from vse_pipe.prepare.formats.options import CsvOptions as Params
 
 _REQUIRED, _OPTIONAL = ("image", "caption"), ("split", "image_id", "caption_id")
 

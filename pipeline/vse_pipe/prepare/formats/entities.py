@@ -19,8 +19,10 @@ from vse_pipe.core import memory, text
 from vse_pipe.core.console import say, track
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.pictures.images import upright
-from vse_pipe.prepare.engine.scan import scan
-from vse_pipe.prepare.engine.source import (
+from vse_pipe.prepare.formats.options import SPLITS
+from vse_pipe.prepare.formats.options import EntitiesOptions as Params
+from vse_pipe.prepare.scan import scan
+from vse_pipe.prepare.source import (
     Source,
     Unique,
     caption_table,
@@ -30,8 +32,6 @@ from vse_pipe.prepare.engine.source import (
     phrase_table,
     read_lines,
 )
-from vse_pipe.prepare.formats.options import SPLITS
-from vse_pipe.prepare.formats.options import EntitiesOptions as Params
 
 # Bytes of a phrase's row, beside its words.
 _OF_PHRASE = 600

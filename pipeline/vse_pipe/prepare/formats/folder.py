@@ -9,12 +9,10 @@ import pyarrow as pa
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.engine.scan import Read, readings
-from vse_pipe.prepare.engine.seen import SeenPictures, Stamp
-from vse_pipe.prepare.engine.source import Source, caption_table, existing, image_table
-from vse_pipe.prepare.engine.walk import stamp_of, walked
 from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.formats.options import FolderOptions as Params
+from vse_pipe.prepare.scan import Read, SeenPictures, Stamp, readings, stamp_of, walked
+from vse_pipe.prepare.source import Source, caption_table, existing, image_table
 from vse_pipe.project import paths
 
 # All are what is searched where nothing else is asked for.

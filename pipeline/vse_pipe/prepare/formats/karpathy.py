@@ -17,8 +17,9 @@ from pydantic.dataclasses import dataclass as checked
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.engine.scan import scan
-from vse_pipe.prepare.engine.source import (
+from vse_pipe.prepare.formats.options import KarpathyOptions as Params
+from vse_pipe.prepare.scan import scan
+from vse_pipe.prepare.source import (
     Named,
     Source,
     Unique,
@@ -30,7 +31,6 @@ from vse_pipe.prepare.engine.source import (
     numbered,
     split_of,
 )
-from vse_pipe.prepare.formats.options import KarpathyOptions as Params
 
 _NUMBER, _TEXT = "number", "text"
 _Id = Annotated[

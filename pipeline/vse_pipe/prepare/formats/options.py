@@ -1,18 +1,90 @@
-"""The options and traits of formats of data sets."""
+"""The options that formats of shards share: which files are which split."""
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from vse_pipe.core.strict import Strict
-from vse_pipe.prepare.engine.scenes.params import ShapesParams
-from vse_pipe.prepare.engine.shard_params import Part, ShardParams
 from vse_pipe.project.registry import FormatTraits
 from vse_pipe.project.sources import SourceFiles
+
+# Of numbers with leading zeros: {0000..0041}
+RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+
+
+def _a_pattern_or_a_share(value: object) -> object:
+    if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1):
+        return value
+    raise ValueError("expected a pattern of file names, or a share from 0 to below 1")
+
+
+Part = Annotated[object, AfterValidator(_a_pattern_or_a_share)]
+
+
+class ShardParams(Strict):
+    """Patterns of file names below ``source``."""
+
+    train: str
+    """pattern of the split"""
+    val: Part
+    """pattern of the split, or its share of the train images; 0: none"""
+    test: Part
+    """pattern of the split, or its share of the train images; 0: none"""
+
+    @model_validator(mode="after")
+    def _leave_some_to_train(self) -> "ShardParams":
+        if sum(one for one in (self.val, self.test) if isinstance(one, int | float)) >= 1:
+            raise ValueError(f"val and test must leave a share to train, got {self.val} + {self.test}")
+        return self
+
+    def reads(self, source: Path) -> list[SourceFiles]:
+        """The shards of all splits; of a range of numbers all that it could name."""
+        if RANGE.search(source.name):
+            return [SourceFiles(source.parent, patterns=(RANGE.sub("*", source.name),))]
+        patterns = (one for one in (self.train, self.val, self.test) if isinstance(one, str))
+        return [SourceFiles(source, patterns=tuple(RANGE.sub("*", one) for one in patterns))]
+
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class ShapesParams(Strict):
+    """Counts are images per split; the captions of an image number between the two bounds, both included."""
+
+    train: PositiveInt = 1000
+    """images of the split"""
+    val: PositiveInt = 200
+    """images of the split"""
+    test: PositiveInt = 200
+    """images of the split"""
+    pixels: Annotated[int, Field(ge=32, le=1024)] = 128
+    """side of a picture"""
+    min_captions: Annotated[int, Field(ge=1, le=7)] = 3
+    """captions of an image"""
+    max_captions: Annotated[int, Field(ge=1, le=7)] = 7
+    """captions of an image"""
+    near_duplicates: Share = 0.2
+    """share of scenes that copy an earlier one of their split with one attribute changed"""
+    vague: Share = 0.08
+    """share of captions that name no object and so fit many images"""
+    phrases: bool = False
+    """writes phrases.parquet as well: phrases that name one figure, and its box"""
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.min_captions > self.max_captions:
+            raise ValueError(f"min_captions {self.min_captions} is above max_captions {self.max_captions}")
+        return self
+
+    def counts(self) -> dict[str, int]:
+        """Images per split, in the order they are numbered."""
+        return {"train": self.train, "val": self.val, "test": self.test}
+
 
 # Splits of precomputed features, and of the Entities annotations, in the order in which they are read.
 ORDER = ("train", "dev", "test")

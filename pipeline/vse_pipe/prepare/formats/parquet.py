@@ -10,9 +10,9 @@ from vse_pipe.core.console import track
 from vse_pipe.core.errors import Damage, InputError
 from vse_pipe.core.parquet import opened
 from vse_pipe.pictures.address import Cell
-from vse_pipe.prepare.engine.shards import Assembly, drawn, files
-from vse_pipe.prepare.engine.source import Source, caption_text, split_of
 from vse_pipe.prepare.formats.options import ParquetOptions as Params
+from vse_pipe.prepare.shards import Assembly, drawn, files
+from vse_pipe.prepare.source import Source, caption_text, split_of
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:

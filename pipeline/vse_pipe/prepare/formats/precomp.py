@@ -14,11 +14,9 @@ import pyarrow as pa
 from vse_pipe.core import memory, text
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.engine.arrays import open_array, row_digests
-from vse_pipe.prepare.engine.groups import Grouping, group
-from vse_pipe.prepare.engine.precomputed import Splits, texts
-from vse_pipe.prepare.engine.source import Source, caption_text, existing, read_lines, split_of
+from vse_pipe.prepare.arrays import Splits, open_array, row_digests, texts
 from vse_pipe.prepare.formats.options import PrecompOptions as Params
+from vse_pipe.prepare.source import Grouping, Source, caption_text, existing, group, read_lines, split_of
 
 
 @dataclass(frozen=True)

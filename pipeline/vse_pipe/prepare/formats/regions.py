@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from vse_pipe.prepare.engine.regions import dataset
-from vse_pipe.prepare.engine.source import Source
+from vse_pipe.prepare import regions
 from vse_pipe.prepare.formats.options import RegionsOptions as Params
+from vse_pipe.prepare.source import Source
 from vse_pipe.project.registry import PROPOSALS
 
 
@@ -20,5 +20,5 @@ def read(source: Path, out: Path, params: Params, seed: int, device: str = "auto
     method = PROPOSALS.load(params.proposals)
     own = PROPOSALS.options(params.proposals).model_validate(params.options)
     proposer = method.proposer(own, params.count, seed, device)
-    threads = dataset.CORES if PROPOSALS.traits(params.proposals).threads else 1
-    return dataset.assembled(source, proposer, threads, params.count, params.splits, params.regions_per_phrase, seed)
+    threads = regions.CORES if PROPOSALS.traits(params.proposals).threads else 1
+    return regions.assembled(source, proposer, threads, params.count, params.splits, params.regions_per_phrase, seed)

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from vse_pipe.prepare.engine.source import Source
 from vse_pipe.prepare.formats.options import ShapesOptions as Params
+from vse_pipe.prepare.source import Source
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """Draw the images below ``out / "images"``. ``source`` is not read: it names the drawing code, for DVC to watch."""
-    from vse_pipe.prepare.engine.scenes.dataset import render
+    from vse_pipe.prepare.scenes.drawing import render
 
     return render(out, params, seed)

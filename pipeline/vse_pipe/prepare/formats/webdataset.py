@@ -9,10 +9,10 @@ from vse_pipe.core import remote
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError
 from vse_pipe.pictures.address import TarMember
-from vse_pipe.prepare.engine import tar
-from vse_pipe.prepare.engine.shards import Assembly, drawn, files
-from vse_pipe.prepare.engine.source import Source, caption_text
+from vse_pipe.prepare import shards
 from vse_pipe.prepare.formats.options import WebdatasetOptions as Params
+from vse_pipe.prepare.shards import Assembly, drawn, files
+from vse_pipe.prepare.source import Source, caption_text
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
@@ -40,7 +40,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[TarMember, str, list[str]]]:
     shard = path.relative_to(root).as_posix()
     with remote.open_remote(path) as file:
-        for sample in tar.samples(path, file):
+        for sample in shards.samples(path, file):
             where = f"{path} key '{sample.key}'"
             found = [ending for ending in params.images if ending.lower() in sample.members]
             if len(found) != 1 or params.caption.lower() not in sample.members:
@@ -48,7 +48,7 @@ def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[TarMember
                     f"{where}: has the files {', '.join(f'.{ending}' for ending in sample.members)}; expected one image and "
                     f".{params.caption}"
                 )
-            written = tar.text(path, file, sample.members[params.caption.lower()])
+            written = shards.text(path, file, sample.members[params.caption.lower()])
             image = replace(sample.members[found[0].lower()], shard=shard)
             yield image, sample.key, [caption_text(one, where) for one in _captions(written, params, where)]
 

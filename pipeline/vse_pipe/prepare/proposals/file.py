@@ -14,8 +14,8 @@ from pyarrow import csv
 from vse_pipe.core import arrays, memory
 from vse_pipe.core.errors import Damage, InputError, MissingResource
 from vse_pipe.core.weights import check
-from vse_pipe.prepare.engine.regions.proposing import Proposed, Proposer, Seen
 from vse_pipe.prepare.proposals.options import FileOptions as Params
+from vse_pipe.prepare.regions import Proposed, Proposer, Seen
 
 _DAMAGE = Damage(InputError, "write it again")
 _NEEDED, _SCORES = ("image", "boxes"), "scores"

@@ -9,8 +9,8 @@ from vse_pipe.core import devices
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.pictures import detector
 from vse_pipe.pictures.detector import Detector
-from vse_pipe.prepare.engine.regions.proposing import Proposed, Proposer, Seen
 from vse_pipe.prepare.proposals.options import RpnOptions as Params
+from vse_pipe.prepare.regions import Proposed, Proposer, Seen
 
 
 def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:

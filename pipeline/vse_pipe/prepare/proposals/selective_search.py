@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image
 
 from vse_pipe.core.errors import MissingResource
-from vse_pipe.prepare.engine.regions.proposing import Proposed, Proposer, Seen
 from vse_pipe.prepare.proposals.options import SelectiveSearchOptions as Params
+from vse_pipe.prepare.regions import Proposed, Proposer, Seen
 
 # OpenCV draws the order of the boxes with rand() of the C library, whose state all threads share.
 _drawing = threading.Lock()

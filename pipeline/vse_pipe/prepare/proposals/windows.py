@@ -6,8 +6,8 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from vse_pipe.prepare.engine.regions.proposing import Proposed, Proposer, Seen
 from vse_pipe.prepare.proposals.options import WindowsOptions as Params
+from vse_pipe.prepare.regions import Proposed, Proposer, Seen
 
 # Of steps, in multiples of a window's side: windows on every pixel, one window in any picture.
 _FINEST, _COARSEST, _HALVINGS = 1e-6, 1e6, 60

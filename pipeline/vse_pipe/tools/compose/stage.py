@@ -10,13 +10,11 @@ from vse_pipe.artifacts.names import KEYS
 from vse_pipe.core import memory
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate import stage
-from vse_pipe.evaluate.engine import members
-from vse_pipe.evaluate.engine.measure import Inputs
+from vse_pipe.evaluate import ensemble, judgements, stage
 from vse_pipe.evaluate.external import inputs as external
 from vse_pipe.evaluate.external.inputs import InputFiles
-from vse_pipe.evaluate.judgements import cells
-from vse_pipe.evaluate.judgements.names import NOWHERE, Names, of_dataset
+from vse_pipe.evaluate.judgements import NOWHERE, Names, of_dataset
+from vse_pipe.evaluate.measure import Inputs
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
@@ -37,7 +35,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
     embeddings of another model or of other data than there are now."""
     where = resolve_device(device)
     own = params.evaluate.model_copy(update={"bank": "test"})  # nothing is corrected, so no bank need be there
-    embedded = members.embedded(params, run, where)
+    embedded = ensemble.embedded(params, run, where)
     given = stage.read_inputs(embedded, run, own, where)
     names = of_dataset(paths.prepared(params.dataset(run)), embedded.origin(own.split))
     return _figures(sets, given, names, params.evaluate)
@@ -77,7 +75,7 @@ def _figures(path: Path, given: Inputs, names: tuple[Names, Names], params: Eval
 
 def _read(path: Path) -> pd.DataFrame:
     """A file of either kind, which its columns tell."""
-    found = cells.read(path, [], [*_TWO_BY_TWO, *_TRUE_OR_FALSE, _CATEGORY])
+    found = judgements.read(path, [], [*_TWO_BY_TWO, *_TRUE_OR_FALSE, _CATEGORY])
     for columns in (_TWO_BY_TWO, _TRUE_OR_FALSE):
         if set(columns) <= set(found.columns):
             return found[[name for name in (*columns, _CATEGORY) if name in found.columns]]

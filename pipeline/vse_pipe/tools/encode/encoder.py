@@ -15,10 +15,9 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.core import devices
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import UsageError
-from vse_pipe.embed.engine.fitted import Fitted, fitted
-from vse_pipe.embed.engine.inputs import BATCH
-from vse_pipe.embed.engine.vectors import parts_of
+from vse_pipe.embed.earlier import Fitted, fitted
 from vse_pipe.embed.stage import about_model
+from vse_pipe.embed.vectors import BATCH, parts_of
 from vse_pipe.extract.compute import Arrays, Read, batches
 from vse_pipe.extract.networks import Failure
 from vse_pipe.pictures import images

@@ -14,9 +14,9 @@ from vse_pipe.core import mapped, parquet, text
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
-from vse_pipe.prepare.engine.source import caption_text, read_lines
-from vse_pipe.prepare.engine.walk import walked
 from vse_pipe.prepare.formats.options import ENDINGS
+from vse_pipe.prepare.scan import walked
+from vse_pipe.prepare.source import caption_text, read_lines
 from vse_pipe.project.params.typed import Params
 from vse_pipe.tools.encode.encoder import Encoder
 

@@ -14,13 +14,13 @@ from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import UsageError, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_json
 from vse_pipe.core.strict import Strict
-from vse_pipe.evaluate.engine import members
-from vse_pipe.evaluate.engine.ensemble import Ensemble
-from vse_pipe.evaluate.engine.measure import Inputs, open_parameters, tuning_ground
+from vse_pipe.evaluate import ensemble
+from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.external import inputs as external
-from vse_pipe.evaluate.external.given import require_room
 from vse_pipe.evaluate.external.inputs import InputFiles
+from vse_pipe.evaluate.external.readers import require_room
 from vse_pipe.evaluate.external.stage import must_be_given
+from vse_pipe.evaluate.measure import Inputs, open_parameters, tuning_ground
 from vse_pipe.evaluate.stage import read_inputs, warn_of_residual
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
@@ -71,7 +71,7 @@ def export_run(
     criterion = _foldable(inference, params.inference)
     folder = paths.embedded(run)
     to, where = _checked(to, direction, params.evaluate), resolve_device(device)
-    embedded = members.embedded(params, run, where)
+    embedded = ensemble.embedded(params, run, where)
     if isinstance(embedded, Ensemble):
         raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
     similarity = embedded.compared_by
@@ -80,9 +80,9 @@ def export_run(
             f"run '{run}' compares by {similarity}, which is no inner product; export works for: "
             f"{', '.join(_INNER_PRODUCTS)}"
         )
-    lender, home = members.lender(params, run, embedded, params.evaluate.bank, where), None
+    lender, home = ensemble.lender(params, run, embedded, params.evaluate.bank, where), None
     if open_parameters(criterion, params.evaluate):
-        home = members.at_home(params, run, where)
+        home = ensemble.at_home(params, run, where)
     given = read_inputs(embedded, run, params.evaluate, where, lender, home)
     sources = _digests([folder / embeddings.IMAGES, folder / embeddings.CAPTIONS])
     return _export(given, criterion, params.evaluate, to, direction, out, sources, depth)

@@ -14,7 +14,7 @@ from vse_pipe.artifacts import features, model_files, texts
 from vse_pipe.core.errors import IntegrityError, UsageError
 from vse_pipe.core.files import read_json, require
 from vse_pipe.core.text import Tokens
-from vse_pipe.embed.engine.fitted import learnt, require_encoder
+from vse_pipe.embed.earlier import learnt, require_encoder
 from vse_pipe.extract.compute import Forward
 from vse_pipe.extract.text_methods import State
 from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES

@@ -9,7 +9,7 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
 from vse_pipe.pictures.address import Box
-from vse_pipe.prepare.engine.regions.proposing import Seen, settled
+from vse_pipe.prepare.regions import Seen, settled
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import PROPOSALS
 from vse_pipe.tools.localize.photo import Photo

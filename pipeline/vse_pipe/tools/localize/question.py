@@ -5,8 +5,8 @@ from pathlib import Path
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import may_replace
-from vse_pipe.localize import localizable
-from vse_pipe.prepare.engine.source import is_text
+from vse_pipe.localize import inputs
+from vse_pipe.prepare.source import is_text
 from vse_pipe.project.params.typed import Params
 
 # In the head of a drawing: an earlier one may be replaced, nothing else.
@@ -45,7 +45,7 @@ class Question:
 
 def check(params: Params, run: str) -> None:
     """Raises UsageError for a run of whole pictures or fragments, and proposals from a file."""
-    localizable.check(params, run)
+    inputs.check_localizable(params, run)
     dataset = params.runs[run].dataset
     about = params.datasets[dataset].format
     if about.name != "regions":

@@ -20,7 +20,7 @@ from vse_pipe.artifacts import embeddings, evaluation
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
 from vse_pipe.core.files import save_tensors
-from vse_pipe.evaluate.engine.measure import open_parameters
+from vse_pipe.evaluate.measure import open_parameters
 from vse_pipe.evaluate.stage import warn_of_residual
 from vse_pipe.project import code, paths
 from vse_pipe.project.params.typed import Params

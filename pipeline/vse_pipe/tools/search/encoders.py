@@ -16,8 +16,7 @@ from vse_pipe.artifacts.model_files import ModelFiles
 from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
-from vse_pipe.embed.engine.alike import identity
-from vse_pipe.embed.engine.fitted import Fitted, fitted
+from vse_pipe.embed.earlier import Fitted, fitted, identity
 from vse_pipe.extract.compute import Forward
 from vse_pipe.extract.networks import Backbone
 from vse_pipe.pictures import images

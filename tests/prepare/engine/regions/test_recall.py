@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vse_pipe.prepare.engine.regions.recall import covered
+from vse_pipe.prepare.regions import covered
 
 
 def test_recall_counts_an_overlap_of_exactly_a_half():

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import scenes as naive
-from vse_pipe.prepare.engine.scenes import words
-from vse_pipe.prepare.engine.scenes.captions import describe
-from vse_pipe.prepare.engine.scenes.sampling import sample_scene
-from vse_pipe.prepare.engine.scenes.scene import Background, Figure, Scene
+from vse_pipe.prepare.scenes import captions as scenes_captions
+from vse_pipe.prepare.scenes.captions import describe
+from vse_pipe.prepare.scenes.scene import Background, Figure, Scene, sample_scene
 
 SEEDS = st.integers(0, 2**32 - 1)
 RED_STAR = Figure("star", "red", "small", 0.2, 0.2, 0.0, 0.0)
@@ -109,7 +108,15 @@ def test_the_share_of_vague_captions(share):
 
 def test_every_word_is_used():
     text = " ".join(f" {caption} " for caption in captions(range(600)))
-    tables = [words.NOUNS, words.COLOURS, words.SIZES, words.PATTERNS, words.TINTS, words.PLACES, words.RELATIONS]
+    tables = [
+        scenes_captions.NOUNS,
+        scenes_captions.COLOURS,
+        scenes_captions.SIZES,
+        scenes_captions.PATTERNS,
+        scenes_captions.TINTS,
+        scenes_captions.PLACES,
+        scenes_captions.RELATIONS,
+    ]
     missing = [word for table in tables for synonyms in table.values() for word in synonyms if f" {word} " not in text]
     assert missing == []
     assert re.search(r"on a (dotted|polka dot) (grey|silver) backdrop", text), "pattern and tint together"

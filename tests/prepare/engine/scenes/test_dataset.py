@@ -12,16 +12,15 @@ from pydantic import ValidationError
 
 from tests.naive import scenes as naive
 from vse_pipe.artifacts import captions, images, regions
-from vse_pipe.prepare.engine.scenes.dataset import render, sample_split
-from vse_pipe.prepare.engine.scenes.drawing import box
-from vse_pipe.prepare.engine.scenes.params import ShapesParams
+from vse_pipe.prepare.formats.options import ShapesParams
+from vse_pipe.prepare.scenes.drawing import box, render, sample_split
 
 FEW = ShapesParams(train=30, val=8, test=9, pixels=48)
 _ELSEWHERE = """
 import sys
 from pathlib import Path
-from vse_pipe.prepare.engine.scenes.dataset import render
-from vse_pipe.prepare.engine.scenes.params import ShapesParams
+from vse_pipe.prepare.scenes.drawing import render
+from vse_pipe.prepare.formats.options import ShapesParams
 captions = render(Path(sys.argv[1]), ShapesParams(train=30, val=8, test=9, pixels=48), 1).captions
 """
 

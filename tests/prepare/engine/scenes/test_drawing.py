@@ -5,10 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vse_pipe.prepare.engine.scenes.drawing import FIGURE_RGB, TINT_RGB, box, draw
-from vse_pipe.prepare.engine.scenes.outlines import outline
-from vse_pipe.prepare.engine.scenes.sampling import near_duplicate, sample_scene
-from vse_pipe.prepare.engine.scenes.scene import COLOURS, PATTERNS, RADII, SHAPES, TINTS, Background, Figure, Scene
+from vse_pipe.prepare.scenes.drawing import FIGURE_RGB, TINT_RGB, box, draw, outline
+from vse_pipe.prepare.scenes.scene import (
+    COLOURS,
+    PATTERNS,
+    RADII,
+    SHAPES,
+    TINTS,
+    Background,
+    Figure,
+    Scene,
+    near_duplicate,
+    sample_scene,
+)
 
 WHITE = Background("plain", "white")
 SIDE = 96

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import scenes as naive
-from vse_pipe.prepare.engine.scenes.dataset import sample_split
-from vse_pipe.prepare.engine.scenes.params import ShapesParams
-from vse_pipe.prepare.engine.scenes.sampling import MIN_GAP, fits, near_duplicate, sample_scene
-from vse_pipe.prepare.engine.scenes.scene import (
+from vse_pipe.prepare.formats.options import ShapesParams
+from vse_pipe.prepare.scenes.drawing import sample_split
+from vse_pipe.prepare.scenes.scene import (
     COLOURS,
+    MIN_GAP,
     PATTERNS,
     RADII,
     SHAPES,
@@ -23,8 +23,11 @@ from vse_pipe.prepare.engine.scenes.scene import (
     Background,
     Figure,
     Scene,
+    fits,
+    near_duplicate,
     place,
     relations,
+    sample_scene,
 )
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -1,0 +1,262 @@
+"""What an entry of params.yaml ranks: the embeddings of a run, or those of the runs of an ensemble as one model."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import device as Device
+
+from vse_pipe.artifacts import embeddings
+from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.artifacts.joins import Origin
+from vse_pipe.core import console
+from vse_pipe.core.console import warn
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.project import paths
+from vse_pipe.project.params.schema import TUNED, EvaluateParams
+from vse_pipe.project.params.typed import Params
+from vse_pipe.ranking import evaluation
+from vse_pipe.ranking.bank import cosine
+from vse_pipe.ranking.cascade import Cascade
+from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.fragments import MeanScore, Several, pooled, weighted
+from vse_pipe.ranking.fusion import RULES, Fused
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.scores import Scores, Similarity
+from vse_pipe.ranking.split import Split
+
+# Several runs, or the two networks of a run, evaluated as one model: every score is the mean of theirs (SGRAF; the ensembles
+# of SCAN; NCR), or what a fusion makes of them.
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Stands where an ``Embedded`` does. Source: Diao et al., SGRAF, AAAI 2021; Lee et al., SCAN, ECCV 2018.
+
+    weights: of each part, with a sum of 1; None: the mean of the scores themselves. fusion: see ``fusion.RULES``; cascade:
+    instead, how many of each query by the first of two parts the second puts in order. told: what the metrics say of it.
+    """
+
+    parts: tuple["Embedded | Ensemble", ...]
+    weights: tuple[float, ...] | None = None
+    fusion: str = "mean"
+    cascade: int | None = None
+    told: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return self.parts[0].folder
+
+    @property
+    def compared_by(self) -> str:
+        return " + ".join(part.compared_by for part in self.parts)
+
+    @property
+    def joint(self) -> bool:
+        """Is the weighted mean of the scores one inner product? Of cosines it is that of the vectors side by side, each times the
+        root of its weight, which any index of vectors can hold."""
+        return self.weights is not None and self.fusion == "mean" and set(self.compared_by.split(" + ")) == {"cosine"}
+
+    def has(self, name: str) -> bool:
+        return all(part.has(name) for part in self.parts)
+
+    def left_out(self, split: str) -> dict[str, int]:
+        """As of one run: ``split`` refuses runs that left out different images."""
+        return self.parts[0].left_out(split)
+
+    def data(self, split: str) -> str | None:
+        """As of one run. Raises IntegrityError where they were embedded from other data."""
+        first, *others = [part.data(split) for part in self.parts]
+        for part, other in zip(self.parts[1:], others, strict=True):
+            if other != first:
+                raise IntegrityError(
+                    f"{part.folder}: embedded from other data than {self.folder}; embed the runs again"
+                )
+        return first
+
+    def origin(self, *splits: str) -> Origin:
+        """As of one run: ``data`` refuses runs of other data."""
+        return self.parts[0].origin(*splits)
+
+    def transfer(self, split: str) -> dict[str, object]:
+        """As of ``Embedded``, of the two networks of a run."""
+        return self.parts[0].transfer(split)
+
+    def split(self, name: str, device: torch.device) -> Split:
+        """Raises InputError unless all runs embedded the same images and captions in the same order."""
+        first, *others = splits = [part.split(name, device) for part in self.parts]
+        for part, other in zip(self.parts[1:], others, strict=True):
+            for kind in ("image_ids", "caption_ids", "caption_images"):
+                if not np.array_equal(getattr(first, kind), getattr(other, kind)):
+                    raise InputError(
+                        f"{part.folder}: other {kind.replace('_', ' ')} than {self.folder}; embed the runs again"
+                    )
+        images, captions = (
+            Several(tuple(getattr(split, side) for split in splits), self.weights) for side in ("images", "captions")
+        )
+        joined = (pooled(images), pooled(captions)) if self.joint else (images, captions)
+        return Split(first.image_ids, first.caption_ids, first.caption_images, *joined)
+
+    def whole(self, device: torch.device) -> Split:
+        """Raises InputError: there is no folder with embeddings of several models."""
+        raise InputError("an ensemble takes its bank from its own runs: evaluate.bank test, train or val")
+
+    def must_match(self, other: Embedded) -> None:
+        """Raises InputError, as ``whole`` does."""
+        self.whole(torch.device("cpu"))
+
+    def similarity(self, device: torch.device | None = None) -> Similarity:
+        if self.joint:
+            return cosine
+        similarities = [part.similarity(device) for part in self.parts]
+        if self.cascade:
+            first, second = similarities
+            return Cascade(first, second, self.cascade)
+        return MeanScore(similarities) if self.fusion == "mean" else Fused(similarities, self.fusion)
+
+
+def of_run(params: Params, run: str) -> Embedded | Ensemble:
+    """What ``vse-pipe embed`` wrote for ``run``, of one network or of two.
+
+    Raises as ``Embedded.of_run``; InputError also where the second network is not the one the first was trained beside.
+    """
+    first = Embedded.of_run(params, run)
+    if first.peer_sha256 is None:
+        return first
+    second = Embedded.of_run(params, run, embeddings.PEER)
+    if second.images.about.get("model_sha256") != first.peer_sha256:
+        raise InputError(
+            f"{second.folder}: another network than {embeddings.IMAGES} beside it names; embed the run again"
+        )
+    return Ensemble((first, second))
+
+
+_DIGITS = 6
+
+
+def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ensemble:
+    """Weights that are to be chosen are chosen here. Raises InputError as ``Embedded.read`` does, and where there is no
+    split val to choose them on; IntegrityError for embeddings of another model than there is now."""
+    node = params.ensembles.get(name)
+    if node is None:
+        return of_run(params, name)
+    parts = tuple(of_run(params, one) for one in node.members)
+    if node.pair:
+        return Ensemble(parts)
+    if node.cascade:
+        return Ensemble(
+            parts, cascade=node.cascade, told={"ensemble": {"runs": list(node.members), "cascade": node.cascade}}
+        )
+    shares = _chosen(params, name, parts, device) if node.weights == TUNED else node.shares
+    told: dict[str, object] = {
+        "runs": list(node.members),
+        "weights": [round(share, _DIGITS) for share in shares],
+        "weights_from": "val" if node.weights == TUNED else "params.yaml",
+        "fusion": node.fusion,
+    }
+    # A run that does not count need not be scored.
+    kept = [place for place, share in enumerate(shares) if share]
+    counted = tuple(parts[place] for place in kept), tuple(shares[place] for place in kept)
+    return Ensemble(*counted, node.fusion, told={"ensemble": told})
+
+
+def lender(
+    params: Params, name: str, ranked: Embedded | Ensemble, bank: str, device: torch.device
+) -> Embedded | Ensemble | None:
+    """The run whose own data set is the bank of a transfer, since its entry says so or the ranked data set lacks that split; else None.
+
+    ranked: the embeddings of the transfer; bank: ``evaluate.bank``.
+    """
+    node = params.transfers.get(name)
+    if node is None or bank not in ("train", "val"):
+        return None
+    if node.bank != node.dataset:
+        return embedded(params, node.run, device)
+    if ranked.has(bank):
+        return None
+    home = at_home(params, name, device)
+    if home is None or not home.has(bank):
+        return None
+    warn(
+        f"evaluate {name}: {node.dataset} has no split {bank}; the query bank is {bank} of {params.runs[node.run].dataset}"
+    )
+    return home
+
+
+def at_home(params: Params, name: str, device: torch.device) -> Embedded | Ensemble | None:
+    """The run of a transfer on the data set that it was trained on; None of what is no transfer, and where that is not embedded."""
+    node = params.transfers.get(name)
+    if node is None or not (paths.embedded(node.run) / embeddings.IMAGES).is_file():
+        return None
+    return embedded(params, node.run, device)
+
+
+def _chosen(params: Params, name: str, parts: tuple, device: torch.device) -> tuple[float, ...]:
+    if params.evaluate.split == "val":
+        raise InputError(
+            f"ensembles.{name}.weights are chosen on val, which evaluate.split ranks; give them, or rank test"
+        )
+    return tuned(Ensemble(parts, fusion=params.ensembles[name].fusion), params.evaluate, device)
+
+
+_STEPS = 20
+_MIB = 1 << 20
+
+
+def tuned(ensemble: Ensemble, params: EvaluateParams, device: Device) -> tuple[float, ...]:
+    """Those with the largest rsum of nearest neighbours on split val, in the protocol's folds; a run may get 0.
+
+    ensemble: without weights. Raises InputError where a run has no split val embedded.
+    """
+    grounds = _grounds(ensemble, params, device)
+    parts = len(ensemble.parts)
+
+    def rsum(weights: Sequence[float]) -> float:
+        return sum(_recalls(members, truth, weights) for members, truth in grounds)
+
+    return ascent(parts, rsum)
+
+
+def ascent(members: int, value: Callable[[Sequence[float]], float], steps: int = _STEPS) -> tuple[float, ...]:
+    """The best of equal weights and of those on a greedy way: from nothing, in every step a share more for the member with
+    which ``value`` is largest, the first of several; members may be taken again and again.
+
+    Source: Caruana et al., Ensemble selection from libraries of models, ICML 2004, section 2.1, without their bagging.
+    """
+    counts = np.zeros(members, int)
+    best = np.full(members, 1 / members)
+    highest = value(best.tolist())
+    for _ in console.track(range(steps), steps, "choosing the weights of the ensemble on val"):
+        candidates = counts + np.eye(members, dtype=int)
+        values = [value((one / one.sum()).tolist()) for one in candidates]
+        counts = candidates[int(np.argmax(values))]
+        if max(values) > highest:
+            best, highest = counts / counts.sum(), max(values)
+    return tuple(best.tolist())
+
+
+def _grounds(ensemble: Ensemble, params: EvaluateParams, device: Device) -> list[tuple[list[Scores], Truth]]:
+    """For each fold and direction what the fusion averages, of every member, and what is right."""
+    folds = evaluation.tuning_folds(ensemble.split("val", device), params)
+    similarities = [part.similarity(device) for part in ensemble.parts]
+    found, rule = [], RULES[ensemble.fusion]
+    for fold in folds:
+        assert isinstance(fold.images, Several)
+        assert isinstance(fold.captions, Several)
+        sides = zip(fold.images.parts, fold.captions.parts, similarities, strict=True)
+        scores = [Scores.of(images, captions, of, memory=params.memory, sets=0) for images, captions, of in sides]
+        sizes = 2 * 4 * scores[0].shape[0] * scores[0].shape[1] * len(scores) * len(folds)
+        hold = 2 * sizes <= params.memory * _MIB
+        ruled = [Scores.fused([one], lambda strips: rule(next(iter(strips))), hold=hold) for one in scores]
+        for direction in DIRECTIONS:
+            turned = ruled if direction == DIRECTIONS[0] else [one.transposed() for one in ruled]
+            found.append((turned, fold.truth(direction)))
+    return found
+
+
+def _recalls(members: list[Scores], truth: Truth, weights: Sequence[float]) -> float:
+    """The sum of R@K over K, as shares."""
+    both = Scores.fused(members, lambda strips: weighted(strips, weights))
+    return sum(float(hits.mean()) for hits in evaluation.rank(both, truth, "pessimistic").hits.values())

@@ -1,0 +1,247 @@
+"""Small tables that people and other programs write: Parquet, CSV, or text split at white space. Ids in them are text."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from jaxtyping import Float, Int64
+
+from vse_pipe.artifacts import captions, images, joins
+from vse_pipe.artifacts import names as text_names
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core import memory, weights
+from vse_pipe.core.console import warn
+from vse_pipe.core.errors import InputError
+from vse_pipe.evaluate.external import readers
+from vse_pipe.evaluate.external.readers import given
+from vse_pipe.evaluate.further import Further, Labels
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking.metrics.graded import Graded
+
+_SHOWN = 40
+
+
+def read(
+    path: Path,
+    columns: Sequence[str],
+    optional: Sequence[str] = (),
+    bare: Sequence[Sequence[str]] = (),
+    headed: bool = True,
+) -> pd.DataFrame:
+    """Columns of text. bare: what the columns of a text without a header are, by their number; headed: a first line with one of
+    the names is a header.
+
+    Raises MissingResource for a file that is not there, InputError for one without these columns, with empty or missing cells,
+    or larger than may be read, IntegrityError for a damaged Parquet file.
+    """
+    if given(path).is_dir():
+        raise InputError(f"{path}: a folder, expected a file")
+    if path.suffix == ".parquet":
+        return _parquet(path, columns, optional)
+    found = _text(path, [*columns, *optional] if headed else [], bare)
+    absent = [name for name in columns if name not in found]
+    if absent or found.empty:
+        what = (
+            "no rows" if not absent else f"column '{absent[0]}' is missing" if headed else f"{found.shape[1]} columns"
+        )
+        expected = [f"a header with {', '.join(columns)}"] if headed else []
+        expected += [f"lines of {' '.join(names)}" for names in bare]
+        raise InputError(f"{path}: {what}; expected {', or '.join(expected)}")
+    return found
+
+
+def _parquet(path: Path, columns: Sequence[str], optional: Sequence[str]) -> pd.DataFrame:
+    table = readers.read_parquet(path, columns, optional)
+    for name in table.column_names:
+        kind = table[name].type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_text(kind)) or table[name].null_count:
+            raise InputError(
+                f"{path}: column '{name}' is {kind} with {table[name].null_count} nulls, expected text or numbers"
+            )
+    if not len(table):
+        raise InputError(f"{path}: no rows")
+    return pd.DataFrame({name: table[name].cast(pa.string()).to_numpy() for name in table.column_names}, dtype=object)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _text(path: Path, names: Sequence[str], bare: Sequence[Sequence[str]]) -> pd.DataFrame:
+    """A header is a first line that has one of ``names``."""
+    memory.require_text(path)
+    split = {"sep": ","} if path.suffix == ".csv" else {"sep": r"\s+", "quoting": csv.QUOTE_NONE}
+    try:
+        found = pd.read_csv(path, header=None, dtype=object, keep_default_na=False, encoding="utf-8-sig", **split)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text") from error
+    except pd.errors.EmptyDataError as error:
+        raise InputError(f"{path}: the file is empty") from error
+    except pd.errors.ParserError as error:
+        raise InputError(f"{path}: {' '.join(str(error).split())}") from error
+    if gone := np.flatnonzero((found.isna() | (found == "")).any(axis=1)).tolist():
+        raise InputError(f"{path}: row {gone[0] + 1} has fewer than {found.shape[1]} fields, or an empty one")
+    if set(found.iloc[0]) & set(names):
+        if len(set(found.iloc[0])) < found.shape[1]:
+            raise InputError(f"{path}: its header names a column twice")
+        return found.iloc[1:].set_axis(found.iloc[0].tolist(), axis=1).reset_index(drop=True)
+    known = next((columns for columns in bare if len(columns) == found.shape[1]), None)
+    return found.set_axis(known or list(map(str, found.columns)), axis=1)
+
+
+def numbers(path: Path, table: pd.DataFrame, name: str) -> Float[np.ndarray, " rows"]:
+    """A column as float64. Raises InputError for a cell that is no finite number."""
+    found = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
+    wrong = np.flatnonzero(~np.isfinite(found))
+    if len(wrong):
+        cell = str(table[name].iloc[wrong[0]])[:_SHOWN]
+        raise InputError(f"{path}: row {wrong[0] + 1}: {name} {cell!r} is not a finite number")
+    return found
+
+
+NOWHERE = -1
+
+
+@dataclass(frozen=True)
+class Names:
+    """Of one side: every name that something goes by, null for none, the most certain first, and its id; a name may occur
+    again later."""
+
+    names: pa.Array
+    ids: Int64[np.ndarray, " names"]
+
+    @classmethod
+    def of_ids(cls, ids: Int64[np.ndarray, " rows"]) -> "Names":
+        return cls(pa.array(ids).cast(pa.string()), ids)
+
+    @classmethod
+    def of_key(cls, key: str, ids: Int64[np.ndarray, " rows"], known: TextIds | None) -> "Names":
+        """key: image_id or caption_id; known: the texts of ids that are text."""
+        texts = None if known is None else known.texts(key, ids)
+        return cls.of_ids(ids) if texts is None else cls(texts, ids)
+
+    def also(self, names: Iterable[str], ids: Int64[np.ndarray, " rows"]) -> "Names":
+        more = pa.array(list(names), pa.string(), from_pandas=True)
+        return Names(pa.concat_arrays([self.names, more]), np.concatenate([self.ids, ids]))
+
+    def find(self, wanted: Iterable[str]) -> Int64[np.ndarray, " wanted"]:
+        """The ids of those names, NOWHERE where there is none."""
+        places = pc.fill_null(pc.index_in(pa.array(wanted, pa.string()), value_set=self.names), NOWHERE).to_numpy()
+        return np.where(places == NOWHERE, NOWHERE, self.ids[places])
+
+
+def of_dataset(folder: Path, ranked: joins.Origin) -> tuple[Names, Names]:
+    """Images and captions of data/prepare/<dataset>/. ranked: of the vectors whose ids the names stand for.
+
+    An image goes by its id, its path and the name of its file; a caption by its id, and by the file's name with ``#0``, ``#1``, ... in the
+    order of the data set, as Flickr8k and Flickr30k have it. File names that occur in several folders name nothing. Raises as
+    ``joins.compared``."""
+    with joins.compared(folder, ranked):
+        seen, read, known = images.read(folder).to_pandas(), captions.read(folder).to_pandas(), text_names.read(folder)
+    files = seen["file"].str.rpartition("/")[2]
+    files = files.mask(files.duplicated(keep=False))
+    pictures = Names.of_key("image_id", seen["image_id"].to_numpy(), known).also(
+        seen["file"], seen["image_id"].to_numpy()
+    )
+    owners = read["image_id"].map(pd.Series(files.to_numpy(), index=seen["image_id"]))
+    numbered = owners + "#" + read.groupby("image_id", sort=False).cumcount().astype(str)
+    ids = read["caption_id"].to_numpy()
+    return pictures.also(files, seen["image_id"].to_numpy()), Names.of_key("caption_id", ids, known).also(numbered, ids)
+
+
+_PAIR = ("image_id", "caption_id")
+_TREC = ("caption_id", "iteration", "image_id", "grade")
+# Flickr8k's ExpertAnnotations.txt and CrowdFlowerAnnotations.txt: three columns of figures.
+_FLICKR8K = (*_PAIR, "first", "second", "third")
+_EXPERT = (1, 2, 3, 4)
+_ROUNDING = 0.01
+
+
+def read_judgements(params: EvaluateParams, images: Names, captions: Names) -> Further | None:
+    """What ``params.judgements`` and ``params.labels`` name; None where they name nothing. What is not among ``images`` and
+    ``captions`` is left out with a warning. Raises InputError as ``cells.read`` does, and where nothing is left."""
+    if not (params.judgements or params.labels):
+        return None
+    with memory.limit(params.memory, "evaluate.memory"):
+        return Further(
+            _graded(path, params.correct_above, images, captions)
+            if (path := _pinned(params, params.judgements))
+            else None,
+            _labels(path, images) if (path := _pinned(params, params.labels)) else None,
+        )
+
+
+def _pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path | None:
+    """Raises IntegrityError for another file than ``params.sha256`` says."""
+    if file is None:
+        return None
+    assert isinstance(file, str), "evaluate has taken that of its data set"
+    if wanted := params.sha256.get(file):
+        weights.check(given(Path(file)), wanted)
+    return Path(file)
+
+
+def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
+    table = read(path, _PAIR, ["grade"], [_TREC, _FLICKR8K])
+    if "grade" not in table and set(_FLICKR8K) <= set(table):
+        table = _flickr8k(path, table)
+    if "grade" not in table:
+        raise InputError(f"{path}: column 'grade' is missing")
+    grades = numbers(path, table, "grade")
+    if (grades < 0).any():
+        raise InputError(
+            f"{path}: row {np.flatnonzero(grades < 0)[0] + 1}: a grade below 0; 0 is for nothing in common"
+        )
+    sides = [names.find(table[key]) for names, key in zip((images, captions), _PAIR, strict=True)]
+    for found, key in zip(sides, _PAIR, strict=True):
+        _say_what_is_missing(path, found, table[key], key)
+    there = np.logical_and(*(found != NOWHERE for found in sides))
+    if not there.any():
+        raise InputError(f"{path}: none of its {len(table)} judgements is of an image and a caption that are there")
+    return Graded(sides[0][there], sides[1][there], grades[there], above)
+
+
+def _flickr8k(path: Path, table: pd.DataFrame) -> pd.DataFrame:
+    """A row an expert, graded 0 to 3 for their 1 to 4; or a row a pair, graded by the crowd's share of Yes, 0 to 1.
+
+    No row can be both: experts' have no 0 and the crowd's, of which one column says yes and one no, have one, or a share
+    below 1 in the first.
+    """
+    figures = np.stack([numbers(path, table, name) for name in _FLICKR8K[2:]], axis=1)
+    pairs = table[list(_PAIR)]
+    if np.isin(figures, _EXPERT).all():
+        return pd.concat([pairs.assign(grade=of_one - 1) for of_one in figures.T], ignore_index=True)
+    share, yes, no = figures.T
+    wrong = np.flatnonzero(~(np.abs(share * (yes + no) - yes) <= _ROUNDING * (yes + no)) | (yes + no < 1))
+    if len(wrong):
+        raise InputError(
+            f"{path}: row {wrong[0] + 1}: expected grades of three experts, 1 to 4, or a share of Yes and how many said Yes and No"
+        )
+    return pairs.assign(grade=share)
+
+
+def _labels(path: Path, images: Names) -> Labels:
+    table = read(path, ["image_id", "label"], bare=[("image_id", "label")])
+    found = images.find(table["image_id"])
+    _say_what_is_missing(path, found, table["image_id"], "image_id")
+    there = found != NOWHERE
+    if not there.any():
+        raise InputError(f"{path}: none of its images is there")
+    ids, rows = np.unique(found[there], return_inverse=True)
+    names, columns = np.unique(table["label"].to_numpy(dtype=str)[there], return_inverse=True)
+    has = np.zeros((len(ids), len(names)), np.float32)
+    has[rows, columns] = 1
+    return Labels(ids, has)
+
+
+def _say_what_is_missing(path: Path, found: np.ndarray, named: Sequence[str], key: str) -> None:
+    absent = pd.unique(pd.Series(named)[found == NOWHERE])
+    if len(absent):
+        warn(
+            f"{path}: {len(absent)} of {pd.Series(named).nunique()} {key}s are not there, the first is {absent[0]}; they are left out"
+        )

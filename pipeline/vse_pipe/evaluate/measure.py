@@ -1,0 +1,350 @@
+"""Outcomes as the Parquet tables of ``vse_pipe.artifacts.evaluation``."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Float
+
+from vse_pipe.artifacts.evaluation import (
+    DIRECTIONS,
+    KS,
+    MEASURES,
+    OCCURRENCE_SCHEMA,
+    RANKS_SCHEMA,
+    RELAXATION_SCHEMA,
+    with_further,
+)
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core import console
+from vse_pipe.core.errors import InputError
+from vse_pipe.evaluate.further import Further, measured
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking import bank, calibration, evaluation, trial
+from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.cascade import Cascade
+from vse_pipe.ranking.criteria import Criterion
+from vse_pipe.ranking.evaluation import Depths, Outcome
+from vse_pipe.ranking.fusion import Fused
+from vse_pipe.ranking.scores import Similarity
+from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.trial import Scan, Trial, Tuned, recalls, run_both, trials
+
+DIGITS = 6
+
+
+def rank_table(
+    outcome: Outcome, direction: str, fold: int, queries: np.ndarray, items: np.ndarray, clusters: np.ndarray
+) -> pa.Table:
+    """A row per query. queries, items: their ids, int64, in the order of the scores' rows and columns;
+    clusters: for each query the image_id of the image that it is or that it describes, int64."""
+    count = len(queries)
+    offsets = np.concatenate([[0], outcome.lengths.cumsum()]).astype(np.int32)
+    ranks = _or_nulls(None if outcome.ranks is None else outcome.ranks + 1, count)
+    columns = {
+        **_heading(direction, fold, count),
+        "query_id": pa.array(queries),
+        "image_id": pa.array(clusters),
+        "rank": ranks,
+        **{f"hit_{k}": pa.array(hits) for k, hits in outcome.hits.items()},
+        **{name: _or_nulls(outcome.measures.get(name), count) for name in {**MEASURES, **outcome.measures}},
+        "top": pa.ListArray.from_arrays(offsets, pa.array(items[outcome.top]), type=RANKS_SCHEMA.field("top").type),
+    }
+    return pa.table(columns, schema=with_further(RANKS_SCHEMA, columns))
+
+
+def occurrence_table(outcome: Outcome, direction: str, fold: int, items: np.ndarray) -> pa.Table:
+    """A row per item. items: their ids, int64, in the order of the scores' columns."""
+    counts = {f"n_{k}": pa.array(n.astype(np.int32)) for k, n in outcome.occurrence.items()}
+    columns = {**_heading(direction, fold, len(items)), "item_id": pa.array(items), **counts}
+    return pa.table(columns, schema=OCCURRENCE_SCHEMA)
+
+
+def relaxation_table(
+    direction: str,
+    lambdas: Sequence[float],
+    chosen: dict[int, float],
+    validation: Float[np.ndarray, "ks lambdas"],
+    ranked: Float[np.ndarray, "ks lambdas"],
+) -> pa.Table:
+    """A row per K and lambda. validation: R@K that lambda was chosen by; ranked: on the split that is measured, NaN where
+    it was not tried."""
+    columns = {
+        "direction": pa.repeat(direction, len(KS) * len(lambdas)),
+        "k": pa.array(np.repeat(np.array(KS, np.int32), len(lambdas))),
+        "lambda": pa.array(np.tile(np.array(lambdas, float), len(KS))),
+        "validation": pa.array(validation.ravel()),
+        "ranked": pa.array(ranked.ravel(), mask=np.isnan(ranked.ravel())),
+        "chosen": pa.array([lam == chosen[k] for k in KS for lam in lambdas]),
+    }
+    return pa.table(columns, schema=RELAXATION_SCHEMA)
+
+
+def _heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:
+    return {"direction": pa.repeat(direction, rows), "fold": pa.repeat(pa.scalar(fold, pa.int32()), rows)}
+
+
+def _or_nulls(values: np.ndarray | None, rows: int) -> pa.Array:
+    return pa.nulls(rows, pa.float64()) if values is None else pa.array(values)
+
+
+def rounded(values: dict) -> dict:
+    """Intervals, in whatever place."""
+    return {
+        name: rounded(value) if isinstance(value, dict) else [round(end, DIGITS) for end in value]
+        for name, value in values.items()
+    }
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """ranked: what is measured; bank: what corrects it; tuning, tuning_bank: the same for choosing parameters, None where
+    there is no validation data; about: what goes into every metrics document; seed: of the bootstrap; further: what is
+    known of the pairs beside it; names: of ids that are text; tuned_on: where ``tuning`` is of another data set, its name;
+    untuned: where there is no ``tuning``, why."""
+
+    ranked: Split
+    bank: BankSource
+    tuning: Split | None
+    tuning_bank: BankSource
+    similarity: Similarity
+    about: dict[str, object]
+    seed: int = 0
+    names: TextIds | None = None
+    further: Further | None = None
+    tuned_on: str | None = None
+    untuned: str = "there is no validation data"
+
+    def validation(self) -> Split:
+        """Raises InputError where there is none."""
+        if self.tuning is None:
+            raise InputError(
+                f"{self.untuned}, so nothing can choose parameters; give them in params.yaml, such as inference.rgm.lam"
+            )
+        return self.tuning
+
+
+@dataclass(frozen=True)
+class Result:
+    """metrics: finite numbers, strings and nested dictionaries; ranks, occurrence, relaxation: as in artifacts.evaluation,
+    the last None where no lambda was chosen; further: tables of artifacts.judged by file name."""
+
+    criterion: Criterion
+    metrics: dict
+    ranks: pa.Table
+    occurrence: pa.Table
+    relaxation: pa.Table | None = None
+    further: dict[str, pa.Table] = field(default_factory=dict)
+
+
+def measure(
+    inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams, unmeasured: dict[str, str] | None = None
+) -> Iterator[Result]:
+    """One result a criterion, in turn. Scores that fit into ``params.memory`` are computed once for all of them.
+
+    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. unmeasured: gains the names of
+    criteria that cannot be computed on these data, with the reason, unless none can be. Raises InputError
+    for embeddings that cannot be ranked, and where parameters are to be chosen and there is nothing to choose them on.
+    """
+    folds = evaluation.folds(inputs.ranked, params)
+    is_curved = any(is_calibrated(criterion, inputs.similarity, params) for criterion in criteria)
+    to_tune = is_curved or any(open_parameters(criterion, params) for criterion in criteria)
+    sets = 2 if to_tune else 1
+    ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
+    to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
+    failed: list[InputError] = []
+    for criterion in criteria:
+        try:
+            chosen = {side: trial.tuned(criterion, to_choose_on.get(side, []), params.tune) for side in DIRECTIONS}
+            curved = is_calibrated(criterion, inputs.similarity, params)
+            sure = _calibrated(inputs, chosen, folds, ground, to_choose_on, params) if curved else {}
+            result = _result(inputs, criterion, chosen, folds, ground, params, sure)
+        except InputError as error:
+            failed.append(error)
+            if unmeasured is None or len(failed) == len(criteria):
+                raise failed[0] from error
+            unmeasured[criterion.name] = str(error)
+        else:
+            yield result
+
+
+def open_parameters(criterion: Criterion, params: EvaluateParams) -> list[str]:
+    """Options of params.yaml that validation data must choose, such as ``inference.rgm.lam``; empty where all are set."""
+    names = [f"inference.{criterion.rescoring.name}.{name}" for name in criterion.varied()] if params.tune else []
+    matching = criterion.matching
+    return [*names, f"inference.{matching.name}.lam"] if matching and len(criterion.lambdas) > 1 else names
+
+
+def is_comparable(similarity: Similarity) -> bool:
+    """Do scores of different queries mean the same? Not where they are places, or how far an item is from the others."""
+    return not isinstance(similarity, Fused | Cascade)
+
+
+def is_calibrated(criterion: Criterion, similarity: Similarity, params: EvaluateParams) -> bool:
+    """Is a probability fitted to its scores? Not of a matching, which has none."""
+    return params.calibrate != "none" and not criterion.matching and is_comparable(similarity)
+
+
+def tuning_ground(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict[str, list[Trial]]:
+    """By direction, the validation folds that parameters are chosen on. Raises InputError where there are none, where
+    they are what is ranked, and where the bank holds some of them. sets: see ``trials``."""
+    validation = inputs.validation()
+    bank.disjoint(validation, inputs.ranked, "validation data", "split")
+    inputs.tuning_bank.checked_against(validation, "validation data")
+    folds = evaluation.tuning_folds(validation, params)
+    return trials(folds, inputs.tuning_bank, inputs.similarity, params.memory, sets)
+
+
+def _result(
+    inputs: Inputs,
+    criterion: Criterion,
+    chosen: dict[str, Tuned],
+    folds: list[Split],
+    ground: dict[str, list[Trial]],
+    params: EvaluateParams,
+    sure: dict,
+) -> Result:
+    outcomes: dict[str, list[Outcome]] = {direction: [] for direction in DIRECTIONS}
+    notes: dict[str, dict[str, float]] = {direction: {} for direction in DIRECTIONS}
+    scans: dict[str, list[Scan]] = {direction: [] for direction in DIRECTIONS}
+    depths = Depths.of(params.recall, params.ndcg)
+    for sides in console.track(zip(*ground.values(), strict=True), len(folds), f"ranking under {criterion.name}"):
+        ran = run_both(list(chosen.values()), sides, params.ties, depths)
+        for direction, (found, noted, scanned) in zip(DIRECTIONS, ran, strict=True):
+            outcomes[direction].append(found)
+            scans[direction] += [scanned] if scanned else []
+            notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
+    ranks, occurrence = _tables(outcomes, folds)
+    comparable, further = is_comparable(inputs.similarity), inputs.further
+    known, tables_of_known = measured(further, chosen, folds, ground, params, comparable) if further else ({}, {})
+    metrics = {
+        **inputs.about,
+        **known,
+        **_circumstances(inputs, criterion, params, len(folds)),
+        "parameters": {direction: _parameters(tuned) for direction, tuned in chosen.items()},
+        "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in chosen.items()},
+        **({"tuned_on": inputs.tuned_on} if inputs.tuned_on and open_parameters(criterion, params) else {}),
+        "notes": {direction: noted for direction, noted in notes.items() if noted},
+        **_metrics(outcomes, folds, inputs.ranked),
+        "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
+        **sure,
+    }
+    return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans), tables_of_known)
+
+
+def _calibrated(
+    inputs: Inputs,
+    chosen: dict[str, Tuned],
+    folds: list[Split],
+    ground: dict[str, list[Trial]],
+    known: dict[str, list[Trial]],
+    params: EvaluateParams,
+) -> dict:
+    """``calibration`` by direction."""
+    found = {}
+    for direction, tuned in chosen.items():
+        fit, asked = (
+            calibration.joined(
+                [calibration.candidates(one.item_by_item(tuned.criterion), one.truth) for one in of[direction]]
+            )
+            for of in (known, ground)
+        )
+        clusters = np.concatenate([fold.clusters(direction) for fold in folds])
+        found[direction] = calibration.measured(params.calibrate, fit, asked, clusters, params.resamples, inputs.seed)
+    return {"calibration": found}
+
+
+def _relaxation(criterion: Criterion, chosen: dict[str, Tuned], scans: dict[str, list[Scan]]) -> pa.Table | None:
+    """Recall against lambda, where lambda was chosen."""
+    if len(criterion.lambdas) < 2:
+        return None
+    found = []
+    for direction, tuned in chosen.items():
+        assert tuned.recalls is not None
+        measured = recalls(scans[direction])
+        found.append(relaxation_table(direction, criterion.lambdas, tuned.lambdas, tuned.recalls, measured))
+    return pa.concat_tables(found)
+
+
+def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams, folds: int) -> dict:
+    """What the figures must not be quoted without.
+
+    bank: whose queries went into the scores; transductive: a query's result depends on the other queries ranked.
+    """
+    return {
+        "inference": criterion.name,
+        "split": params.split,
+        "protocol": params.protocol,
+        "folds": folds,
+        "ties": params.ties,
+        "bank": inputs.bank.name if criterion.needs_bank else "none",
+        "transductive": criterion.matching is not None or (criterion.needs_bank and inputs.bank.own),
+    }
+
+
+def _parameters(tuned: Tuned) -> dict:
+    """All that the criterion was run with, but for what it might have tried."""
+    found: dict = {}
+    for part in (tuned.criterion.rescoring, tuned.criterion.matching):
+        given = part.params.model_dump() if part else {}
+        found |= {name: value for name, value in given.items() if not name.endswith("grid") and name != "lam"}
+    if tuned.lambdas:
+        found["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
+    return found
+
+
+def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
+    """The parameters that validation data chose, by name; nothing where they were given."""
+    found: dict = {}
+    if params.tune:
+        best = tuned.criterion.rescoring.params.model_dump()
+        found = {name: best[name] for name in criterion.varied()}
+    if len(criterion.lambdas) > 1:
+        found["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
+    return found
+
+
+def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Split) -> dict:
+    """Per direction the mean over folds of each metric, and their two sums; items: of a fold;
+    queries: of all folds; unjudged: queries that are in no figure. None for a figure that a fold leaves undefined."""
+    means: dict[str, dict[str, float]] = {}
+    for direction, of_folds in outcomes.items():
+        rows = [one.metrics() for one in of_folds]
+        means[direction] = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+    def rounded(value: float) -> float | None:
+        return None if math.isnan(value) else round(value, DIGITS)
+
+    def total(kind: str) -> float | None:
+        return rounded(sum(values[f"{kind}@{k}"] for values in means.values() for k in KS))
+
+    found: dict[str, dict] = {}
+    sums = {"rsum": total("r"), "hs_sum": total("skew")}
+    for direction, values in means.items():
+        found[direction] = {name: rounded(value) for name, value in values.items()}
+        queries = sum(len(fold.ids(direction)[0]) for fold in folds)
+        found[direction] |= {"queries": queries, "items": len(folds[0].ids(direction)[1])}
+        if split.relevance is not None:
+            found[direction]["unjudged"] = sum(fold.unjudged(direction) for fold in folds)
+    return {**found, **sums}
+
+
+def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int) -> dict:
+    """95% bootstrap intervals, [low, high] in the place of each figure; nothing without resamples."""
+    if not resamples:
+        return {}
+    from vse_pipe.ranking.intervals import intervals
+
+    return rounded(intervals(ranks, occurrence, resamples, seed))
+
+
+def _tables(outcomes: dict[str, list[Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:
+    ranks, occurrence = [], []
+    for direction, of_folds in outcomes.items():
+        for index, (one, fold) in enumerate(zip(of_folds, folds, strict=True)):
+            queries, items = fold.ids(direction)
+            ranks.append(rank_table(one, direction, index, queries, items, fold.clusters(direction)))
+            occurrence.append(occurrence_table(one, direction, index, items))
+    return pa.concat_tables(ranks), pa.concat_tables(occurrence)

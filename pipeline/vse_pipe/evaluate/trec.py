@@ -1,0 +1,163 @@
+"""What ``vse-pipe evaluate --trec-run`` writes: metrics.json, and queries.parquet, a row for each query that has a correct item."""
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from vse_pipe.artifacts.evaluation import KS, MEASURES, METRICS, with_further
+from vse_pipe.core import locks, memory, tables
+from vse_pipe.core.console import document, line, ruled, stdout
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.files import whole_folder, write_json
+from vse_pipe.evaluate import judgements
+from vse_pipe.evaluate.external.readers import require_room
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking.evaluation import Depths, means
+from vse_pipe.ranking.metrics import graded
+from vse_pipe.ranking.metrics.listed import listed
+from vse_pipe.ranking.metrics.recall import places
+
+QUERIES = "queries.parquet"
+FILES = (METRICS, QUERIES)
+SCHEMA = pa.schema(
+    [
+        tables.field("query", pa.string(), "as the judgements name it"),
+        tables.field("correct", pa.int32(), "items that are correct for it, 1 at least"),
+        tables.field(
+            "rank", pa.float64(), "1 = best, of the best of them; null where the run has none of them", nullable=True
+        ),
+        *[tables.field(f"hit_{k}", pa.bool_(), f"one of them among the best {k}") for k in KS],
+        *[tables.field(name, pa.float64(), about.partition(";")[0]) for name, about in MEASURES.items()],
+        tables.field("graded_ndcg_10", pa.float64(), "as ndcg_10, each item by its relevance"),
+    ],
+    metadata={"artefact": "answered", "version": "1"},
+)
+
+
+def write_answered(folder: Path, metrics: dict, queries: pa.Table) -> None:
+    write_json(folder / METRICS, metrics)
+    tables.write(folder / QUERIES, queries, with_further(SCHEMA, queries.column_names), {})
+
+
+def read_answered(folder: Path) -> pa.Table:
+    return tables.read(folder / QUERIES, SCHEMA, "vse-pipe evaluate --trec-run")
+
+
+_COUNTS = ("queries", "unanswered", "unjudged")
+
+
+def show(metrics: dict, as_json: bool) -> None:
+    """Percentages are 0 to 100."""
+    if as_json:
+        document(metrics)
+        return
+    figures = {name: value for name, value in metrics.items() if isinstance(value, float)}
+    table = ruled()
+    table.add_column("measure")
+    table.add_column("%", justify="right", no_wrap=True)
+    for name, value in figures.items():
+        table.add_row(name, f"{value:.2f}")
+    stdout.print(table)
+    line(
+        f"{metrics['run']}: {metrics['queries']} queries, ties {metrics['ties']}; r@K: share of queries with a correct item"
+    )
+    if metrics["unanswered"]:
+        line(f"{metrics['unanswered']} of them have no answer in the run and count as nothing found")
+    if metrics["unjudged"]:
+        line(
+            f"{metrics['unjudged']} queries of the run have no correct item in {metrics['qrels']} and are in no figure"
+        )
+
+
+_RUN = ("query", "iteration", "item", "rank", "score", "tag")
+_QRELS = ("query", "iteration", "item", "relevance")
+_PAIR = ["query", "item"]
+_DIGITS = 6
+
+
+def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | None = None) -> dict:
+    """The metrics document, and with ``out`` a folder with it and queries.parquet.
+
+    run: lines ``query Q0 item rank score tag``; only scores count, as for trec_eval, and equal ones are ties. qrels: lines
+    ``query 0 item relevance``; a pair is correct with a relevance above ``params.correct_above``. Queries that have correct
+    items and no answer count as unanswered, with nothing found; those without a correct item are left out. Raises InputError
+    for files that are not this, name a pair twice, or have nothing in common.
+    """
+    if out is not None:
+        require_room(out)
+        if out.exists() and not (out / METRICS).is_file() and any(out.iterdir()):
+            raise UsageError(f"--out: {out} exists and is not an evaluation of a TREC run; choose another folder")
+    with memory.limit(params.memory, "evaluate.memory"):
+        answers, judged = _read(run, _RUN, "score"), _read(qrels, _QRELS, "relevance")
+    metrics, table = measured(answers, judged, params, str(qrels))
+    metrics = {"run": str(run), "qrels": str(qrels), "ties": params.ties, **metrics}
+    with locks.claim(out) if out else nullcontext():
+        if out:
+            with whole_folder(out, FILES) as folder:
+                write_answered(folder, metrics, table)
+    return metrics
+
+
+def _read(path: Path, names: tuple[str, ...], number: str) -> pd.DataFrame:
+    found = judgements.read(path, names, bare=[names], headed=False)
+    found[number] = judgements.numbers(path, found, number)
+    twice = np.flatnonzero(found.duplicated(_PAIR))
+    if len(twice):
+        one = found.iloc[twice[0]]
+        raise InputError(
+            f"{path}: row {twice[0] + 1}: item {one['item']} of query {one['query']} is there more than once"
+        )
+    return found[[*_PAIR, number]]
+
+
+def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams, qrels: str) -> tuple[dict, pa.Table]:
+    """Figures, and a row for each query. answers: query, item, score; judged: query, item, relevance; qrels: what to call these."""
+    names = pd.Index(judged.loc[judged["relevance"] > params.correct_above, "query"].unique())
+    judged, own = (of[of["query"].isin(names)] for of in (judged, answers))
+    if not len(names) or own.empty:
+        what = "no query of the run has a correct item there" if len(names) else "no item is correct"
+        raise InputError(f"{qrels}: {what}")
+    queries, keys, absent = _codes(names, own, judged)
+    relevance = judged["relevance"].to_numpy(dtype=np.float64)
+    where = places(keys[1], keys[0])
+    grades = np.where(where >= 0, relevance[where], 0.0)
+    lost = ~np.isin(keys[1], keys[0])
+    sides = (queries, own["score"].to_numpy(), grades, absent[lost], relevance[lost])
+    correct, good = (listed(*sides, above, params.ties) for above in (params.correct_above, 0.0))
+    depths = Depths.of(params.recall, params.ndcg)
+    ranks = correct.positions[correct.starts[:-1]]
+    measures = depths.measures(correct.positions, correct.starts)
+    measures |= {
+        f"graded_ndcg_{k}": graded.ndcg(good.positions, good.gains, good.grades, good.starts, k) for k in depths.ndcg
+    }
+    hits = depths.hits(ranks)
+    counts = {
+        "queries": len(names),
+        "unanswered": len(names) - own["query"].nunique(),
+        "unjudged": int((~pd.Index(answers["query"].unique()).isin(names)).sum()),
+    }
+    columns = {
+        "query": pa.array(names, pa.string()),
+        "correct": pa.array(np.diff(correct.starts).astype(np.int32)),
+        "rank": pa.array(ranks + 1, mask=np.isinf(ranks)),
+        **{f"hit_{k}": pa.array(of_k) for k, of_k in hits.items()},
+        **{name: pa.array(values) for name, values in measures.items()},
+    }
+    figures = {name: round(value, _DIGITS) for name, value in means(ranks, measures, hits).items()}
+    return counts | figures, pa.table(columns)
+
+
+def _codes(
+    names: pd.Index, own: pd.DataFrame, judged: pd.DataFrame
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """Numbers for text: the query of each answer; of each answer and each judgement its query and item as one; the query of
+    each judgement."""
+    items = pd.Index(pd.concat([own["item"], judged["item"]]).unique())
+    of_query = [names.get_indexer(of["query"]).astype(np.int64) for of in (own, judged)]
+    keys = [
+        query * len(items) + items.get_indexer(of["item"]) for query, of in zip(of_query, (own, judged), strict=True)
+    ]
+    return of_query[0], (keys[0], keys[1]), of_query[1]

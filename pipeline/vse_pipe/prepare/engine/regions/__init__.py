@@ -1,1 +1,0 @@
-"""Boxes of phrases, and proposed boxes, as pictures of their own."""

@@ -1,0 +1,277 @@
+"""The pictures below a folder, and what tells that one of them has changed."""
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+
+from vse_pipe.artifacts import images
+from vse_pipe.artifacts.images import UNREAD
+from vse_pipe.core import console, text
+from vse_pipe.core.console import warn
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnreadableImage
+from vse_pipe.core.files import inside
+from vse_pipe.pictures import read
+from vse_pipe.pictures.address import cut, is_path, path_of
+from vse_pipe.pictures.images import Size, orientation, upright
+from vse_pipe.pictures.read import open_picture, undecodable
+from vse_pipe.prepare.formats.options import ENDINGS
+from vse_pipe.prepare.source import is_text
+
+# Upright size, orientation, sha256, and None or why the image cannot be used.
+Read = tuple[Size, int, str, str | None]
+_BLOCK = 10_000
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """Parallel to the files given. widths and heights: pixels of the upright picture; digests: sha256, hex; orientations: of
+    EXIF, 1 to 8, where 1 is upright as stored.
+
+    Of an image that cannot be used both sizes are 0, and the digest is ``UNREAD`` where there are no bytes to digest;
+    broken: "<where>: <file> <reason>" of each of those, in order.
+    """
+
+    widths: list[int]
+    heights: list[int]
+    digests: list[str]
+    orientations: list[int]
+    broken: list[str] = field(default_factory=list)
+
+
+def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: bool = False) -> Scanned:
+    """Read and decode ``root / file`` for every file, in threads (Pillow and hashlib release the lock).
+
+    files: names below ``root``, or addresses as ``vse_pipe.pictures.address`` reads them where they are ``in_shards``; where:
+    the place in the data set that names file ``i``. Raises MissingResource without the folder, InputError at the first name
+    that leaves ``root`` or, where it is none, reads as an address.
+    """
+    if not root.is_dir():
+        raise MissingResource(
+            f"image folder {root} does not exist; put the images there or set `images` to their folder"
+        )
+    places = [where(number) for number in range(len(files))]
+    for file, place in zip(files, places, strict=True):
+        locate(root, file, place, in_shards)
+    results = list(readings(root, zip(files, places, strict=True), len(files)))
+    broken = [
+        f"{place}: {file} {result[3]}"
+        for place, file, result in zip(places, files, results, strict=True)
+        if result[3] is not None
+    ]
+    sizes, orientations, digests, _ = zip(*results, strict=True) if results else ((), (), (), ())
+    widths, heights = [size[0] for size in sizes], [size[1] for size in sizes]
+    return Scanned(widths, heights, list(digests), list(orientations), broken)
+
+
+def readings(root: Path, files: Iterable[tuple[str, str]], count: int) -> Iterator[Read]:
+    """Of every file, in their order, read in threads, with progress. files: as of ``scan``, known to lie below ``root``, each with
+    the place that names it; count: of them."""
+    with contextlib.ExitStack() as stack:
+        pool = ThreadPoolExecutor(min(16, os.cpu_count() or 1))
+        stack.callback(pool.shutdown, cancel_futures=True)
+        # Blocks: all of a million submitted at once are a million futures.
+        left = iter(files)
+        blocks = iter(lambda: list(islice(left, _BLOCK)), [])
+        found = (one for block in blocks for one in pool.map(partial(_open, root), *zip(*block, strict=True)))
+        yield from console.track(found, count, "images")
+
+
+def locate(root: Path, file: str, where: str, in_shards: bool) -> None:
+    """Raises InputError for what is no name below ``root``; the arguments are those of ``scan``."""
+    whole, box = cut(file)
+    if box is not None:
+        raise InputError(f"{where}: file {file!r} reads as a box in the picture {whole!r}; rename the picture")
+    name = path_of(file)
+    if name != file and not in_shards:
+        raise InputError(
+            f"{where}: file {file!r} reads as the place of a picture in {name!r}; rename the picture, or read the shards "
+            "themselves with the format webdataset or parquet"
+        )
+    if not name:
+        raise InputError(f"{where}: the image's file name is empty")
+    # An absolute name would be stored as it is and name nothing on another machine, even where it lies below the root.
+    if Path(name).is_absolute():
+        raise InputError(f"{where}: file {name!r} is absolute; names must be relative to {root} and stay below it")
+    inside(root, name, where)
+    if not in_shards and ".." in name.split("/"):
+        raise InputError(
+            f"{where}: file {file!r}: a name with '..' can be a second name of a picture; write it without"
+        )
+    if not is_text(file):
+        raise InputError(f"{where}: file {file!r} is not UTF-8; rename it")
+
+
+def _open(root: Path, file: str, where: str) -> Read:
+    digest = UNREAD
+    try:
+        content = read.content(root, file, where)
+        digest = hashlib.sha256(content).hexdigest()
+        return *_size(content), digest, None
+    except UnreadableImage as error:
+        return (0, 0), 1, digest, error.reason
+
+
+def _size(content: bytes) -> tuple[Size, int]:
+    with open_picture(content, "") as image:
+        size = image.size
+        try:
+            turned = orientation(image)
+            # A JPEG still has to be read to its last block, but is drawn at an eighth of its size.
+            image.draft(image.mode, (1, 1))
+            image.load()
+        except Exception as error:
+            raise undecodable("", error) from error
+    return upright(size, turned), turned
+
+
+# Size in bytes, and in nanoseconds the time of change and that of the file system's entry.
+Stamp = tuple[int, int, int]
+_EVERY_S = 30.0
+# All rows are written each time; this many times as long as that took goes to reading in between.
+_READING = 20
+# A file that is changed again within one tick of its file system's clock has the same time.
+_TICK_NS = 2 * 10**9
+
+
+@dataclass
+class SeenPictures:
+    """folder: of the file; its content, by name: what a picture's stamp was when it was read, and the result. Only of pictures that
+    can be used: others are cheap, and what they lack may be there the next time."""
+
+    folder: Path
+    _known: dict[str, tuple[Stamp, Read]] = field(default_factory=dict)
+    _changed: bool = False
+    _written: float = field(default_factory=time.monotonic)
+    _took: float = 0.0
+
+    @classmethod
+    @contextlib.contextmanager
+    def kept(cls, folder: Path) -> Iterator["SeenPictures"]:
+        """Read, and written again from time to time and at the end, be it an interruption. A damaged file is one warning and
+        counts as none."""
+        found = cls(folder)
+        if (folder / images.SEEN).is_file():
+            try:
+                found._known = _read(folder)
+            except (InputError, IntegrityError) as error:
+                warn(f"{error}; all pictures are read again")
+        try:
+            yield found
+        finally:
+            found._write()
+
+    def get(self, file: str, stamp: Stamp) -> Read | None:
+        was, read = self._known.get(file, (None, None))
+        return read if was == stamp else None
+
+    def forget(self, others: Collection[str]) -> None:
+        """All but these."""
+        gone = self._known.keys() - set(others)
+        for file in gone:
+            del self._known[file]
+        self._changed |= bool(gone)
+
+    def add(self, file: str, stamp: Stamp, read: Read) -> None:
+        if read[3] is not None or stamp[1] > time.time_ns() - _TICK_NS:
+            return
+        self._known[file], self._changed = (stamp, read), True
+        if time.monotonic() - self._written > max(_EVERY_S, _READING * self._took):
+            self._write()
+
+    def _write(self) -> None:
+        started = time.monotonic()
+        if self._changed:
+            images.write_seen(
+                self.folder, ((file, *stamp, *read[0], *read[1:3]) for file, (stamp, read) in self._known.items())
+            )
+        self._changed, self._written = False, time.monotonic()
+        self._took = self._written - started
+
+
+def _read(folder: Path) -> dict[str, tuple[Stamp, Read]]:
+    return {
+        file: ((size, changed, entry), ((width, height), turned, digest, None))
+        for file, size, changed, entry, width, height, turned, digest in images.read_seen(folder)
+    }
+
+
+@dataclass
+class FolderPictures:
+    """stamps: of the pictures, by name below the folder; left_out: a line for whatever else could have been one."""
+
+    stamps: dict[str, Stamp] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+
+def walked(source: Path) -> FolderPictures:
+    """Strings and one look at each file: a million of them are no rarity."""
+    found, waiting = FolderPictures(), [("", str(source))]
+    for below, folder in waiting:
+        try:
+            with os.scandir(folder) as listed:
+                entries = [one for one in listed if not one.name.startswith(".")]
+        except OSError as error:
+            found.left_out.append(f"{_shown(folder)}: the folder cannot be read ({error.strerror})")
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append((f"{below}{entry.name}/", entry.path))
+            elif entry.is_symlink() and os.path.isdir(entry):  # noqa: PTH112 (entry.is_dir raises of loops)
+                found.left_out.append(f"{_shown(entry.path)}: a link to a folder is not followed")
+            elif entry.name.lower().endswith(ENDINGS):
+                _take(found, source, below + entry.name, entry)
+    _refuse_ids(found, source)
+    return found
+
+
+def _take(found: FolderPictures, source: Path, file: str, entry: os.DirEntry) -> None:
+    """Into ``stamps``, or with the reason into ``left_out``."""
+    why, stamp = _objection(source, file, entry), stamp_of(entry)
+    if why is None and stamp is not None:
+        found.stamps[file] = stamp
+    else:
+        found.left_out.append(f"{_shown(entry.path)}: {why or 'it was removed meanwhile'}")
+
+
+def _objection(source: Path, file: str, entry: os.DirEntry) -> str | None:
+    if not is_text(file):
+        return "its name is not UTF-8; rename it"
+    if not is_path(file):
+        return "its name reads as a place in another file; rename it"
+    if entry.is_symlink():
+        try:
+            target = Path(entry.path).resolve(strict=True)
+        except (OSError, RuntimeError):  # the latter of a loop
+            return "a link that leads to no file"
+        if not target.is_relative_to(source.resolve()):
+            return f"a link that leads out of {source}"
+    return None
+
+
+def _refuse_ids(found: FolderPictures, source: Path) -> None:
+    files = sorted(found.stamps)
+    for row, why in text.objections(pa.array(files, pa.string())).items():
+        del found.stamps[files[row]]
+        found.left_out.append(f"{_shown(str(source / files[row]))}: its path {why} and cannot be an id; rename it")
+
+
+def _shown(path: str) -> str:
+    return path if path.isprintable() else ascii(path)
+
+
+def stamp_of(place: Path | os.DirEntry) -> Stamp | None:
+    """None where there is no such file any more."""
+    try:
+        status = place.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
