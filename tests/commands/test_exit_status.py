@@ -16,7 +16,7 @@ from tests.small_project import set_params
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.core import locks
 from vse_pipe.project import lock
-from vse_pipe.tools import source_lists
+from vse_pipe.tools import lists
 
 pytestmark = pytest.mark.acceptance
 
@@ -146,7 +146,7 @@ def test_75_another_process_writes_it(project):
 )
 def test_130_interrupted_and_143_terminated(project, number, status, said):
     """While it waits for a pipe that nobody writes to."""
-    pipe = project / source_lists.KEPT
+    pipe = project / lists.KEPT_SOURCES
     pipe.parent.mkdir(parents=True)
     os.mkfifo(pipe)
     process = subprocess.Popen(

@@ -22,7 +22,7 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.report.engine import page as pages
+from vse_pipe.report import page as pages
 from vse_pipe.tools.search.engine import Engine
 from vse_pipe.tools.serve.app import create
 

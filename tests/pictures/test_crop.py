@@ -21,7 +21,7 @@ from vse_pipe.pictures.address import Box, Cell, TarMember
 from vse_pipe.pictures.images import Item
 from vse_pipe.pictures.transforms import Transform
 from vse_pipe.prepare.scan import scan
-from vse_pipe.report.engine.pictures import thumbnail
+from vse_pipe.report.pictures import thumbnail
 
 DRAFT = Transform(8, 8, "exact", "bilinear", "center", (0.5,) * 3, (0.5,) * 3, draft=True)
 

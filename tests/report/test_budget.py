@@ -9,7 +9,7 @@ from PIL import Image
 from tests.report import project as artefacts
 from vse_pipe.artifacts import images
 from vse_pipe.project import paths
-from vse_pipe.report.engine import page as pages
+from vse_pipe.report import page as pages
 from vse_pipe.report.stage import report
 
 MANY = {"runs": ["hal"], "inferences": ["nns", "csls"], "examples": 60}

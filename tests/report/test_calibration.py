@@ -10,7 +10,7 @@ from tests.report import project as artefacts
 from vse_pipe.artifacts import evaluation
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
-from vse_pipe.report.engine import calibration_charts
+from vse_pipe.report import charts
 from vse_pipe.report.stage import report
 
 BINS = [
@@ -31,7 +31,7 @@ FOUND = {
 
 
 def test_a_line_a_criterion_a_point_a_bin_with_pairs_and_the_diagonal():
-    spec = calibration_charts.reliability({"nns": FOUND, "csls": FOUND})
+    spec = charts.reliability({"nns": FOUND, "csls": FOUND})
     rows = spec["data"]["values"]
     assert len(rows) == 2 * 8
     assert [(row["told"], row["matched"]) for row in rows[:2]] == [(0.04, 0.0), (0.14, 0.1)]

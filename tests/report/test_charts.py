@@ -2,8 +2,8 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from vse_pipe.report.engine import charts
-from vse_pipe.report.engine.sweeps import Point
+from vse_pipe.report import charts
+from vse_pipe.report.settings import Point
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from vse_pipe.report.engine.formatting import fixed, interval, percent, plural, signed, significant, thousands
+from vse_pipe.report.formatting import fixed, interval, percent, plural, signed, significant, thousands
 
 
 @pytest.mark.parametrize(

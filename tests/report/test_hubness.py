@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import report as naive
-from vse_pipe.report.engine import hubness
+from vse_pipe.report import hubness
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=30))

@@ -12,7 +12,7 @@ from tests.report import project as artefacts
 from vse_pipe.artifacts import evaluation
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
-from vse_pipe.report.engine import notes, reading
+from vse_pipe.report import page, reading
 from vse_pipe.report.stage import report
 
 
@@ -63,7 +63,7 @@ def test_the_rsum_of_chance_is_that_of_random_rankings(project, captions):
     best = np.array([rng.permutation(n)[:each].min() for _ in range(20_000)])
     drawn = sum(100 * (best < k).mean() for k in (1, 5, 10))
     of_texts = sum(100 * k / artefacts.IMAGES for k in (1, 5, 10))
-    assert notes.chance_rsum(group.runs[0], group) == pytest.approx(drawn + of_texts, abs=1.0)
+    assert page.chance_rsum(group.runs[0], group) == pytest.approx(drawn + of_texts, abs=1.0)
 
 
 def test_pictures_that_could_not_be_read_are_left_out_of_the_figures(project):

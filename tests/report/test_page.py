@@ -13,8 +13,8 @@ from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
-from vse_pipe.report.engine import page as page_module
-from vse_pipe.report.engine import reading, settings
+from vse_pipe.report import page as page_module
+from vse_pipe.report import reading, settings
 from vse_pipe.report.sections import rankings, summary
 
 EXTERNAL = [
@@ -263,7 +263,7 @@ def summary_of(project, images=400, **measured):
         content["text_to_image"]["items"] = images
         write_json(path, content | measured)
     results = reading.read(artefacts.params())
-    html = page_module.environment().get_template("sections/summary.html").render(**summary.context(results, None))
+    html = page_module.page_environment().get_template("sections/summary.html").render(**summary.context(results, None))
     return " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
 

@@ -3,7 +3,7 @@ import io
 import pytest
 from PIL import Image
 
-from vse_pipe.report.engine.pictures import data_uri, fit, thumbnail
+from vse_pipe.report.pictures import data_uri, fit, thumbnail
 
 
 def encoded(size, mode="RGB", kind="PNG", **options):

@@ -10,7 +10,7 @@ import vl_convert
 
 from tests.report import project as artefacts
 from vse_pipe.project import paths
-from vse_pipe.report.engine import relaxation_charts
+from vse_pipe.report import charts
 from vse_pipe.report.stage import report
 
 NAMES = {"validation": "validation", "ranked": "test"}
@@ -30,7 +30,7 @@ def test_a_line_a_criterion_and_split_and_a_point_at_the_chosen():
             "chosen": [False, True, False],
         }
     )
-    spec = relaxation_charts.curves({"rgm": table, "is+rgm": table}, NAMES)
+    spec = charts.curves({"rgm": table, "is+rgm": table}, NAMES)
     rows = spec["data"]["values"]
     own = [row for row in rows if row["criterion"] == "rgm"]
     assert [(row["lambda"], row["recall"]) for row in own if row["split"] == "validation"] == [

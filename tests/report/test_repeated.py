@@ -16,8 +16,7 @@ from vse_pipe.project.params.schema import EvaluateParams, SweepNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import spreads
 from vse_pipe.ranking.intervals import Figures
-from vse_pipe.report.engine.reading import read
-from vse_pipe.report.engine.repeated import mean
+from vse_pipe.report.reading import mean, read
 from vse_pipe.report.stage import report
 
 SEEDS = {1: 1.1, 2: 1.2, 5: 1.3}

@@ -10,8 +10,8 @@ from vse_pipe.artifacts import evaluation
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member
-from vse_pipe.report.engine import reading, settings
-from vse_pipe.report.engine.sweeps import collect
+from vse_pipe.report import reading, settings
+from vse_pipe.report.settings import collect
 from vse_pipe.report.stage import report
 
 MEMBERS = ("sampler", "loss", "scheme", "similarity", "text", "image")

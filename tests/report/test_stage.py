@@ -15,7 +15,7 @@ from vse_pipe.core.errors import InputError, IntegrityError, LockedError, UsageE
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths, step
 from vse_pipe.project.params.schema import EnsembleNode, SweepNode
-from vse_pipe.report.engine.present import present
+from vse_pipe.report.reading import present
 from vse_pipe.report.stage import report
 
 SMALL = {"runs": ["sum", "hal"], "inferences": ["nns", "csls"]}

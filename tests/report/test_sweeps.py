@@ -12,8 +12,8 @@ from tests.report import project as artefacts
 from tests.rules.sources import ROOT
 from vse_pipe.artifacts import evaluation, model_files
 from vse_pipe.project import paths
-from vse_pipe.report.engine import sweeps
-from vse_pipe.report.engine.reading import read
+from vse_pipe.report import settings
+from vse_pipe.report.reading import read
 from vse_pipe.report.stage import report
 
 SMALL = {"inferences": ["nns", "csls"]}
@@ -79,13 +79,13 @@ def test_whole_numbers_are_written_whole(finished):
 
 def test_without_sweeps_a_header_and_no_section(project):
     report(artefacts.params(**SMALL))
-    assert (project / "reports/plots/sweeps.csv").read_text() == ",".join(sweeps.COLUMNS) + "\n"
+    assert (project / "reports/plots/sweeps.csv").read_text() == ",".join(settings.COLUMNS) + "\n"
     assert 'id="sweeps"' not in (project / "reports/index.html").read_text()
 
 
 def test_runs_of_a_sweep_may_come_in_any_order(project):
     node = {"x": "loss.beta", "runs": ["hal", "max"]}
-    found = sweeps.collect(read(artefacts.params(**SMALL, sweeps={"s": node})))
+    found = settings.collect(read(artefacts.params(**SMALL, sweeps={"s": node})))
     assert [point.run for point in found[0].points] == ["max", "hal"]
 
 

@@ -6,7 +6,7 @@ import re
 from tests.report import project as artefacts
 from vse_pipe.project import paths, step
 from vse_pipe.project.params.schema import EnsembleNode
-from vse_pipe.report.engine import timings
+from vse_pipe.report import page as report_page
 
 
 def test_a_row_for_each_stage_that_params_names(tmp_path, monkeypatch):
@@ -17,7 +17,7 @@ def test_a_row_for_each_stage_that_params_names(tmp_path, monkeypatch):
     )
     for run in ("sum", "hal"):
         step.record(paths.trained(run), 2.0)
-    assert timings.rows(params) == [
+    assert report_page.rows(params) == [
         ("prepare", "shapes", None),
         ("extract", "small", None),
         ("extract", "words", None),
@@ -34,7 +34,7 @@ def test_a_row_for_each_stage_that_params_names(tmp_path, monkeypatch):
 
 
 def test_what_the_page_says():
-    page = timings.render([("train", "a<b", 30.0), ("embed", "a<b", 7.5), ("audit", "a<b", None)], "x & y")
+    page = report_page.render_timings([("train", "a<b", 30.0), ("embed", "a<b", 7.5), ("audit", "a<b", None)], "x & y")
     assert "37.5 s in all" in page
     assert "a&lt;b" in page
     assert "a<b" not in page
@@ -44,10 +44,10 @@ def test_what_the_page_says():
 
 
 def test_nothing_was_done_here():
-    page = timings.render([("train", "a", None)], "x")
+    page = report_page.render_timings([("train", "a", None)], "x")
     assert "0.0 s in all" in page
     assert re.findall(r'style="width: ([\d.]+)%', page) == ["0.0"]
 
 
 def test_all_seconds_are_known():
-    assert "never was" not in timings.render([("train", "a", 1.0)], "x")
+    assert "never was" not in report_page.render_timings([("train", "a", 1.0)], "x")

@@ -12,7 +12,7 @@ from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.core.errors import InputError
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TransferNode
-from vse_pipe.report.engine.present import present
+from vse_pipe.report.reading import present
 from vse_pipe.report.stage import report
 
 TOLD = {"run": "sum", "trained_on": "shapes", "dataset": "mine", "unknown_words": 0.125}

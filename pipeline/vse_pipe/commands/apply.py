@@ -29,7 +29,7 @@ def apply(
     from vse_pipe.papers import overlay as papers_overlay
     from vse_pipe.project.params import overlay as overlays
     from vse_pipe.project.paths import PARAMS
-    from vse_pipe.tools.init.kept import kept
+    from vse_pipe.tools.init.stage import kept
 
     source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
     _project.enter_root()

@@ -30,20 +30,20 @@ def choose(
     from vse_pipe.core.console import document, line, say
     from vse_pipe.papers import overlay
     from vse_pipe.project import paths
-    from vse_pipe.tools.choose import grid as grids
-    from vse_pipe.tools.choose import stage
+    from vse_pipe.tools import choose
+    from vse_pipe.tools import choose as grids
 
     path, further = grid.resolve(), [overlay.row_problems]
     found = grids.read(path, _project.params())
     names = _project.chosen(run, found, "run of the grid")
-    stage.check(names, seeds, _project.overrides, further)
+    choose.check(names, seeds, _project.overrides, further)
     settings = [setting for name in names for setting in found[name]]
-    params = {setting.out: stage.params_of(setting, _project.overrides, further) for setting in settings}
+    params = {setting.out: choose.params_of(setting, _project.overrides, further) for setting in settings}
     say(f"choose: {len(settings)} settings of {len(names)} runs")
-    tried = {name: stage.tried(found[name], params, device) for name in names}
-    best = {name: stage.best(ones) for name, ones in tried.items()}
+    tried = {name: choose.tried(found[name], params, device) for name in names}
+    best = {name: choose.best(ones) for name, ones in tried.items()}
     back = _project.undo(paths.PARAMS)
-    stage.write([one.setting for one in best.values()], seeds, further)
+    choose.write([one.setting for one in best.values()], seeds, further)
     if as_json:
         document(
             {name: {"tried": [one.as_json() for one in tried[name]], "best": best[name].as_json()} for name in names}

@@ -30,8 +30,8 @@ def claims(
         raise UsageError("--md and --json exclude each other")
     start = Path.cwd()
     params = _project.params()
-    from vse_pipe.tools.claims import show, stage
+    from vse_pipe.tools import claims
 
-    found = stage.claims(params, stage.find(file, start), resamples, seed, skip_unknown)
-    shown = show.as_document if as_json else show.markdown if as_markdown else show.terminal
+    found = claims.claims(params, claims.find(file, start), resamples, seed, skip_unknown)
+    shown = claims.as_document if as_json else claims.markdown if as_markdown else claims.terminal
     shown(*found, resamples, seed)

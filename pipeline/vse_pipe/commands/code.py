@@ -8,10 +8,10 @@ def code() -> None:
 
     DVC watches these lists. After an upgrade it runs the stages again whose modules have changed.
     """
-    from vse_pipe.tools import code_lists
+    from vse_pipe.tools import lists
 
     _project.enter_root()
-    code_lists.write(_project.overrides, _find)
+    lists.write_code(_project.overrides, _find)
 
 
 def _find() -> dict[str, str]:

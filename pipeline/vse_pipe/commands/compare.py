@@ -60,23 +60,23 @@ def compare(
     _check(as_markdown, as_json, max_drop, resamples)
     start = Path.cwd()
     from vse_pipe.core.console import stdout
-    from vse_pipe.tools.compare import places, regression, show, stage
+    from vse_pipe.tools.compare import compare, revisions
 
-    folders = base is None and all(places.is_evaluation(name) for name in (run_a, *(runs_b or [])))
+    folders = base is None and all(revisions.is_evaluation(name) for name in (run_a, *(runs_b or [])))
     params = None if folders else _params(context.find_root().params.get("overrides", []))
-    found = stage.compare(
+    found = compare.compare(
         run_a, runs_b or [], start, params, inference=inference, base=base, resamples=resamples, seed=seed
     )
     if as_markdown or as_json:
-        stdout.file.write((show.document if as_json else show.markdown)(found, resamples, seed))
+        stdout.file.write((compare.document if as_json else compare.markdown)(found, resamples, seed))
     else:
-        show.terminal(found, resamples, seed)
+        compare.terminal(found, resamples, seed)
     if max_drop is not None:
-        regression.check(found, max_drop)
+        compare.check(found, max_drop)
 
 
 def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: int) -> None:
-    from vse_pipe.tools.compare.regression import FEWEST_RESAMPLES
+    from vse_pipe.tools.compare.compare import FEWEST_RESAMPLES
 
     if as_markdown and as_json:
         raise UsageError("--md and --json exclude each other")

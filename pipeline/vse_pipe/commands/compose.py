@@ -31,13 +31,13 @@ def compose(
 
     Text, image and group score as Winoground has them, accuracy as SugarCrepe has it.
     """
-    from vse_pipe.tools.compose.show import show
+    from vse_pipe.tools.compose import show
 
     given = from_files(run, images, captions, (image_ids, caption_ids))
     if given is not None:
         from vse_pipe.evaluate.external.inputs import InputFiles
         from vse_pipe.project.params.load import load_measuring
-        from vse_pipe.tools.compose.stage import compose_files
+        from vse_pipe.tools.compose import compose_files
 
         params, *_ = load_measuring(_project.overrides)
         return show(
@@ -47,6 +47,6 @@ def compose(
     whole = sets.resolve()
     params = _project.params()
     chosen = _project.chosen_runs(run, params, ranked=True)
-    from vse_pipe.tools.compose.stage import compose_run
+    from vse_pipe.tools.compose import compose_run
 
     return _project.show_each({name: compose_run(params, name, whole, device) for name in chosen}, show, as_json)

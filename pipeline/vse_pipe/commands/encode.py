@@ -35,12 +35,12 @@ def encode(
     source, out = (captions or images).resolve(), out.resolve()  # type: ignore[union-attr]
     params = _project.params()
     name = _project.one_run(run, params)
-    from vse_pipe.tools.encode import stage
+    from vse_pipe.tools import encode
 
     if captions is not None:
-        told = stage.encode_captions(params, name, source, column, out, device)
+        told = encode.encode_captions(params, name, source, column, out, device)
     else:
-        told = stage.encode_images(params, name, source, out, device)
+        told = encode.encode_images(params, name, source, out, device)
     if as_json:
         from vse_pipe.core.console import document
 

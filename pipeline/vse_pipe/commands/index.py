@@ -72,8 +72,8 @@ def index(
     from vse_pipe.project import paths
 
     with _project.reserved(map(paths.embedded, names)):
-        from vse_pipe.tools.index import stage
-    outs = stage.index(params, names, device)
+        from vse_pipe.tools import index
+    outs = index.index(params, names, device)
     if exported is not None:
         outs.append(_export(params, names[0], to, exported, device))
     _project.wrote(outs, as_json)
@@ -94,13 +94,13 @@ def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: 
     from vse_pipe.project import paths
     from vse_pipe.project.params import overlay as params_overlay
     from vse_pipe.project.repetitions import entry
-    from vse_pipe.tools.index import entries
+    from vse_pipe.tools import index
 
-    source = entries.source_of(folder)
-    dataset = entries.dataset_of(params, source, name)
-    there = entries.collections(params, dataset)
+    source = index.source_of(folder)
+    dataset = index.dataset_of(params, source, name)
+    there = index.collections(params, dataset)
     if pair:
-        there = [one for one in there if entries.is_pair(params, one, pair)]
+        there = [one for one in there if index.is_pair(params, one, pair)]
     if run is not None:  # the collection's own pair, or its transfer by name
         there = [one for one in there if run in (one, entry(one))]
     if there:
@@ -108,14 +108,14 @@ def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: 
     chosen = dataset if pair else _run(params, run)
     if pair and dataset in params.datasets:
         raise UsageError(f"index: '{dataset}' is of another model already; give --name for one more")
-    added = entries.of_pair(source, dataset, pair, device) if pair else entries.added(params, source, dataset, chosen)
+    added = index.of_pair(source, dataset, pair, device) if pair else index.added(params, source, dataset, chosen)
     if added:
         params_overlay.add(paths.PARAMS, added, [overlay.row_problems])
         said = ", ".join(f"{section}.{key}" for section, of in added.items() for key in of)
         say(f"index: params.yaml has {said} now")
         params = _project.params()
     models = params.models(chosen)
-    return params, [key for key in entries.collections(params, dataset) if params.trained(key) in models]
+    return params, [key for key in index.collections(params, dataset) if params.trained(key) in models]
 
 
 def _pair(
@@ -139,13 +139,13 @@ def _pair(
 
 def _indexed(params) -> list[str]:
     """Everything of data sets that are folders."""
-    from vse_pipe.tools.index import entries
+    from vse_pipe.tools import index
 
     found = [
         name
         for key, one in params.datasets.items()
-        if one.format.name == entries.FORMAT
-        for name in entries.collections(params, key)
+        if one.format.name == index.FORMAT
+        for name in index.collections(params, key)
     ]
     if not found:
         raise UsageError("index what? params.yaml has no folder of pictures yet; name one: vse-pipe index FOLDER")

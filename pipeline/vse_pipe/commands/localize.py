@@ -11,7 +11,7 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 
 if TYPE_CHECKING:
-    from vse_pipe.tools.localize.question import Question
+    from vse_pipe.tools.localize import Question
 
 
 def localize(
@@ -38,7 +38,7 @@ def localize(
     if image is None and out is not None:
         raise UsageError("--out names the drawing of a photo; give one with --image")
     if image is not None:
-        from vse_pipe.tools.localize.question import Question
+        from vse_pipe.tools.localize import Question
 
         drawn = (out or Path("localized.png")).resolve()
         return _in_photo(run, Question(image.resolve(), image.name, tuple(phrase or ()), drawn), device, as_json)
@@ -59,7 +59,7 @@ def localize(
 
 
 def _in_photo(run: str, question: "Question", device: str, as_json: bool) -> None:
-    from vse_pipe.tools.localize.question import check
+    from vse_pipe.tools.localize import check
 
     question.check()
     params = _project.params()
@@ -70,6 +70,6 @@ def _in_photo(run: str, question: "Question", device: str, as_json: bool) -> Non
 
     resolve_device(device)
     content = read.photo(question.photo)
-    from vse_pipe.tools.localize import stage
+    from vse_pipe.tools import localize
 
-    return stage.localize(params, run, content, question, device, as_json)
+    return localize.localize(params, run, content, question, device, as_json)

@@ -62,7 +62,7 @@ def _warm(engine) -> None:
 
 def _answer(engines: dict, host: str, listening, why: str) -> None:
     from vse_pipe.core.console import say, warn
-    from vse_pipe.report.engine.formatting import plural
+    from vse_pipe.report.formatting import plural
     from vse_pipe.tools.serve import server
     from vse_pipe.tools.serve.app import create
 

@@ -14,10 +14,10 @@ def sources() -> None:
 
     DVC watches these lists. Only names and content are in them, and only files whose size or time has changed are read.
     """
-    from vse_pipe.tools import source_lists
+    from vse_pipe.tools import lists
 
     _project.enter_root()
-    source_lists.write(_project.overrides, _find)
+    lists.write_sources(_project.overrides, _find)
 
 
 def _find() -> "dict[str, list[SourceFiles]]":

@@ -7,7 +7,7 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import SECTIONS
 from vse_pipe.project.sources import SourceFiles
 from vse_pipe.project.stages import Declaration
-from vse_pipe.report.claims.schema import PACKAGED
+from vse_pipe.report.claims import PACKAGED
 
 _ROOMS = ("prepare", "train", "evaluate", "audit", "localize")
 

@@ -12,10 +12,11 @@ from vse_pipe.core.locks import claim
 from vse_pipe.pictures.images import shown
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.report.engine import formatting, outputs, sweeps, timings
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.page import render, title
-from vse_pipe.report.engine.reading import read, told
+from vse_pipe.report import formatting, outputs, settings
+from vse_pipe.report import page as report_page
+from vse_pipe.report.page import render, title
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.reading import read, told
 
 _PLURALS = {"criterion": "criteria"}
 
@@ -33,17 +34,17 @@ def report(params: Params) -> Path:
             "rsum": outputs.rsum,
             "history": outputs.history,
             "occurrence": outputs.occurrence,
-            "sweeps": sweeps.table,
+            "sweeps": settings.table,
         }
         plots = {name: make(results) for name, make in tables.items()}
         figures = outputs.metrics(results)
         collector = Collector(shown, params.report.thumbnail)
         html = render(results, collector)
-        spent = timings.rows(params)
+        spent = report_page.rows(params)
         page = paths.REPORTS / "index.html"
         contents = {paths.REPORTS / "metrics.json": json_text(figures), page: html}
         contents |= {paths.REPORTS / "plots" / f"{name}.csv": csv_text(table) for name, table in plots.items()}
-        contents[paths.REPORTS / timings.NAME] = timings.render(spent, title(params))
+        contents[paths.REPORTS / report_page.NAME] = report_page.render_timings(spent, title(params))
         _write_together(contents)
     for line in told(results.missing):
         warn(f"not in the report: {line}")

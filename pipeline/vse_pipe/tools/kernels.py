@@ -17,7 +17,7 @@ from vse_pipe.ranking.bank import BankSource, cosine
 from vse_pipe.ranking.metrics import listed
 from vse_pipe.ranking.split import Split
 from vse_pipe.ranking.statistics_kernels import by_class
-from vse_pipe.report.engine import charts
+from vse_pipe.report import charts
 
 # More captions than a list that is chosen by the compiled loop is long, fewer than take any time.
 _IMAGES, _EACH, _DIM, _SEED = 60, 5, 8, 1

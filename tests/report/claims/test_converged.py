@@ -6,7 +6,7 @@ from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.files import write_json
 from vse_pipe.project import paths
-from vse_pipe.report.claims import converged
+from vse_pipe.report import claims
 
 
 def write_ended(run: str, **ended: object) -> None:
@@ -24,21 +24,21 @@ def params(monkeypatch, tmp_path):
 
 def test_a_run(params):
     write_ended("sum", converged=True)
-    assert converged.problem(params, "sum") is None
+    assert claims.problem(params, "sum") is None
     write_ended("sum", converged=False)
-    assert converged.problem(params, "sum") == "sum has not converged: rsum on val was still rising in its last epochs"
+    assert claims.problem(params, "sum") == "sum has not converged: rsum on val was still rising in its last epochs"
     write_ended("sum", converged=False, epoch=1, by="epochs")
-    assert converged.problem(params, "sum") == "sum has not converged: one epoch does not tell"
+    assert claims.problem(params, "sum") == "sum has not converged: one epoch does not tell"
     write_ended("sum")
-    assert converged.problem(params, "sum") == (
+    assert claims.problem(params, "sum") == (
         "sum: trained before config.json told whether it has converged; train it again"
     )
 
 
 def test_an_ensemble_is_as_its_runs(params):
     write_ended("sum", converged=True)
-    assert converged.problem(params, "both") == (
+    assert claims.problem(params, "both") == (
         "hal: no data/train/hal/config.json, so that nobody knows whether it has converged"
     )
     write_ended("hal", converged=False)
-    assert "hal has not converged" in converged.problem(params, "both")
+    assert "hal has not converged" in claims.problem(params, "both")

@@ -11,8 +11,8 @@ from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.ranking.intervals import holm
-from vse_pipe.report.claims import schema
-from vse_pipe.report.claims.verdict import FAILS, HOLDS, NONE, UNSURE, judged
+from vse_pipe.report import claims as report_claims
+from vse_pipe.report.claims import FAILS, HOLDS, NONE, UNSURE, judged
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def judge(monkeypatch, tmp_path):
     def judge(*claims: dict, skip_unknown: bool = False, change=lambda: None, **more: object):
         path = write(tmp_path, claims=list(claims), **more)
         change()
-        return judged(load(tmp_path / "params.yaml"), schema.read(path), 60, 1, skip_unknown)
+        return judged(load(tmp_path / "params.yaml"), report_claims.read(path), 60, 1, skip_unknown)
 
     return judge
 
@@ -126,11 +126,11 @@ def test_what_is_wrong_in_the_file_has_its_address(judge, changes, message):
 
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(MissingResource, match=r"nothing\.yaml: no such file; packaged claims are papers"):
-        schema.read(tmp_path / "nothing.yaml")
+        report_claims.read(tmp_path / "nothing.yaml")
 
 
 def test_the_packaged_claims_are_of_five_papers():
-    file = schema.read(schema.PACKAGED["papers"])
+    file = report_claims.read(report_claims.PACKAGED["papers"])
     papers = {one.source.partition(",")[0] for one in file.claims}
     assert papers == {"VSE++", "HAL AAAI", "HAL EMNLP", "L2RM", "Structure"}
     assert len({(one.text, one.source) for one in file.claims}) == len(file.claims) >= 20

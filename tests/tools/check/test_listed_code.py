@@ -14,9 +14,9 @@ from vse_pipe.project import code, lock, paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.project.stages import declarations
-from vse_pipe.tools import code_lists
+from vse_pipe.tools import lists
 from vse_pipe.tools.check.stage import check
-from vse_pipe.tools.init import stages_yaml
+from vse_pipe.tools.init import stage
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def listed(made, monkeypatch):
     """The project as `vse-pipe init` makes them, run by DVC."""
     monkeypatch.setattr(_project, "overrides", [])
     Path("pipeline").rmdir()
-    Path("dvc.yaml").write_text(stages_yaml.text(), encoding="utf-8")
+    Path("dvc.yaml").write_text(stage.stages_text(), encoding="utf-8")
     command.code()
     record()
     return made
@@ -93,7 +93,7 @@ def test_what_was_found_is_kept_until_a_module_or_the_parameters_change(tmp_path
 
     def finds(overrides: list[str] = []) -> bool:  # noqa: B006 (nobody changes it)
         before = len(calls)
-        code_lists.write(overrides, lambda: calls.append(1) or {"train@max": str(len(calls)), "report": "r 1"})
+        lists.write_code(overrides, lambda: calls.append(1) or {"train@max": str(len(calls)), "report": "r 1"})
         assert Path("data/code/train/max").read_text() == f"{len(calls)}\n"
         return len(calls) > before
 
@@ -111,5 +111,5 @@ def test_what_was_found_is_kept_until_a_module_or_the_parameters_change(tmp_path
     module.with_name("new.py").touch()
     assert finds()
     assert not finds()
-    code_lists.KEPT.write_text("{")
+    lists.KEPT.write_text("{")
     assert finds()

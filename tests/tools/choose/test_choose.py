@@ -10,7 +10,7 @@ from tests.toy_project import PARAMS, write_params
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import DeadRun, MissingResource, ParamsError, UsageError
 from vse_pipe.project.params.load import load
-from vse_pipe.tools.choose import grid, stage
+from vse_pipe.tools import choose
 from vse_pipe.train import stage as train_stage
 
 pytestmark = pytest.mark.acceptance
@@ -112,14 +112,14 @@ def test_what_is_wrong_with_a_grid_is_said(project, text, error, said):
     params = load(write_params(project, runs=runs))
     (project / "grid.yaml").write_text(text)
     with pytest.raises(error, match=said):
-        grid.read(project / "grid.yaml", params)
+        choose.read(project / "grid.yaml", params)
 
 
 def test_no_grid_and_a_value_that_does_not_fit(project):
     params = _written(project)
     with pytest.raises(MissingResource, match="no such file"):
-        grid.read(Path("none.yaml"), params)
+        choose.read(Path("none.yaml"), params)
     before = (project / "params.yaml").read_bytes()
     with pytest.raises(ParamsError, match=r"runs\.sum\.train\.lr: input should be greater than 0"):
-        stage.params_of(grid.Candidate("sum", {"train.lr": -1}), [], [])
+        choose.params_of(choose.Candidate("sum", {"train.lr": -1}), [], [])
     assert (project / "params.yaml").read_bytes() == before

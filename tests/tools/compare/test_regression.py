@@ -7,7 +7,7 @@ import pytest
 from tests.tools.compare.project import evaluation
 from vse_pipe.core.errors import Regression
 from vse_pipe.ranking.comparison import Comparison, FigureRow, Method
-from vse_pipe.tools.compare import regression
+from vse_pipe.tools.compare import compare
 
 
 def _comparison(*rows: FigureRow) -> Comparison:
@@ -30,7 +30,7 @@ def test_a_significant_fall_fails(address):
     with pytest.raises(
         Regression, match=f"nns: {' '.join(address)} fell by 1.50 .50.00 to 48.50, p = 0.010.; allowed is 1$"
     ):
-        regression.check([_comparison(_row(address, 48.5))], 1.0)
+        compare.check([_comparison(_row(address, 48.5))], 1.0)
 
 
 @pytest.mark.parametrize(
@@ -47,13 +47,13 @@ def test_a_significant_fall_fails(address):
     ],
 )
 def test_anything_else_passes(row):
-    regression.check([_comparison(row)], 1.0)
+    compare.check([_comparison(row)], 1.0)
 
 
 def test_every_fall_of_every_criterion_is_named():
     rows = [_row(("image_to_text", "r@1"), 40.0), _row(("rsum",), 45.0), _row(("image_to_text", "r@5"), 50.0)]
     with pytest.raises(Regression) as failure:
-        regression.check([_comparison(*rows), _comparison(rows[0])], 0.0)
+        compare.check([_comparison(*rows), _comparison(rows[0])], 0.0)
     assert [line.split(" fell")[0] for line in str(failure.value).splitlines()] == [
         "nns: image_to_text r@1",
         "nns: rsum",
@@ -64,5 +64,5 @@ def test_every_fall_of_every_criterion_is_named():
 def test_the_corrected_p_value_decides_and_is_named():
     row = replace(_row(("rsum",), 40.0, p=0.01), holm=0.03)
     with pytest.raises(Regression, match=r"p = 0\.030"):
-        regression.check([_comparison(row)], 1.0)
-    regression.check([_comparison(replace(row, holm=0.06))], 1.0)
+        compare.check([_comparison(row)], 1.0)
+    compare.check([_comparison(replace(row, holm=0.06))], 1.0)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tools.compare.project import evaluation
 from vse_pipe.ranking.comparison import Comparison, FigureRow, Method
-from vse_pipe.tools.compare import show
+from vse_pipe.tools.compare import compare
 
 ROWS = [
     FigureRow(("image_to_text", "r@1"), 41.254, 39.75, [-2.5, -0.254], 0.01249),
@@ -23,7 +23,7 @@ def comparison():
 
 
 def test_markdown(comparison):
-    lines = show.markdown([comparison], 500, 3).splitlines()
+    lines = compare.markdown([comparison], 500, 3).splitlines()
     assert lines[0] == "### A: a|b (nns), B: [b] (nns)"
     assert lines[2] == "| metric | A | B | B - A | 95% interval | p |"
     assert lines[4:7] == [
@@ -38,7 +38,7 @@ def test_markdown(comparison):
 
 
 def test_document(comparison):
-    text = show.document([comparison], 500, 3)
+    text = compare.document([comparison], 500, 3)
     (found,) = json.loads(text)["comparisons"]
     assert found["image_to_text"]["r@1"] == {
         "a": 41.254,
@@ -55,7 +55,7 @@ def test_document(comparison):
 
 def test_terminal_shows_names_as_they_are(comparison, capsys, monkeypatch):
     monkeypatch.setattr("vse_pipe.core.console.stdout.width", 120)
-    show.terminal([comparison], 500, 3)
+    compare.terminal([comparison], 500, 3)
     out = capsys.readouterr().out
     assert "A: a|b (nns), B: [b] (nns)" in out
     assert "-2.50 to -0.25" in out

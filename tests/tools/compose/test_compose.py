@@ -15,7 +15,7 @@ from tests.toy_project import write_params
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.tools.compose.stage import compose_files
+from vse_pipe.tools.compose import compose_files
 
 
 def two_by_two(score, rows) -> dict[str, float]:

@@ -19,8 +19,7 @@ from vse_pipe.core.files import read_json, write_json
 from vse_pipe.embed.stage import embed
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.tools.encode.encoder import Encoder
-from vse_pipe.tools.encode.stage import CaptionFile, encode_captions, encode_images
+from vse_pipe.tools.encode import CaptionFile, Encoder, encode_captions, encode_images
 from vse_pipe.train.stage import train
 
 

@@ -13,7 +13,7 @@ from vse_pipe.project.params import overlay
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.tools.check import dvc_yaml
-from vse_pipe.tools.init import requirement, stage, stages_yaml
+from vse_pipe.tools.init import stage
 
 
 def _everything(root: Path) -> set[str]:
@@ -100,7 +100,7 @@ def test_rendered_pictures_need_no_code(call, name):
 
 def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
     path = tmp_path / "dvc.yaml"
-    path.write_text(stages_yaml.text(), encoding="utf-8")
+    path.write_text(stage.stages_text(), encoding="utf-8")
     params = read_document(ROOT / "params.yaml")
     params["report"] |= {"audits": ["max"], "localized": ["hal"]}
     params["ensembles"] = {"both": {"first": "sum", "second": "max"}}
@@ -143,7 +143,7 @@ def test_the_workflow_installs_the_package_and_is_otherwise_that_of_this_reposit
     assert [name for name, _ in different] == ["Set up", "Reproduce the pull request"]
     assert "pip install --requirement requirements.txt" in different[0][1]
     mark, text = Path("mine/requirements.txt").read_text().split("\n", 1)
-    assert (mark.startswith("# Written by `vse-pipe init`"), text) == (True, requirement.text())
+    assert (mark.startswith("# Written by `vse-pipe init`"), text) == (True, stage.requirement())
 
 
 def test_pages_that_a_project_does_not_have_are_said_to_be_of_the_package(call):
@@ -260,8 +260,8 @@ def test_a_hook_of_another_repository_does_not_lend_its_own(call, tmp_path, monk
 
 def test_every_file_of_the_template_has_its_place():
     used = {*stage._COPIED, "stages.yaml", "experiments.yml", "begin.yaml"}
-    assert {path.name for path in stages_yaml.TEMPLATE.iterdir()} == used
-    links = {path for path in stages_yaml.TEMPLATE.iterdir() if path.is_symlink()}
+    assert {path.name for path in stage.TEMPLATE.iterdir()} == used
+    links = {path for path in stage.TEMPLATE.iterdir() if path.is_symlink()}
     assert {path.resolve().relative_to(ROOT) for path in links} <= {
         Path(one)
         for one in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split("\n")

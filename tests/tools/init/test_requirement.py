@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from vse_pipe.tools.init import requirement
+from vse_pipe.tools.init import stage
 
 DIGEST, COMMIT = "0c" * 32, "1f" * 20
 
@@ -25,11 +25,11 @@ def installed(monkeypatch):
 
     def lines(about: dict | None) -> tuple[list[str], list[str]]:
         Distribution.content = None if about is None else json.dumps(about)
-        found = requirement.text().splitlines()
+        found = stage.requirement().splitlines()
         return [line for line in found if line[0] == "#"], [line for line in found if line[0] != "#"]
 
-    monkeypatch.setattr(requirement, "distribution", lambda name: Distribution())
-    monkeypatch.setattr(requirement, "version", lambda name: "0.9")
+    monkeypatch.setattr(stage, "distribution", lambda name: Distribution())
+    monkeypatch.setattr(stage, "version", lambda name: "0.9")
     return lines
 
 
@@ -84,7 +84,7 @@ def clone(tmp_path, monkeypatch):
     _git(source, "add", ".")
     _git(source, "commit", "-qm", "one")
     _git(tmp_path, "clone", "-q", str(source), "clone")
-    monkeypatch.setattr(requirement, "PACKAGE", tmp_path / "clone" / "pipeline/vse_pipe")
+    monkeypatch.setattr(stage, "PACKAGE", tmp_path / "clone" / "pipeline/vse_pipe")
     return tmp_path / "clone"
 
 
@@ -110,7 +110,7 @@ def test_of_a_clone_that_nobody_else_has_it_is_the_folder(installed, clone, monk
         _git(clone, "remote", "set-url", "origin", "https://host.org/a/b.git")
     if why == "other code":
         (clone.parent / "site" / "vse_pipe").mkdir(parents=True)
-        monkeypatch.setattr(requirement, "PACKAGE", clone.parent / "site" / "vse_pipe")
+        monkeypatch.setattr(stage, "PACKAGE", clone.parent / "site" / "vse_pipe")
     if why in ("changed", "not pushed"):
         (clone / "pipeline/vse_pipe" / "a.py").write_text("A = 2\n")
     if why == "not pushed":

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from tests.rules.sources import ROOT
-from vse_pipe.tools.init import stage, stages_yaml
+from vse_pipe.tools.init import stage
 
 
 def _commit(message: str) -> None:
@@ -17,7 +17,7 @@ def _commit(message: str) -> None:
 def test_upgrade_writes_what_follows_from_the_package_and_nothing_that_is_not_committed(call):
     call("init", "mine")
     os.chdir("mine")
-    path, new = Path("dvc.yaml"), stages_yaml.text()
+    path, new = Path("dvc.yaml"), stage.stages_text()
     status, _, err = call("init", "--upgrade")
     assert (status, err) == (
         2,

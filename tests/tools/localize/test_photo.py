@@ -22,11 +22,9 @@ from vse_pipe.pictures.address import Box
 from vse_pipe.prepare.stage import prepare
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.tools.localize import draw
-from vse_pipe.tools.localize.find import FoundBox, find
-from vse_pipe.tools.localize.photo import unpacked
-from vse_pipe.tools.localize.question import Question, check
-from vse_pipe.tools.localize.stage import localize
+from vse_pipe.tools import localize
+from vse_pipe.tools.localize import FoundBox, Question, check, find, unpacked
+from vse_pipe.tools.localize import localize as localize_localize
 from vse_pipe.tools.search.network import open_run
 from vse_pipe.train.stage import train
 
@@ -116,7 +114,7 @@ def test_what_cannot_be_found_is_one_line_and_draws_nothing(root, params, tmp_pa
     def refused(content: bytes, phrase: str, error: type, pattern: str) -> None:
         question = Question(tmp_path / "a.png", "a.png", (phrase,), tmp_path / "out.png")
         with pytest.raises(error, match=pattern) as caught:
-            localize(params, "toy", content, question, "cpu", False)
+            localize_localize(params, "toy", content, question, "cpu", False)
         assert "\n" not in str(caught.value)
         assert not question.out.exists()
 
@@ -129,7 +127,9 @@ def test_a_photo_is_decoded_once(root, params, tmp_path, monkeypatch) -> None:
     times, decode = [], images._decoded
     monkeypatch.setattr(images, "_decoded", lambda *given: times.append(given) or decode(*given))
     content = Path(_known(root)[0]).read_bytes()
-    localize(params, "toy", content, Question(tmp_path, "a", ("a star", "a circle"), tmp_path / "o.png"), "cpu", False)
+    localize_localize(
+        params, "toy", content, Question(tmp_path, "a", ("a star", "a circle"), tmp_path / "o.png"), "cpu", False
+    )
     assert len(times) == 1
 
 
@@ -143,7 +143,7 @@ def test_proposals_of_a_file_know_no_photo(root, params) -> None:
 
 def test_a_phrase_of_any_length_makes_a_page_of_some_width() -> None:
     found = [FoundBox("a\nlong\x1b one " * 60, Box(5, 5, 30, 30), 0.5, 9, (), ())]
-    assert draw.drawn(Image.new("RGB", (60, 90)), found).width < 1500
+    assert localize.drawn(Image.new("RGB", (60, 90)), found).width < 1500
 
 
 def test_boxes_and_phrases_have_the_same_colours() -> None:
@@ -151,9 +151,9 @@ def test_boxes_and_phrases_have_the_same_colours() -> None:
         FoundBox(name, Box(5, 5 + 40 * place, 30, 30), 0.5, 9, (), ())
         for place, name in enumerate(("one", "the other"))
     ]
-    page = np.asarray(draw.drawn(Image.new("RGB", (60, 90), "grey"), found))
+    page = np.asarray(localize.drawn(Image.new("RGB", (60, 90), "grey"), found))
     for place, one in enumerate(found):
-        colour = tuple(int(draw.COLOURS[place][at : at + 2], 16) for at in (1, 3, 5))
+        colour = tuple(int(localize.COLOURS[place][at : at + 2], 16) for at in (1, 3, 5))
         edge = page[one.box.top + 15, one.box.left + 1]
         swatch = page[90 + 8 + 24 * place + 10, 12]
         assert tuple(edge) == tuple(swatch) == colour

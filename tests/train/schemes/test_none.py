@@ -25,8 +25,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.stages import declarations
 from vse_pipe.report.stage import report
-from vse_pipe.tools.choose.grid import Candidate
-from vse_pipe.tools.choose.stage import params_of
+from vse_pipe.tools.choose import Candidate, params_of
 from vse_pipe.tools.export.stage import export_run
 from vse_pipe.tools.hub.model import networks
 from vse_pipe.tools.hub.stage import pack

@@ -1,1 +1,1 @@
-"""The sections of the page; see ``vse_pipe.report.engine.page`` for what a section is."""
+"""The sections of the page; see ``vse_pipe.report.page`` for what a section is."""

@@ -3,10 +3,9 @@
 from typing import Any
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.report.engine import audit_charts
-from vse_pipe.report.engine.audits import Audit
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.results import DatasetIndex, Group, Results
+from vse_pipe.report import charts as report_charts
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import Audit, DatasetIndex, Group, Results
 from vse_pipe.report.sections.examples import shown
 
 TITLE = "Training pairs"
@@ -37,7 +36,7 @@ def _audit(one: Audit, catalogue: DatasetIndex, collector: Collector) -> dict:
         "ranked": metrics.get("ranked", []),  # audits of earlier versions have none
         "partners_from": metrics["partners_from"],
         "measures": [metrics.get(name) for name in _MEASURES],
-        "losses": collector.chart(audit_charts.losses(one.histogram), label),
+        "losses": collector.chart(report_charts.losses(one.histogram), label),
         "costs": _costs(one, collector),
         "cards": [_card(one, number, catalogue, collector) for number in metrics["gallery"]],
         "refined": _refined(one, catalogue, collector),
@@ -47,11 +46,11 @@ def _audit(one: Audit, catalogue: DatasetIndex, collector: Collector) -> dict:
 def _costs(one: Audit, collector: Collector):
     if one.costs is None:
         return None
-    table = audit_charts.quartiles(one.costs)
+    table = report_charts.quartiles(one.costs)
     if table.empty:
         return None
     label = f"Transport cost of the pairs of {one.run} over {table['epoch'].nunique()} epochs."
-    return collector.chart(audit_charts.costs(table), label)
+    return collector.chart(report_charts.costs(table), label)
 
 
 def _refined(one: Audit, catalogue: DatasetIndex, collector: Collector) -> dict | None:
@@ -64,7 +63,7 @@ def _refined(one: Audit, catalogue: DatasetIndex, collector: Collector) -> dict 
         part = found["alignment"][kind]
         top = part["mean"][0]
         label = f"Mean refined alignment of {part['rows']} {kind} images of {one.run}: {top:.3f} for the first caption of {len(part['mean'])}."
-        charts.append((kind, part["rows"], collector.chart(audit_charts.alignment(part["mean"]), label)))
+        charts.append((kind, part["rows"], collector.chart(report_charts.alignment(part["mean"]), label)))
     cards = []
     for row in found["rematched"]:
         catalogue.known([row["image_id"]], "image_to_text", "queries")

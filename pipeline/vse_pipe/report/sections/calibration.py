@@ -1,10 +1,10 @@
 """How sure a score is: the reliability diagram and the expected calibration error of each run and criterion."""
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.report.engine import calibration_charts
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.formatting import HEADINGS
-from vse_pipe.report.engine.results import Group, Results, RunResult
+from vse_pipe.report import charts
+from vse_pipe.report.formatting import HEADINGS
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import Group, Results, RunResult
 
 TITLE = "How sure a score is"
 
@@ -43,7 +43,7 @@ def _side(measured: dict[str, dict], direction: str, collector: Collector) -> di
     label = f"Share of matches against the probability told, {direction.replace('_', ' ')}: {said}."
     return {
         "heading": HEADINGS[direction],
-        "chart": collector.chart(calibration_charts.reliability(own), label),
+        "chart": collector.chart(charts.reliability(own), label),
         "rows": [{"inference": name, **one} for name, one in own.items()],
         "candidates": next(iter(own.values()))["candidates"],
     }

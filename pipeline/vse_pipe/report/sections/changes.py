@@ -6,11 +6,10 @@ import pandas as pd
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core.devices import generator
-from vse_pipe.report.engine import change_charts
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.formatting import HEADINGS
-from vse_pipe.report.engine.results import DatasetIndex, Evaluation, Group, Results, RunResult
-from vse_pipe.report.engine.selection import Change, change
+from vse_pipe.report import charts
+from vse_pipe.report.formatting import HEADINGS
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import Change, DatasetIndex, Evaluation, Group, Results, RunResult, change
 from vse_pipe.report.sections.examples import correct, shown
 
 TITLE = "What each criterion changed"
@@ -81,7 +80,7 @@ def _chart(run: RunResult, index: int, rows: list[dict], collector: Collector) -
     heading = HEADINGS[DIRECTIONS[index]]
     said = "; ".join(f"{name} repairs {repaired} and breaks {broken}" for name, repaired, broken in counts)
     label = f"{heading}, queries right at 1 under a criterion against {run.baseline.inference}: {said}."
-    return {"heading": heading, "chart": collector.chart(change_charts.balance(counts), label)}
+    return {"heading": heading, "chart": collector.chart(charts.balance(counts), label)}
 
 
 def _examples(

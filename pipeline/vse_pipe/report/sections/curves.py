@@ -1,8 +1,8 @@
 """How training went, epoch by epoch."""
 
-from vse_pipe.report.engine import charts
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.results import Group, Results, TrainedRun
+from vse_pipe.report import charts
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import Group, Results, TrainedRun
 
 TITLE = "Learning curves"
 

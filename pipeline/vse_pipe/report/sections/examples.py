@@ -4,9 +4,8 @@ import pandas as pd
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core.devices import generator
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.results import DatasetIndex, Evaluation, Group, Results
-from vse_pipe.report.engine.selection import Pick, mix
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import DatasetIndex, Evaluation, Group, Pick, Results, mix
 
 TITLE = "Example retrievals"
 _RANKED = 5

@@ -1,9 +1,8 @@
 """The queries whose correct item ranks lowest: often wrong labels, sometimes what the model never learnt."""
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.results import Evaluation, Group, Results
-from vse_pipe.report.engine.selection import worst
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import Evaluation, Group, Results, worst
 from vse_pipe.report.sections.examples import correct, shown
 
 TITLE = "Worst failures"

@@ -3,11 +3,11 @@
 from itertools import pairwise
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
-from vse_pipe.report.engine import hub_charts
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.formatting import percent
-from vse_pipe.report.engine.hubness import attracted, log_edges, measure
-from vse_pipe.report.engine.results import DatasetIndex, Evaluation, Group, Results, RunResult
+from vse_pipe.report import charts
+from vse_pipe.report.formatting import percent
+from vse_pipe.report.hubness import attracted, log_edges, measure
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import DatasetIndex, Evaluation, Group, Results, RunResult
 from vse_pipe.report.sections.examples import correct, shown
 
 TITLE = "Hubness"
@@ -76,17 +76,17 @@ def _side(run: RunResult, direction: str) -> dict:
 
 def _charts(run: RunResult, direction: str, k: int, collector: Collector) -> dict:
     columns = {name: one.items(direction)[f"n_{k}"].to_numpy() for name, one in run.evaluations.items()}
-    extent = hub_charts.extent(list(columns.values()))
+    extent = charts.extent(list(columns.values()))
     rows = [_chart(one, run, direction, k, extent, collector) for one in run.evaluations.values()]
     return {"k": k, "rows": rows, "bins": _bins(columns, extent.largest)}
 
 
 def _chart(
-    one: Evaluation, run: RunResult, direction: str, k: int, extent: hub_charts.Extent, collector: Collector
+    one: Evaluation, run: RunResult, direction: str, k: int, extent: charts.Extent, collector: Collector
 ) -> dict:
     after, before = (each.items(direction)[f"n_{k}"].to_numpy() for each in (one, run.baseline))
     is_baseline = one is run.baseline
-    spec = hub_charts.distribution(after, None if is_baseline else before, extent)
+    spec = charts.distribution(after, None if is_baseline else before, extent)
     never = percent((after == 0).mean())
     _, item, query = _WORDS[direction]
     label = (

@@ -1,9 +1,9 @@
 """Figures by grades that people gave and by labels of the pictures, where evaluations have them."""
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.formatting import HEADINGS
-from vse_pipe.report.engine.results import Evaluation, Group, Results
+from vse_pipe.report.formatting import HEADINGS
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import Evaluation, Group, Results
 
 TITLE = "Judgements"
 _JUDGED = {"R@1": "r@1", "mAP@R": "map@r", "R-precision": "r_precision", "Graded nDCG@10": "graded_ndcg@10"}

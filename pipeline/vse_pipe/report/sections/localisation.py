@@ -9,9 +9,8 @@ from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.artifacts.images import DESCRIBED
 from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import InputError
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.localised import Localisation
-from vse_pipe.report.engine.results import Results
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import Localisation, Results
 
 TITLE = "Phrases and their boxes"
 _TRUE, _FOUND = ("x1", "y1", "x2", "y2"), ("found_x1", "found_y1", "found_x2", "found_y2")

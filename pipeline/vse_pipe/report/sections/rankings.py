@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.formatting import HEADINGS
-from vse_pipe.report.engine.repeated import RepeatedEvaluation
-from vse_pipe.report.engine.results import Evaluation, Group, Results
+from vse_pipe.report.formatting import HEADINGS
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.reading import RepeatedEvaluation
+from vse_pipe.report.results import Evaluation, Group, Results
 
 TITLE = "All runs and criteria"
 _ORDERS = {"most": lambda value: -value, "least": lambda value: value, "zero": abs}

@@ -3,10 +3,10 @@
 import pandas as pd
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
-from vse_pipe.report.engine import relaxation_charts
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.formatting import HEADINGS
-from vse_pipe.report.engine.results import Group, Results, RunResult
+from vse_pipe.report import charts as report_charts
+from vse_pipe.report.formatting import HEADINGS
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import Group, Results, RunResult
 
 TITLE = "Recall against λ"
 
@@ -46,7 +46,7 @@ def _side(tables: dict[str, pd.DataFrame], direction: str, names: dict[str, str]
         own = {name: table[(table["direction"] == direction) & (table["k"] == k)] for name, table in tables.items()}
         figures = [_row(name, k, table) for name, table in own.items()]
         label = f"R@{k}, {direction.replace('_', ' ')}, against lambda: " + "; ".join(map(_said, figures))
-        chart = collector.chart(relaxation_charts.curves(own, names), f"{label}.")
+        chart = collector.chart(report_charts.curves(own, names), f"{label}.")
         charts.append({"k": k, "chart": chart})
         rows += figures
     values = sorted({float(lam) for table in tables.values() for lam in table["lambda"]})

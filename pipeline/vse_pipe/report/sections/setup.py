@@ -4,9 +4,9 @@ import platform
 from importlib.metadata import version
 
 from vse_pipe.artifacts.images import DESCRIBED, SPLITS
-from vse_pipe.report.engine import settings
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.results import Group, Results, RunResult, TrainedRun
+from vse_pipe.report import settings
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import Group, Results, RunResult, TrainedRun
 
 TITLE = "Parameters, fingerprints and versions"
 _FUSIONS = {"mean": "the mean of the scores", "zscore": "the mean of the z-scores", "rrf": "the reciprocal rank fusion"}

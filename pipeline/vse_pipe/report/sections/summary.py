@@ -2,8 +2,8 @@
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, few_items
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.report.engine.collector import Collector
-from vse_pipe.report.engine.results import Evaluation, Group, Results, RunResult
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import Evaluation, Group, Results, RunResult
 
 TITLE = "Summary"
 _TIES = {

@@ -1,16 +1,16 @@
 """What one value does: rsum of runs that differ in it, as a chart and as a table."""
 
-from vse_pipe.report.engine import charts, sweeps
-from vse_pipe.report.engine.collector import Chart, Collector
-from vse_pipe.report.engine.formatting import plural
-from vse_pipe.report.engine.results import Results
-from vse_pipe.report.engine.sweeps import Point, Sweep
+from vse_pipe.report import charts, settings
+from vse_pipe.report.formatting import plural
+from vse_pipe.report.pictures import Chart, Collector
+from vse_pipe.report.results import Results
+from vse_pipe.report.settings import Point, Sweep
 
 TITLE = "Sweeps"
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    found = sweeps.collect(results)
+    found = settings.collect(results)
     if not found:
         return None
     return {

@@ -1,21 +1,65 @@
-"""README.md of a packed model: what it is, its figures with intervals, how to load it, its data and its licence."""
+"""What lies in a folder for a model hub, beside the files of data/train/<run>/ that it holds as they are."""
 
 import io
 from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from vse_pipe.artifacts import captions, evaluation, images, model_files
+from vse_pipe.artifacts import captions, evaluation, features, images, model_files, texts
 from vse_pipe.extract import pair
 from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
 from vse_pipe.project.params.checks import ranked_under
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import RUN_FAMILIES, SCHEMES
-from vse_pipe.report.engine.formatting import markdown_row
-from vse_pipe.tools.hub.files import WEIGHTS, with_weights
+from vse_pipe.report.formatting import markdown_row
+
+CARD, TEXTS, FEATURES, WEIGHTS = "README.md", "texts", "features", "weights"
+# Of the text features: what a sentence needs. Token ids need the vocabulary alone, which the model has.
+OF_TEXTS = (texts.META, texts.VOCABULARY, texts.STATE)
+OF_FEATURES = (features.META,)
+PATTERNS = (
+    CARD,
+    *model_files.FILES,
+    model_files.HISTORY,
+    f"{model_files.PEER}/*",
+    f"{TEXTS}/*",
+    f"{FEATURES}/*",
+    f"{WEIGHTS}/*",
+)
+
+
+def weights_in(options: object) -> list[str]:
+    """Every ``weights`` or ``detector_weights`` in options as meta.json has them, those of parts included."""
+    if isinstance(options, list):
+        return [value for one in options for value in weights_in(one)]
+    if not isinstance(options, dict):
+        return []
+    here = [value for key, value in options.items() if key.endswith("weights") and isinstance(value, str)]
+    return here + [value for one in options.values() for value in weights_in(one)]
+
+
+def with_weights(options: dict, places: dict[str, str]) -> dict:
+    """``options`` with other ``weights``. places: the new values by the old ones."""
+
+    def replaced(key: str, value: object) -> object:
+        if isinstance(value, dict):
+            return with_weights(value, places)
+        if isinstance(value, list):
+            return [replaced("", one) for one in value]
+        return places.get(value, value) if key.endswith("weights") and isinstance(value, str) else value
+
+    return {key: replaced(key, value) for key, value in options.items()}
+
+
+def in_pack(folder: Path, options: dict) -> dict:
+    """``options`` of a meta.json in a pack, with the places of the weights that the pack holds."""
+    held = {value: str(folder / value) for value in weights_in(options) if value.startswith(f"{WEIGHTS}/")}
+    return with_weights(options, held)
+
 
 _DIRECTIONS = {"image_to_text": "image to text", "text_to_image": "text to image"}
 LOADER = """\

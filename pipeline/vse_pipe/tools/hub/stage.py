@@ -14,7 +14,7 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import SCHEMES
 from vse_pipe.project.stages import declarations
 from vse_pipe.tools.hub import card
-from vse_pipe.tools.hub.files import (
+from vse_pipe.tools.hub.card import (
     CARD,
     FEATURES,
     OF_FEATURES,

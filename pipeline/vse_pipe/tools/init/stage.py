@@ -1,12 +1,16 @@
-"""init: a project of one's own, which runs the installed package: no code in it, and no demo."""
+"""What `apply` leaves as it was: options of an overlay that was applied before go on holding for the next."""
 
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib.metadata import distribution, version
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from vse_pipe.core.errors import MissingResource, PipelineError, UsageError
 from vse_pipe.core.files import partial, whole_folder, write_text
@@ -14,10 +18,141 @@ from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.project import paths
 from vse_pipe.project.code import PACKAGE
 from vse_pipe.project.params import overlay as overlays
+from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import Check
-from vse_pipe.tools.init import requirement, stages_yaml
-from vse_pipe.tools.init.stages_yaml import TEMPLATE
 from vse_pipe.tools.plots import plots_page
+
+
+def kept(params: Path, overlay: str, overrides: list[str]) -> list[str]:
+    """``train.lr: 0.002`` of each option outside the nodes that a new project has otherwise and neither ``overlay`` nor ``overrides`` names."""
+    new, own, named = (
+        dict(_options(read_document(path))) for path in (TEMPLATE / "params.yaml", params, overlays.find(overlay))
+    )
+    given = tuple(f"{one.partition('=')[0]}." for one in overrides)
+    return [
+        f"{address}: {value}"
+        for address, value in own.items()
+        if address not in named and new.get(address, ...) != value and not f"{address}.".startswith(given)
+    ]
+
+
+def _options(section: dict, above: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in section.items():
+        if isinstance(value, dict) and value:
+            yield from _options(value, f"{above}{key}.")
+        elif above.partition(".")[0] not in overlays.NODES and key not in overlays.NODES:
+            yield f"{above}{key}", value
+
+
+NAME = "vse-pipe"
+# Of a hook, which git runs with its own repository in them.
+_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+
+
+def requirement() -> str:
+    """One requirement, and comments above it where another machine needs more than the line says.
+
+    From an index: the version. From a repository, or a clone whose commit a remote has: the commit. From a wheel: its address and
+    sha256. From any other folder: the folder, since no index and no remote is known to have this code.
+    """
+    said = distribution(NAME).read_text("direct_url.json")
+    if said is None:
+        return f"{NAME}=={version(NAME)}\n"
+    about = json.loads(said)
+    url = _without_password(about["url"])
+    if vcs := about.get("vcs_info"):
+        return f"{NAME} @ {vcs['vcs']}+{url}@{vcs['commit_id']}\n"
+    if (archive := about.get("archive_info")) is not None:
+        digest = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").removeprefix("sha256=")
+        line = f"{NAME} @ {url}{f'#sha256={digest}' if digest else ''}\n"
+        return _here_alone("the wheel") + line if url.startswith("file:") else line
+    folder = Path(url2pathname(urlsplit(url).path))
+    if commit := _published(folder):
+        return f"{NAME} @ {commit}\n"
+    editable = about.get("dir_info", {}).get("editable", False)
+    return _here_alone("the clone") + (f"--editable {folder}\n" if editable else f"{NAME} @ {url}\n")
+
+
+def _here_alone(what: str) -> str:
+    return (
+        f"# {NAME} {version(NAME)} was installed from {what} below, which other machines and CI do not have: name a commit of a\n"
+        f"# repository there ({NAME} @ git+https://HOST/REPOSITORY@COMMIT), a wheel in this project (./NAME.whl), or a version.\n"
+    )
+
+
+def _published(folder: Path) -> str | None:
+    """``git+URL@COMMIT`` of a clone without changes whose commit a remote has, as far as the clone knows, and whose code is what is
+    installed; else None."""
+    commit, changed = _git_output(folder, "rev-parse", "HEAD"), _git_output(folder, "status", "--porcelain")
+    branches = _git_output(folder, "branch", "--remotes", "--contains", "HEAD", "--format", "%(refname:lstrip=2)")
+    if not commit or changed or not branches or not _same_code(folder):
+        return None
+    url = _git_output(folder, "remote", "get-url", branches.splitlines()[0].partition("/")[0])
+    if not url or "://" not in url:
+        # As ssh has it: git@host:path. A plain path is no address for others.
+        host = re.fullmatch(r"([\w.-]+@[\w.-]+):(?!/)(.+)", url or "")
+        url = f"ssh://{host[1]}/{host[2]}" if host else None
+    return f"git+{_without_password(url)}@{commit}" if url and not url.startswith("file:") else None
+
+
+def _same_code(folder: Path) -> bool:
+    own = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")}
+    there = folder / "pipeline" / PACKAGE.name
+    return own == {path.relative_to(there) for path in there.rglob("*.py")} and all(
+        (PACKAGE / path).read_bytes() == (there / path).read_bytes() for path in own
+    )
+
+
+def _without_password(url: str) -> str:
+    """Who may read it is nobody's business but the reader's; ``git@`` of ssh is no secret."""
+    return re.sub(r"^(https?://)[^/@]*@", r"\1", url)
+
+
+def of_git() -> dict[str, str]:
+    """The environment in which git speaks of the folder that it is asked about."""
+    return {key: value for key, value in os.environ.items() if key not in _OTHERS}
+
+
+def _git_output(folder: Path, *arguments: str) -> str | None:
+    """What git prints; None where it fails or is not there."""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=of_git(), check=False)  # noqa: S603 (our own words)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+TEMPLATE = Path(__file__).parent / "template"
+_HEAD = f"""\
+# Written by `vse-pipe init`; `vse-pipe init --upgrade` writes it anew, as a newer version has it.
+# Every entry under datasets, features, texts, noises, teachers, runs, ensembles and transfers of params.yaml is one cached stage. `code` runs each time and
+# lists below {paths.CODE} what each stage runs of the installed package, so that an upgrade runs again what it changes and nothing else.
+vars:
+  - cli: PATH=$PATH:.venv/bin vse-pipe       # found without activating .venv too, as in `.venv/bin/dvc repro`
+stages:
+  code:
+    cmd: ${{cli}} code
+    always_changed: true
+    outs: [{paths.CODE}]
+"""
+_CODE = re.compile(r"^ +- pipeline/.*\n|, \"?pipeline/[^,\]]+(?=[,\]])", flags=re.MULTILINE)
+
+
+def stages_text() -> str:
+    """The whole file. Comments stay, but for those of lines that go."""
+    _, _, stages = (TEMPLATE / "stages.yaml").read_text(encoding="utf-8").partition("\nstages:\n")
+    lines, stage = [_HEAD], ""
+    for line in _CODE.sub("", stages).splitlines():
+        if found := re.fullmatch(r"  (\w+):", line):
+            stage = found[1]
+        elif found := re.search(r"^ +cmd:.* (\$\{\w+\})$", line):
+            stage += f"@{found[1]}"
+        line = re.sub(r"^( +)deps:$", rf"\1deps:\n\1  - {paths.code(stage)}", line)
+        line = line.replace("deps: [", f'deps: ["{paths.code(stage)}", ')
+        lines.append(re.sub(r"pipeline/vse_pipe/report/plots/(\w+)\.json", r"\1", line))
+    return "\n".join(lines) + "\n"
+
 
 DVC_YAML = Path("dvc.yaml")
 # As this repository has them.
@@ -88,7 +223,7 @@ def upgrade() -> tuple[list[str], list[str]]:
 
 def _from_version() -> dict[str, str]:
     """Files that are the user's to change, by name."""
-    wanted = {str(paths.REQUIREMENTS): requirement.text(), _WORKFLOW: _workflow()}
+    wanted = {str(paths.REQUIREMENTS): requirement(), _WORKFLOW: _workflow()}
     return {name: f"{_mark(text)}{text}" for name, text in wanted.items()}
 
 
@@ -122,7 +257,7 @@ def _write_packaged(root: Path) -> None:
     for template in sorted((PACKAGE / "report" / "plots").glob("*.json")):
         write_text(root / ".dvc" / "plots" / template.name, template.read_text(encoding="utf-8"))
     plots_page.write(root)
-    write_text(root / DVC_YAML, stages_yaml.text())
+    write_text(root / DVC_YAML, stages_text())
 
 
 def _workflow() -> str:
@@ -159,7 +294,7 @@ def _require_room(target: Path) -> None:
 
 def _git(*arguments: str, check: bool = True) -> str:
     """What git prints. Raises PipelineError with its message; without ``check`` there is nothing then."""
-    settings = requirement.of_git()
+    settings = of_git()
     done = subprocess.run(["git", *arguments], capture_output=True, text=True, env=settings, check=False)  # noqa: S603, S607 (our own words)
     if check and done.returncode:
         raise PipelineError(f"git {arguments[0]}: {done.stderr.strip() or f'status {done.returncode}'}")

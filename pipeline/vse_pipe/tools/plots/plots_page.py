@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from vse_pipe.core.files import write_text
-from vse_pipe.report.engine import vega
+from vse_pipe.report import charts
 
 # Beside .dvc/config, which names it; git leaves it out, since it is one megabyte of other people's code.
 PAGE = Path(".dvc") / "plots.html"
@@ -25,7 +25,7 @@ def render() -> str:
 
     page = (_FOLDER / "plots_page.html").read_text(encoding="utf-8")
     scripts = {
-        "library": vega.bundle(vl_convert.get_vegalite_versions()[-1]),
+        "library": charts.bundle(vl_convert.get_vegalite_versions()[-1]),
         "wrapper": (_FOLDER / "plots_page.js").read_text(encoding="utf-8"),
     }
     # In one pass, so that nothing in a script is taken for a place of its own.

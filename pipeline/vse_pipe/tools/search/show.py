@@ -23,7 +23,7 @@ from vse_pipe.core.console import plain, say, stdout
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import may_replace, write_text
 from vse_pipe.pictures.images import shown
-from vse_pipe.report.engine.pictures import data_uri, fit, thumbnail
+from vse_pipe.report.pictures import data_uri, fit, thumbnail
 from vse_pipe.tools.search.answer import remarks
 from vse_pipe.tools.search.query import TO_IMAGES
 
@@ -141,14 +141,14 @@ def write_page(out: Path, document: dict, picture: Locate, query: bytes | None =
 def page(document: dict, picture: Locate, query: bytes | None = None) -> str:
     """Captions, file names and the query are escaped by the template; the page's own policy allows its style by its digest,
     pictures that it holds, and nothing else."""
-    from vse_pipe.report.engine.formatting import environment  # jinja2, which other answers do not need
+    from vse_pipe.report.formatting import template_environment  # jinja2, which other answers do not need
 
     style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")
     files = {hit["image_id"]: picture(hit["image_id"]) for hit in document["hits"]}
     # The query first: of pictures that do not fit the last are left out.
     contents = {None: query, **{image_id: shown(path) for image_id, path in files.items() if path is not None}}
     return (
-        environment(_FOLDER)
+        template_environment(_FOLDER)
         .get_template("gallery.html")
         .render(
             document=document,

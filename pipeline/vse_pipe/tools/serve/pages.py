@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 import numpy as np
 
 from vse_pipe.pictures.images import shown
-from vse_pipe.report.engine import formatting
-from vse_pipe.report.engine.pictures import data_uri, thumbnail
+from vse_pipe.report import formatting
+from vse_pipe.report.pictures import data_uri, thumbnail
 from vse_pipe.tools.search.query import literal
 from vse_pipe.tools.serve.desk import ALIKE, Desk, ResultPage
 from vse_pipe.tools.serve.requests import DEFAULT_K, MAX_K, MAX_TEXT, MAX_UPLOAD, Query
@@ -47,7 +47,7 @@ class Pages:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        environment = formatting.environment(_TEMPLATES)
+        environment = formatting.template_environment(_TEMPLATES)
         environment.globals |= {
             "max_k": MAX_K,
             "max_text": MAX_TEXT,

@@ -1,0 +1,428 @@
+"""Vega, Vega-Lite and vega-embed as one script, which takes seconds to bundle and is the same each time."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from importlib.util import cache_from_source
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from vse_pipe.core.console import detail
+from vse_pipe.core.files import write_text
+from vse_pipe.report.hubness import log_histogram
+from vse_pipe.report.settings import Point
+
+
+def bundle(vega_lite: str) -> str:
+    """The script for a version of Vega-Lite, such as ``6.1``; needs no network. Kept beside the byte code of this module,
+    by the versions of Vega-Lite and of vl_convert, where files can be written there."""
+    name = f"vega-{vega_lite}-{version('vl-convert-python')}.bundle"
+    kept = Path(cache_from_source(__file__)).with_name(name)
+    if kept.is_file():
+        return kept.read_text(encoding="utf-8")
+    import vl_convert
+
+    script = vl_convert.javascript_bundle(vl_version=vega_lite)
+    try:
+        write_text(kept, script)
+    except OSError as error:
+        detail(f"report: Vega's bundle is made anew each time, {kept} cannot be written ({error})")
+    return script
+
+
+SMALL = 130
+# From one to eight: values that far apart were chosen by their ratio (1, 2, 5, 10; 32, 64, 128, 256).
+_RATIO = 8
+# On an axis of epochs.
+_TICKS = 12
+
+
+@cache
+def library() -> str:
+    """Vega, Vega-Lite and vega-embed as one script for the Vega-Lite version Altair writes; needs no network."""
+    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    return bundle(version)
+
+
+def validation(histories: dict[str, pd.DataFrame]) -> dict:
+    """rsum on the validation split per epoch, a line a run; a point marks the epoch that was kept."""
+    rows = [
+        {"run": run, "epoch": int(epoch), "rsum": float(value), "kept": kept}
+        for run, table in histories.items()
+        for epoch, value, kept in zip(table["epoch"], table["val_rsum"], _kept(table), strict=True)
+    ]
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=_epochs(rows),
+        y=alt.Y("rsum:Q", title="validation rsum", scale=alt.Scale(zero=False, nice=True)),
+        tooltip=["run:N", "epoch:Q", alt.Tooltip("rsum:Q", format=".1f")],
+    )
+    # The dash tells runs apart without colour. A sort order, or points in the lines' colours, would make two legends.
+    run: dict[str, Any] = {"field": "run", "type": "nominal", "title": None, "scale": alt.Scale(domain=list(histories))}
+    lines = base.mark_line(strokeWidth=2).encode(color=alt.Color(**run), strokeDash=alt.StrokeDash(**run))
+    points = base.mark_point(filled=True, size=60, style="kept").transform_filter("datum.kept")
+    return spec(alt.layer(lines, points), height=280)
+
+
+def training(table: pd.DataFrame) -> dict:
+    """Training loss per epoch of one run; each run has its own axis, since losses differ in scale and meaning."""
+    rows = [
+        {"epoch": int(epoch), "loss": float(value)} for epoch, value in zip(table["epoch"], table["loss"], strict=True)
+    ]
+    y = alt.Y("loss:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
+    chart = alt.Chart(alt.Data(values=rows)).encode(
+        x=_epochs(rows), y=y, tooltip=["epoch:Q", alt.Tooltip("loss:Q", format=".4g")]
+    )
+    return spec(chart.mark_line(strokeWidth=2, style="after-line"), height=SMALL)
+
+
+def sweep(points: list[Point], baselines: list[Point], title: str, name: str) -> dict:
+    """rsum against the value swept over: a line through the means, a band from lowest to highest where runs share a
+    value, a point and an upright 95% interval a run, a level line a baseline. name: of the line in the legend."""
+    rows = [_swept_row(point, name) for point in points]
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=_swept([point.x for point in points if point.x is not None], title)
+    )
+    level: list[dict[str, Any]] = [{"rsum": point.rsum, "run": point.run, "series": point.run} for point in baselines]
+    # The line comes first in the domain and so has the accent's colour, like its band and its points.
+    names = [name, *(row["series"] for row in level)]
+    of: dict[str, Any] = {"type": "nominal", "title": None, "legend": alt.Legend() if level else None}
+    of |= {"scale": alt.Scale(domain=names)}
+    series = {"color": alt.Color("series", **of), "strokeDash": alt.StrokeDash("series", **of)}
+    tip = [alt.Tooltip("run:N"), alt.Tooltip("rsum:Q", format=".1f")]
+    at = {"tooltip": [*tip, alt.Tooltip("x:Q", title=title)]}
+    layers = [
+        base.mark_area(style="band").encode(y=_rsum("min(rsum):Q"), y2="max(rsum):Q"),
+        base.mark_line(strokeWidth=2).encode(y=_rsum("mean(rsum):Q"), **series),
+        base.mark_point(filled=True, size=60, style="after-point").encode(y=_rsum("rsum:Q"), **at),
+    ]
+    if any(point.interval for point in points):
+        span = base.mark_rule(style="interval").transform_filter("isValid(datum.low)")
+        layers.insert(1, span.encode(y=_rsum("low:Q"), y2="high:Q"))
+    if level:
+        rule = alt.Chart(alt.Data(values=level)).mark_rule(strokeWidth=1.5)
+        layers.append(rule.encode(y=_rsum("rsum:Q"), tooltip=tip, **series))
+    return spec(alt.layer(*layers), height=280)
+
+
+def _swept_row(point: Point, name: str) -> dict:
+    low, high = point.interval or (None, None)
+    return {"x": point.x, "rsum": point.rsum, "low": low, "high": high, "run": point.run, "series": name}
+
+
+def _rsum(field: str) -> alt.Y:
+    return alt.Y(field, title="rsum", scale=alt.Scale(zero=False, nice=True))
+
+
+def _swept(values: list[float], title: str) -> alt.X:
+    """An axis with a tick at each value that a run has; logarithmic where they span a ratio of 8 or more."""
+    ratio = min(values) > 0 and max(values) >= _RATIO * min(values)
+    kind = {"type": "log"} if ratio else {"type": "linear", "zero": False}
+    scale = alt.Scale(**kind, nice=False, padding=14)
+    # A format would be given the precision of the distance between ticks: 128 came out as 1.3e+2.
+    axis = alt.Axis(values=sorted(set(values)), labelExpr="'' + datum.value", grid=False, labelOverlap="greedy")
+    return alt.X("x:Q", title=title, scale=scale, axis=axis)
+
+
+def _epochs(rows: list[dict]) -> alt.X:
+    return epochs_axis([row["epoch"] for row in rows])
+
+
+def epochs_axis(epochs: list[int]) -> alt.X:
+    """An axis of whole epochs, a dozen ticks at most. Left to itself, Vega puts ticks between two epochs and names both
+    neighbours alike."""
+    first, last = min(epochs), max(epochs)
+    step = next(size for size in _steps_of_epochs() if (last - first) // size < _TICKS)
+    ticks = [epoch for epoch in range(first, last + 1) if epoch % step == 0]
+    return alt.X("epoch:Q", title="epoch", axis=alt.Axis(values=ticks, format="d", grid=False))
+
+
+def _steps_of_epochs() -> Iterator[int]:
+    """1, 2, 5, 10, 20, 50, ..."""
+    return (size * 10**power for power in count() for size in (1, 2, 5))
+
+
+def _kept(table: pd.DataFrame) -> list[bool]:
+    return (table.index == table["val_rsum"].idxmax()).tolist()
+
+
+def spec(chart: alt.LayerChart | alt.FacetChart | alt.Chart, height: int) -> dict:
+    """Vega-Lite for the page: as wide as its place, ``height`` pixels tall, without schema and theme."""
+    made = chart.properties(width="container", height=height).to_dict()
+    # The page names the Vega-Lite mode itself, and its own theme replaces Altair's.
+    return {key: value for key, value in made.items() if key not in ("$schema", "config")}
+
+
+KINDS = ("matched", "mismatched")
+_UNKNOWN = "pairs"
+_HEIGHT = 240
+
+
+def losses(table: pd.DataFrame) -> dict:
+    """Bars: pairs per bin, matched under mismatched where the truth is known; lines: what each component of the mixture
+    expects there. table: histogram.csv."""
+    known = table["matched"].notna().all()
+    kinds = list(KINDS) if known else [_UNKNOWN]
+    bars = [bar for row in table.to_dict("records") for bar in _stacked(row, kinds)]
+    scale = alt.Scale(domain=list(KINDS) if known else [*KINDS, _UNKNOWN])
+    colour = alt.Color("kind:N", title=None, scale=scale)
+    x = alt.X("low:Q", title="loss of the pair", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False))
+    tip = [
+        alt.Tooltip("low:Q", format=".3f"),
+        alt.Tooltip("high:Q", format=".3f"),
+        alt.Tooltip("kind:N"),
+        alt.Tooltip("count:Q"),
+    ]
+    layers = [
+        alt.Chart(alt.Data(values=bars))
+        .mark_bar(opacity=0.55)
+        .encode(x=x, x2="high:Q", y=alt.Y("from:Q", title="pairs"), y2="to:Q", color=colour, tooltip=tip)
+    ]
+    lines = [
+        {"low": (row["low"] + row["high"]) / 2, "expected": row[f"expected_{kind}"], "kind": kind}
+        for kind in KINDS
+        for row in table.to_dict("records")
+    ]
+    if table["expected_matched"].notna().all():
+        line = alt.Chart(alt.Data(values=lines)).mark_line(strokeWidth=2)
+        layers.append(
+            line.encode(x="low:Q", y="expected:Q", color=colour, strokeDash=alt.StrokeDash("kind:N", legend=None))
+        )
+    return spec(alt.layer(*layers), height=_HEIGHT)
+
+
+def _stacked(row: dict, kinds: list[str]) -> list[dict]:
+    """One bar a kind, each on top of the one before."""
+    made, foot = [], 0
+    for kind in kinds:
+        count = int(row[kind])
+        made.append(
+            {"low": row["low"], "high": row["high"], "from": foot, "to": foot + count, "kind": kind, "count": count}
+        )
+        foot += count
+    return made
+
+
+def costs(table: pd.DataFrame) -> dict:
+    """Median transport cost of matched and of mismatched pairs per epoch, in a band from the first to the third quartile.
+
+    table: rows of ``quartiles``.
+    """
+    base = alt.Chart(alt.Data(values=table.to_dict("records"))).encode(
+        x=epochs_axis(table["epoch"].tolist()),
+        color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=list(KINDS))),
+    )
+    band = base.mark_area(opacity=0.18).encode(
+        y=alt.Y("low:Q", title="transport cost", scale=alt.Scale(zero=False)), y2="high:Q"
+    )
+    line = base.mark_line(strokeWidth=2, point=True).encode(
+        y="median:Q",
+        strokeDash=alt.StrokeDash("kind:N", legend=None),
+        tooltip=["epoch:Q", "kind:N", alt.Tooltip("median:Q", format=".3f")],
+    )
+    return spec(alt.layer(band, line), height=_HEIGHT)
+
+
+def alignment(mean: list[float]) -> dict:
+    """Bars: the mean refined alignment by rank, and the level at which all captions would have the same (L2RM, Figure 7)."""
+    rows = [{"rank": rank, "weight": weight} for rank, weight in enumerate(mean, 1)]
+    x = alt.X("rank:Q", title="captions of the batch, sorted", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False))
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=alt.Y("weight:Q", title="refined alignment"))
+    tip = [alt.Tooltip("rank:Q"), alt.Tooltip("weight:Q", format=".4f")]
+    level = alt.Chart(alt.Data(values=[{"weight": 1 / len(mean)}])).mark_rule(strokeWidth=1.5, strokeDash=[4, 4])
+    return spec(alt.layer(base.mark_bar().encode(tooltip=tip), level.encode(y="weight:Q")), height=SMALL)
+
+
+def quartiles(table: pd.DataFrame) -> pd.DataFrame:
+    """epoch, kind, low, median, high from costs.csv, values within a bin spread evenly; kinds without pairs left out."""
+    rows = []
+    for epoch, bins in table.groupby("epoch"):
+        for kind in KINDS:
+            counts = bins[kind].to_numpy()
+            if counts.sum():
+                low, median, high = (_quantile(bins, counts, share) for share in (0.25, 0.5, 0.75))
+                rows.append({"epoch": int(epoch), "kind": kind, "low": low, "median": median, "high": high})
+    return pd.DataFrame(rows, columns=["epoch", "kind", "low", "median", "high"])
+
+
+def _quantile(bins: pd.DataFrame, counts, share: float) -> float:
+    below = counts.cumsum()
+    place = int((below < share * below[-1]).sum())
+    row = bins.iloc[place]
+    inside = (share * below[-1] - (below[place] - counts[place])) / counts[place]
+    return float(row["low"] + inside * (row["high"] - row["low"]))
+
+
+_CALIBRATION_HEIGHT = 260
+
+
+def reliability(measured: dict[str, dict]) -> dict:
+    """A line a criterion and a point a bin that holds pairs, beside the diagonal. measured: as metrics.json has them, by
+    criterion."""
+    rows = [
+        {"criterion": name, "told": one["probability"], "matched": one["matched"], "pairs": one["pairs"]}
+        for name, of in measured.items()
+        for one in of["bins"]
+        if one["pairs"]
+    ]
+    return {**_calibration_layout(tuple(measured)), "data": {"values": rows}}
+
+
+@cache
+def _calibration_layout(criteria: tuple[str, ...]) -> dict:
+    whole = alt.Scale(domain=[0, 1])
+    x = alt.X("told:Q", title="probability told", scale=whole, axis=alt.Axis(grid=False, tickCount=5))
+    y = alt.Y("matched:Q", title=None, scale=whole, axis=alt.Axis(tickCount=5))
+    colour = alt.Color("criterion:N", legend=None, scale=alt.Scale(domain=list(criteria)))
+    tip = [
+        alt.Tooltip("criterion:N"),
+        alt.Tooltip("told:Q", format=".3f"),
+        alt.Tooltip("matched:Q", format=".3f"),
+        alt.Tooltip("pairs:Q"),
+    ]
+    base = alt.Chart(alt.Data(values=[])).encode(x=x, y=y, color=colour, tooltip=tip)
+    ends = alt.Data(values=[{"told": 0, "matched": 0}, {"told": 1, "matched": 1}])
+    right = alt.Chart(ends).mark_line(strokeDash=[4, 4], strokeWidth=1, opacity=0.5).encode(x=x, y=y)
+    layers = alt.layer(right, base.mark_line(strokeWidth=1.75), base.mark_point(filled=True, size=45, opacity=1))
+    made = spec(layers, height=_CALIBRATION_HEIGHT)
+    for layer in made["layer"][1:]:  # the rows are given to all of them at once
+        del layer["data"]
+    return made
+
+
+_ROW = 22
+
+
+def balance(rows: list[tuple[str, int, int]]) -> dict:
+    """A bar to the right for the queries repaired, one to the left for those broken. rows: criterion, repaired, broken."""
+    bars = [
+        {"criterion": name, "change": kind, "queries": count, "at": sign * count}
+        for name, repaired, broken in rows
+        for kind, count, sign in (("repaired", repaired, 1), ("broken", broken, -1))
+    ]
+    return {**_change_layout(len(rows)), "data": {"values": bars}}
+
+
+@cache
+def _change_layout(criteria: int) -> dict:
+    """Everything but the bars, which Altair would take long to check."""
+    x = alt.X("at:Q", title=None, axis=alt.Axis(labelExpr="abs(datum.value)", tickCount=5, format="d"))
+    y = alt.Y("criterion:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False))
+    tip = ["criterion:N", "change:N", "queries:Q"]
+    base = alt.Chart(alt.Data(values=[])).encode(x=x, y=y, tooltip=tip)
+    layers = [
+        base.mark_bar(style=kind, height={"band": 0.7}).transform_filter(alt.datum.change == kind)
+        for kind in ("repaired", "broken")
+    ]
+    return spec(alt.layer(*layers), height=_ROW * criteria + 10)
+
+
+_RELAXATION_HEIGHT = 190
+PARTS = ("validation", "ranked")
+
+
+def curves(tables: dict[str, pd.DataFrame], names: dict[str, str]) -> dict:
+    """R@K against lambda of one direction and K, a colour a criterion; a point marks the lambda that was chosen.
+
+    tables: rows of relaxation.parquet by criterion; names: of the two splits, by PARTS; dashes tell them apart. The page has
+    one legend for all charts of a run.
+    """
+    rows = [
+        {"criterion": name, "split": names[part], "lambda": lam, "recall": round(value, 3), "chosen": chosen}
+        for name, table in tables.items()
+        for part in PARTS
+        for lam, value, chosen in zip(table["lambda"], table[part], table["chosen"].tolist(), strict=True)
+        if pd.notna(value)
+    ]
+    return {**_relaxation_layout(tuple(tables), tuple(names[part] for part in PARTS)), "data": {"values": rows}}
+
+
+@cache
+def _relaxation_layout(criteria: tuple[str, ...], splits: tuple[str, ...]) -> dict:
+    """Everything but the rows: Altair needs longer to check a chart than all the rest of the section takes."""
+    tip = ["criterion:N", "split:N", alt.Tooltip("lambda:Q"), alt.Tooltip("recall:Q", format=".1f")]
+    x_axis = alt.Axis(grid=False, tickCount=10)
+    x = alt.X("lambda:Q", title="λ", axis=x_axis, scale=alt.Scale(zero=False, nice=False))
+    y = alt.Y("recall:Q", title=None, scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=5))
+    colour = alt.Color("criterion:N", legend=None, scale=alt.Scale(domain=list(criteria)))
+    dash = alt.StrokeDash("split:N", legend=None, scale=alt.Scale(domain=list(splits)))
+    base = alt.Chart(alt.Data(values=[])).encode(x=x, y=y)
+    lines = base.mark_line(strokeWidth=1.75).encode(color=colour, strokeDash=dash, tooltip=tip)
+    points = base.mark_point(filled=True, size=55, opacity=1).encode(color=colour, tooltip=tip)
+    return spec(alt.layer(lines, points.transform_filter("datum.chosen")), height=_RELAXATION_HEIGHT)
+
+
+# N_k as the papers draw it (HAL and RGM, Figs. 2 and 3): both axes logarithmic, before and after a criterion.
+#
+# Differs from them: items are binned, and a bin's share is divided by its width, because a small data set has hardly two
+# items with the same large N_k. Items with N_k = 0 have no place on a log axis; the page says how many there are.
+
+_POWERS = [10.0**power for power in range(-6, 7)]
+_HUB_TICKS = [first * 10**power for power in range(7) for first in (1, 2, 5)]
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What the charts of a row share: the largest N_k, and the lowest and the highest share."""
+
+    largest: int
+    lowest: float
+    highest: float
+
+
+def extent(columns: list[np.ndarray]) -> Extent:
+    """columns: N_k of the items under each criterion."""
+    shares = [row["share"] for n in columns for row in points(n)] or [1.0]
+    return Extent(max(2, *(int(n.max()) for n in columns)), min(shares) / 1.5, max(shares) * 1.5)
+
+
+def points(n: np.ndarray) -> list[dict]:
+    """One a bin: its middle on a log axis, its values in words, its items, and their share per value of N_k."""
+    return [
+        {
+            "n": round(float(np.sqrt(low * high)), 3),
+            "range": f"{low}" if low == high else f"{low} to {high}",
+            "items": items,
+            "share": float(f"{items / len(n) / (high - low + 1):.4g}"),
+        }
+        for low, high, items in log_histogram(n)
+    ]
+
+
+def distribution(after: np.ndarray, before: np.ndarray | None, shared: Extent) -> dict:
+    """Share of the items against N_k: a line with points after, a plain line before (None: nothing to compare with), and
+    an upright line at the mean, where all items would be if all were retrieved equally often."""
+    mean = [{"n": float(after.mean())}] if after.any() else []
+    rows = [mean, [] if before is None else points(before), points(after)]
+    made = deepcopy(_layout())
+    for layer, values in zip(made["layer"], rows, strict=True):
+        layer["data"] = {"values": values}
+        layer["encoding"]["x"]["scale"]["domain"] = [0.9, shared.largest * 1.1]
+        if "y" in layer["encoding"]:
+            layer["encoding"]["y"]["scale"]["domain"] = [shared.lowest, shared.highest]
+    return made
+
+
+@cache
+def _layout() -> dict:
+    """Everything but the rows and the ends of the axes: Altair needs longer to check a chart than all the rest takes."""
+    empty = alt.Chart(alt.Data(values=[]))
+    scale = alt.Scale(type="log", domain=[1, 2], nice=False)
+    x_axis = alt.Axis(values=_HUB_TICKS, grid=False, format="~s", labelOverlap="greedy")
+    x = alt.X("n:Q", title=None, scale=scale, axis=x_axis)
+    y = alt.Y("share:Q", title=None, scale=scale, axis=alt.Axis(values=_POWERS, format="~%"))
+    tip = [
+        alt.Tooltip("range:N", title="queries"),
+        alt.Tooltip("items:Q"),
+        alt.Tooltip("share:Q", title="share per value", format=".2%"),
+    ]
+    mean = empty.mark_rule(style="mean", strokeDash=[2, 3]).encode(x=x)
+    old = empty.mark_line(style="before").encode(x=x, y=y)
+    new = empty.mark_line(style="after-line", strokeWidth=2, point={"size": 16, "style": "after-point"})
+    return spec(alt.layer(mean, old, new.encode(x=x, y=y, tooltip=tip)), height=SMALL)

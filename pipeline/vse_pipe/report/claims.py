@@ -1,0 +1,282 @@
+"""A judged claim in words and numbers, the same on the terminal, in Markdown and on the page."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from vse_pipe.artifacts import evaluation, model_files
+from vse_pipe.core.errors import InputError, MissingResource, ParamsError, UsageError, unknown
+from vse_pipe.core.strict import Strict
+from vse_pipe.project import paths
+from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.reader import described
+from vse_pipe.project.params.typed import Params
+from vse_pipe.ranking.comparison import ADDRESSES, SIGNIFICANT, Compared, Difference, Method, differences
+from vse_pipe.ranking.intervals import holm
+from vse_pipe.report.formatting import spread
+
+
+def problem(params: Params, model: str) -> str | None:
+    """Why nothing should be said of a run, a repetition or an ensemble; None where it has converged.
+
+    ``vse-pipe train`` has written it into config.json, by the rule of ``ranking.metrics.convergence``. Raises InputError and
+    IntegrityError for a file that cannot be used.
+    """
+    ensemble = params.ensembles.get(model)
+    named = ensemble.members if ensemble else (model,)
+    for run in (one for name in named for one in params.models(name)):
+        folder = paths.trained(params.trained(run))
+        if not (folder / model_files.CONFIG).is_file():
+            return f"{run}: no {folder / model_files.CONFIG}, so that nobody knows whether it has converged"
+        ended = model_files.read_config(folder, run).get("ended")
+        if ended is None:
+            return f"{run}: trained before config.json told whether it has converged; train it again"
+        if not ended["converged"]:
+            single = ended.get("epoch") == 1
+            why = "one epoch does not tell" if single else "rsum on val was still rising in its last epochs"
+            return f"{run} has not converged: {why}"
+    return None
+
+
+def below(params: Params, run: str, criterion: str, floor: float | None) -> str | None:
+    """Why a run is too weak to say anything with: its rsum under nns, or under ``criterion`` where it has no other, is below
+    ``floor``; the mean over its seeds."""
+    if floor is None:
+        return None
+    models = params.models(run)
+    plain = all((paths.evaluated(model, "nns") / evaluation.METRICS).is_file() for model in models)
+    under = "nns" if plain else criterion
+    found = [evaluation.read_metrics(paths.evaluated(model, under))["rsum"] for model in models]
+    mean = sum(found) / len(found)
+    return f"{run} is below the floor: rsum {mean:.1f} under {under}, asked is {floor:g}" if mean < floor else None
+
+
+PACKAGED = {"papers": Path(__file__).parent / "papers.yaml"}
+_FIGURES = [".".join(address) for address in ADDRESSES]
+
+
+def _a_figure(name: str) -> str:
+    if name not in _FIGURES:
+        raise ValueError(unknown("figure", name, _FIGURES))
+    return name
+
+
+class ClaimSide(Strict):
+    """One side of a claim. run: of params.yaml, or a name under the file's ``runs``; criterion: null for the claim's."""
+
+    run: str
+    criterion: str | None = None
+
+
+Named = Annotated[ClaimSide, BeforeValidator(lambda side: {"run": side} if isinstance(side, str) else side)]
+
+
+class PaperClaim(Strict):
+    """One claim: the figure of the left side is greater or less than that of the right, or within ``margin`` of it.
+
+    text, source: the claim, and where it is printed; figure: as metrics.json has it, rsum or image_to_text.r@1; criterion: of
+    sides that name none; floor: instead of the file's, null for none.
+    """
+
+    text: str
+    source: str
+    figure: Annotated[str, BeforeValidator(_a_figure)] = "rsum"
+    criterion: str = "nns"
+    left: Named
+    right: Named
+    says: Literal["greater", "less", "equal"] = "greater"
+    margin: Annotated[float, Field(gt=0)] | None = None
+    floor: float | None = None
+
+    @model_validator(mode="after")
+    def _a_margin_for_equality(self) -> Self:
+        if (self.says == "equal") != (self.margin is not None):
+            raise ValueError("`says: equal` needs a margin, and the others take none")
+        return self
+
+    @property
+    def address(self) -> tuple[str, ...]:
+        return tuple(self.figure.split("."))
+
+
+class ClaimsFile(Strict):
+    """The whole file. floor: rsum under nns that a run must reach before anything is said of it; seeds: the fewest trainings
+    a side must have, 1 to judge models as they are; runs: names of params.yaml by the names that the claims use."""
+
+    title: str = "Claims"
+    floor: float | None = None
+    seeds: Annotated[int, Field(ge=1)] = 2
+    runs: dict[str, str] = Field(default_factory=dict)
+    claims: Annotated[list[PaperClaim], Field(min_length=1)]
+
+    def run(self, side: ClaimSide) -> str:
+        """As params.yaml names it."""
+        return self.runs.get(side.run, side.run)
+
+    def floor_of(self, claim: PaperClaim) -> float | None:
+        return claim.floor if "floor" in claim.model_fields_set else self.floor
+
+
+def read(path: Path) -> ClaimsFile:
+    """Raises MissingResource where no file is, ParamsError with the address of everything that is wrong in it."""
+    if not path.is_file():
+        raise MissingResource(f"{path}: no such file; packaged claims are {', '.join(PACKAGED)}")
+    try:
+        return ClaimsFile.model_validate(read_document(path))
+    except ValidationError as error:
+        raise ParamsError(
+            [f"{path.name} {'.'.join(map(str, one['loc']))}: {described(ClaimsFile, one)}" for one in error.errors()]
+        ) from error
+
+
+HOLDS, FAILS, UNSURE, NONE = "holds", "does not hold", "cannot be told from these data", "no verdict"
+_FILES = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """left, right: what was compared, ``hal (nns)``; difference: of left - right, None where ``why`` says there is none to
+    speak of; interval: of 95%; p: two-sided, corrected for all claims of the file that can be judged (Holm)."""
+
+    claim: PaperClaim
+    left: str
+    right: str
+    verdict: str
+    why: str = ""
+    difference: Difference | None = None
+    interval: list[float] | None = None
+    p: float | None = None
+
+    @property
+    def mean(self) -> float | None:
+        return None if self.difference is None else float(self.difference.b.mean() - self.difference.a.mean())
+
+
+def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unknown: bool = False) -> list[Judged]:
+    """One for each claim, in the order of the file.
+
+    A claim holds where the interval of left - right lies on the side it names and the corrected p is below 0.05, it does not
+    where the same is true of the other side, and otherwise these data cannot tell. Of equality the sides are within the
+    margin and beyond it. There is no verdict on sides that are not evaluated, have too few trainings, are below the floor or
+    have not converged, or that cannot be paired. Raises UsageError with all runs that do not exist, unless ``skip_unknown``;
+    IntegrityError for evaluations of another model or of other data than there are now.
+    """
+    known = sorted({*params.evaluated(), *params.groups})
+    sides = [side for claim in file.claims for side in (claim.left, claim.right)]
+    strange = {file.run(side): None for side in sides if file.run(side) not in known}
+    if strange and not skip_unknown:
+        raise UsageError("\n".join(unknown("run", name, known) for name in strange))
+    measured: dict[tuple, dict[tuple[str, ...], Difference]] = {}
+    found = [_measured(params, file, claim, strange, measured, (resamples, seed)) for claim in file.claims]
+    asked = [number for number, one in enumerate(found) if one.p is not None]
+    for number, p in zip(asked, holm([found[number].p or 0.0 for number in asked]), strict=True):
+        found[number] = replace(found[number], p=p, verdict=_verdict(found[number], p))
+    return found
+
+
+def _measured(
+    params: Params, file: ClaimsFile, claim: PaperClaim, strange: dict, measured: dict, draws: tuple[int, int]
+) -> Judged:
+    """With the p-value of this claim alone. measured: differences by pair of sides, which several claims share."""
+    # Left - right is the B - A of a comparison.
+    pair = tuple((file.run(side), side.criterion or claim.criterion) for side in (claim.right, claim.left))
+    right, left = (f"{run} ({criterion})" for run, criterion in pair)
+    for run, criterion in reversed(pair):
+        why = f"there is no run '{run}'" if run in strange else _objection(params, file, claim, run, criterion)
+        if why:
+            return Judged(claim, left, right, NONE, why)
+    if pair not in measured:
+        a, b = (_method(params, *side) for side in pair)
+        try:
+            measured[pair] = {one.address: one for one in differences(a, b, *draws)[1]}
+        except InputError as error:
+            return Judged(claim, left, right, NONE, str(error))
+    one = measured[pair].get(claim.address)
+    if one is None or one.doubt is None:
+        return Judged(claim, left, right, NONE, "a matching's tables do not hold this figure query by query", one)
+    return Judged(claim, left, right, UNSURE, "", one, one.doubt.interval(), _p_value(claim, one))
+
+
+def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, criterion: str) -> str | None:
+    """Why nothing can be said of a side."""
+    models = params.models(run)
+    for model in models:
+        folder = paths.evaluated(model, criterion)
+        if not all((folder / name).is_file() for name in _FILES):
+            return f"{folder} is not there; `vse-pipe evaluate --run {model} --inference {criterion}` makes it"
+        evaluation.require_current(params, model, [criterion])
+    if len(models) < file.seeds:
+        return f"{run} has {len(models)} training{'s' if len(models) > 1 else ''}, the file asks for {file.seeds}"
+    if why := below(params, run, criterion, file.floor_of(claim)):
+        return why
+    return next(filter(None, (problem(params, model) for model in models)), None)
+
+
+def _method(params: Params, run: str, criterion: str) -> Method:
+    models = {model: Compared.read(model, paths.evaluated(model, criterion)) for model in params.models(run)}
+    return Method(run, {model.removeprefix(run).removeprefix("/"): one for model, one in models.items()})
+
+
+def _p_value(claim: PaperClaim, one: Difference) -> float:
+    """Of no difference; of equality, of a difference just as large as the margin, on the side that is nearer."""
+    assert one.doubt is not None
+    if claim.margin is None:
+        return one.doubt.p_value()
+    nulls = (-claim.margin, claim.margin)
+    mean = one.b.mean() - one.a.mean()
+    nearest = nulls if abs(mean) < claim.margin else (nulls[int(mean > 0)],)
+    return max(one.doubt.p_value(null) for null in nearest)
+
+
+def _verdict(one: Judged, p: float) -> str:
+    if p >= SIGNIFICANT or one.mean is None:
+        return UNSURE
+    if one.claim.margin is not None:
+        return HOLDS if abs(one.mean) < one.claim.margin else FAILS
+    return HOLDS if (one.mean > 0) == (one.claim.says == "greater") else FAILS
+
+
+HEADER = ("claim", "source", "figure", "left", "right", "left - right", "95% interval", "p (Holm)", "verdict")
+_WORDS = {"greater": "left greater", "less": "left less"}
+
+
+def cells(one: Judged) -> list[str]:
+    """In the order of HEADER."""
+    claim = one.claim
+    says = _WORDS.get(claim.says, f"within {claim.margin or 0:g}")
+    head = [claim.text, claim.source, f"{' '.join(claim.address)}, {says}"]
+    if one.difference is None or one.mean is None:
+        return [*head, one.left, one.right, "-", "-", "-", said(one)]
+    sides = [
+        f"{name} {_mean(values)}" for name, values in ((one.left, one.difference.b), (one.right, one.difference.a))
+    ]
+    if one.interval is None:
+        return [*head, *sides, f"{one.mean:+z.2f}", "-", "-", said(one)]
+    low, high = one.interval
+    return [*head, *sides, f"{one.mean:+z.2f}", f"{low:+z.2f} to {high:+z.2f}", f"{one.p:.3f}", said(one)]
+
+
+def said(one: Judged) -> str:
+    return f"{one.verdict}: {one.why}" if one.why else one.verdict
+
+
+def counted(found: list[Judged]) -> str:
+    """``12 hold, 3 do not hold, ...``"""
+    counts = Counter(one.verdict for one in found)
+    words = {HOLDS: "hold", FAILS: "do not hold", UNSURE: "cannot be told from these data", NONE: "without a verdict"}
+    return ", ".join(f"{counts[verdict]} {word}" for verdict, word in words.items())
+
+
+def caption(resamples: int, seed: int) -> str:
+    return (
+        f"mean ± standard deviation over seeds; {resamples} draws of images, seed {seed}; "
+        "p corrected for all claims with a verdict"
+    )
+
+
+def _mean(values: np.ndarray) -> str:
+    return spread(float(values.mean()), float(np.std(values, ddof=1)) if len(values) > 1 else None)

@@ -1,0 +1,249 @@
+"""What a reader must know before the figures: it stands at the top of the page, a sentence each."""
+
+import base64
+import hashlib
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from jinja2 import Environment
+from markupsafe import Markup
+
+from vse_pipe.artifacts.evaluation import KS
+from vse_pipe.project import step
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.stages import nodes
+from vse_pipe.report import charts, formatting, settings
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.reading import UNCOMPUTED
+from vse_pipe.report.results import Group, Results, RunResult, TrainedRun
+
+
+def notes(results: Results, collector: Collector) -> list[str]:
+    """Trainings that gave nothing, settings that are no longer those of params.yaml, and what the figures leave out."""
+    sentences: dict[str, list[str]] = {}
+    for group in results.groups:
+        for run in group.runs:
+            for sentence in (*_training(run), *_chance(run, group), *_changed(run, results), *_left_out(run)):
+                sentences.setdefault(sentence, []).append(f"{run.kind} {run.name}")
+    lines = [f"{', '.join(names)}: {sentence}" for sentence, names in sentences.items()]
+    lines += list(_criteria(results))
+    if collector.unreadable:
+        pictures = formatting.plural(len(collector.unreadable), "picture")
+        lines.append(f"{pictures} could not be read where this page was written; the caption stands in for each.")
+    return [line[0].upper() + line[1:] for line in lines]
+
+
+def _training(run: RunResult) -> Iterator[str]:
+    if stuck := run.config.get("ended", {}).get("stuck"):
+        yield f"{stuck}."
+
+
+def _chance(run: RunResult, group: Group) -> Iterator[str]:
+    one, chance = run.baseline, chance_rsum(run, group)
+    low = one.interval[0] if one.interval else one.rsum
+    if low <= chance:
+        ends = f", 95% interval {formatting.interval(one.interval)}," if one.interval else ""
+        figure = f"rsum {formatting.fixed(one.rsum)} under {one.inference}{ends}"
+        yield f"{figure} cannot be told from chance, which gives {formatting.fixed(chance)}."
+
+
+def chance_rsum(run: RunResult, group: Group) -> float:
+    """rsum that a random order of the items would give on average: the sum over directions and K of
+    ``1 - C(n - r, K) / C(n, K)``, r of n items correct."""
+    total = 0.0
+    counts = group.catalogue.captions.groupby("image_id").size()
+    for direction in ("image_to_text", "text_to_image"):
+        ids, _ = run.baseline.lists(direction)
+        correct = counts.reindex(ids, fill_value=1).to_numpy() if direction == "image_to_text" else np.ones(len(ids))
+        items = run.baseline.items(direction)
+        n = len(items) // items["fold"].nunique()
+        for k in KS:
+            drawn = np.arange(min(k, n))[:, None]
+            missed = np.clip((n - correct - drawn) / (n - drawn), 0.0, 1.0).prod(axis=0)
+            total += 100.0 * float((1.0 - missed).mean())
+    return total
+
+
+def _changed(run: RunResult, results: Results) -> Iterator[str]:
+    if not isinstance(run, TrainedRun):
+        return
+    pairs = [
+        f"{row.kind} {setting.text} (params.yaml has {setting.now} now)"
+        for row in settings.of_run(run, results.params)
+        for setting in (row.member, *row.options)
+        if setting.now is not None
+    ]
+    if pairs:
+        yield f"trained with {', '.join(pairs)}; `vse-pipe train --run {run.name}` or `dvc repro` trains it anew."
+
+
+def _left_out(run: RunResult) -> Iterator[str]:
+    metrics = run.baseline.metrics
+    if missing := metrics.get("left_out"):
+        images, captions = (formatting.plural(missing[key], key[:-1]) for key in ("images", "captions"))
+        split = metrics["split"]
+        yield f"{images} of the {split} split could not be read; they are left out of the figures with {captions}."
+    share = metrics.get("transfer", {}).get("unknown_words") if run.moved else None
+    if share:
+        yield f"{share:.1%} of the words of its captions are unknown to {metrics['transfer']['run']}."
+
+
+def _criteria(results: Results) -> Iterator[str]:
+    for name, variants in settings.of_criteria(results):
+        changed = dict.fromkeys(
+            f"{setting.text} (params.yaml has {setting.now} now)"
+            for variant in variants
+            for setting in variant.options
+            if setting.now is not None
+        )
+        if changed:
+            yield f"criterion {name}: ranked with {', '.join(changed)}; `vse-pipe evaluate` or `dvc repro` ranks anew."
+
+
+# The page: one HTML file that asks nothing of the network.
+#
+# A section is one module and one template of the same name in ``sections``: ``TITLE`` and
+# ``context(results, collector) -> dict | None`` (None: nothing to show, the section is left out). SECTIONS is the
+# reading order. Everything a data set says (captions, file names) is escaped by the templates; the page's own security
+# policy allows its two scripts by their digest and no request at all.
+
+SECTIONS = (
+    "summary",
+    "rankings",
+    "published",
+    "claims",
+    "sweeps",
+    "curves",
+    "relaxation",
+    "audit",
+    "localisation",
+    "judged",
+    "calibration",
+    "hubness",
+    "changes",
+    "examples",
+    "failures",
+    "setup",
+)
+# The whole page stays below 10 MB; what a symbol needs beside its picture is within the difference.
+LIMIT = 9_000_000
+_STYLES = ("page.css", "tables.css", "figures.css")
+_FOLDER = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Section:
+    name: str
+    title: str
+    html: Markup
+
+
+def render(results: Results, collector: Collector) -> str:
+    """The whole document, below LIMIT unless its tables alone are larger. Raises InputError from the sections."""
+    # Pictures take what the rest leaves. Those that do not fit even when small are linked, which needs a second round.
+    while True:
+        shown = SECTIONS if results.groups else ()
+        sections = [found for name in shown if (found := _section(name, results, collector))]
+        room = LIMIT - len(_document(results, collector, sections, {}, collector.side).encode())
+        symbols, side, whole = collector.symbols(max(0, room))
+        if whole:
+            return _document(results, collector, sections, symbols, side)
+
+
+def _document(
+    results: Results, collector: Collector, sections: list[Section], symbols: dict[str, str], side: int
+) -> str:
+    scripts = [_trusted(charts.library()), _asset("page.js")]
+    return (
+        page_environment()
+        .get_template("template/page.html")
+        .render(
+            title=title(results.params),
+            missing=[f"{what} ({why})" if why.startswith(UNCOMPUTED) else what for what, why in results.missing],
+            sections=sections,
+            symbols=symbols,
+            reduced_to=side if side < collector.side else None,
+            linked=collector.links,
+            dropped=len(collector.linked) - collector.links,
+            notes=notes(results, collector) if sections else [],
+            style=style(),
+            scripts=scripts,
+            policy=_policy(scripts),
+        )
+    )
+
+
+def title(params: Params) -> str:
+    """Of every page."""
+    names = list(dict.fromkeys(map(params.dataset, params.runs or params.transfers)))
+    of = f" on the {' and '.join(names)} data set{'s' if len(names) > 1 else ''}" if names else ""
+    return params.report.title or f"vse-pipe{of}"
+
+
+def style() -> Markup:
+    """Of every page."""
+    return Markup("\n").join(_asset(name) for name in _STYLES)
+
+
+@cache
+def page_environment() -> Environment:
+    """Templates of every page."""
+    return formatting.template_environment(_FOLDER)
+
+
+def _section(name: str, results: Results, collector: Collector) -> Section | None:
+    module = importlib.import_module(f"vse_pipe.report.sections.{name}")
+    context = module.context(results, collector)
+    if context is None:
+        return None
+    html = page_environment().get_template(f"sections/{name}.html").render(**context)
+    return Section(name, module.TITLE, _trusted(html))
+
+
+def _asset(name: str) -> Markup:
+    return _trusted((_FOLDER / "template" / name).read_text(encoding="utf-8"))
+
+
+def _trusted(text: str) -> Markup:
+    """For the page's own code and for what a template has already escaped."""
+    return Markup(text)  # noqa: S704
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """Vega compiles its expressions, hence unsafe-eval; it styles its tooltips, hence inline styles."""
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed} 'unsafe-eval'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+NAME = "timings.html"
+Row = tuple[str, str, float | None]
+
+
+def rows(params: Params) -> list[Row]:
+    """(stage, name, seconds) in the order of the pipeline, for what params names; None for work that was never done here."""
+    return [(node.declaration.room, node.name, step.timing_of(node.out)) for node in nodes(params)]
+
+
+def render_timings(found: list[Row], title: str) -> str:
+    """The document. found: of ``rows``."""
+    known = [seconds for _, _, seconds in found if seconds is not None]
+    longest = max(known, default=0.0)
+    return (
+        page_environment()
+        .get_template("template/timings.html")
+        .render(
+            title=title,
+            rows=[(*row, 100 * (row[2] or 0.0) / longest if longest else 0.0) for row in found],
+            total=sum(known),
+            absent=len(found) - len(known),
+            style=style(),
+        )
+    )

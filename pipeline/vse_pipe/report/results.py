@@ -1,0 +1,414 @@
+"""The audits that params names under report.audits, read and checked; never what happens to lie on disk."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vse_pipe.artifacts import audit, captions, images, joins, localisation, names
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import sha256
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params, Run
+from vse_pipe.project.repetitions import entry
+
+_OF_AUDIT = ("pairs", "flagged", "threshold", "gallery", "partners_from", "mixture", "truth", "model_sha256")
+
+
+@dataclass(frozen=True)
+class Audit:
+    """metrics: as audit wrote it; pairs: indexed by caption_id; histogram: of the losses; costs: by epoch, or None."""
+
+    run: str
+    metrics: dict
+    pairs: pd.DataFrame
+    histogram: pd.DataFrame
+    costs: pd.DataFrame | None
+
+
+def read_audit(params: Params) -> dict[str, Audit]:
+    """By run, in the order of report.audits. Raises InputError for what is missing, IntegrityError for what was made with another
+    model, or of other images or captions, than there are now."""
+    return {run: _audit(params, run) for run in params.report.audits}
+
+
+def _audit(params: Params, run: str) -> Audit:
+    folder = paths.audited(run)
+    metrics = audit.read_metrics(folder)
+    absent = [name for name in _OF_AUDIT if name not in metrics]
+    problem = f"{absent[0]} is missing" if absent else ""
+    where, mend = folder / audit.METRICS, joins.repair_advice(f"audit@{run}", f"vse-pipe audit --run {run}")
+    if problem:
+        raise InputError(f"{where}: {problem}; {mend}")
+    joins.require_model(where, metrics["model_sha256"], paths.trained(run), run, mend)
+    joins.require(paths.prepared(params.dataset(run)), audit.origin(where, metrics, mend))
+    # Ids stay whole numbers beside nulls.
+    pairs = audit.read_pairs(folder).to_pandas(integer_object_nulls=True).set_index("caption_id")
+    return Audit(run, metrics, pairs, audit.read_histogram(folder), audit.read_costs(folder))
+
+
+# In the order they take turns: a short page still shows that a criterion can both help and hurt.
+KINDS = ("repaired", "right", "wrong", "broken")
+
+
+@dataclass(frozen=True)
+class Pick:
+    """repaired: wrong under the baseline, right under the contrast; broken: the reverse; right, wrong: under both."""
+
+    query_id: int
+    kind: str
+
+
+def mix(baseline: pd.DataFrame, contrast: pd.DataFrame, count: int, generator: np.random.Generator) -> list[Pick]:
+    """``count`` queries (fewer if there are not so many), the kinds taking turns; right means a hit at 1.
+
+    baseline, contrast: ranks of the same queries, indexed by query_id in ascending order, so that the choice depends
+    on the generator alone.
+    """
+    before, after = baseline["hit_1"].to_numpy(), contrast["hit_1"].to_numpy()
+    masks = {"repaired": ~before & after, "right": before & after, "wrong": ~before & ~after, "broken": before & ~after}
+    ids = baseline.index.to_numpy()
+    waiting = {kind: list(generator.permutation(ids[masks[kind]])) for kind in KINDS}
+    chosen: list[Pick] = []
+    while len(chosen) < count and any(waiting.values()):
+        for kind in KINDS:
+            if waiting[kind] and len(chosen) < count:
+                chosen.append(Pick(int(waiting[kind].pop()), kind))
+    return chosen
+
+
+@dataclass(frozen=True)
+class Change:
+    """Queries that a criterion answers and the baseline does not, and the reverse; ids in ascending order."""
+
+    repaired: np.ndarray
+    broken: np.ndarray
+
+
+def change(baseline: pd.DataFrame, contrast: pd.DataFrame, k: int) -> Change:
+    """What turns right or wrong at K = ``k``. baseline, contrast: as for ``mix``."""
+    before, after = baseline[f"hit_{k}"].to_numpy(), contrast[f"hit_{k}"].to_numpy()
+    ids = baseline.index.to_numpy()
+    return Change(ids[~before & after], ids[before & ~after])
+
+
+def worst(ranks: pd.DataFrame, count: int) -> list[int]:
+    """query_ids whose best correct item ranks lowest, worst first; equal ranks in ascending order of query_id."""
+    missed = ranks[ranks["rank"] > 1]
+    return [int(number) for number in missed.sort_values("rank", ascending=False, kind="stable").index[:count]]
+
+
+BASELINE = "nns"
+_WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One run under one criterion. metrics: as evaluate wrote it, checked; the tables as in artifacts.evaluation."""
+
+    run: str
+    inference: str
+    metrics: dict
+    ranks: pa.Table
+    occurrence: pa.Table
+    relaxation: pa.Table | None = None
+
+    @property
+    def rsum(self) -> float:
+        return self.metrics["rsum"]
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of rsum; see ``interval_of``."""
+        return self.interval_of(("rsum",))
+
+    def interval_of(self, path: tuple[str, ...]) -> tuple[float, float] | None:
+        """95%, from a bootstrap over images; None where evaluate drew no resamples, or has none of that figure. path: keys
+        into metrics.json."""
+        found = self.metrics.get("intervals", {})
+        for key in path:
+            found = found.get(key, {})
+        return tuple(found) if found else None
+
+    @property
+    def transductive(self) -> bool:
+        """Does a query's result depend on the other queries it is measured with?"""
+        return self.metrics["transductive"]
+
+    @cached_property
+    def matching(self) -> bool:
+        """Matchings (gm, rgm) assign sets, so a query has hits at K but no rank."""
+        return self.ranks["rank"].null_count == self.ranks.num_rows
+
+    def queries(self, direction: str) -> pd.DataFrame:
+        """The rows of ranks.parquet in one direction, indexed by query_id in ascending order."""
+        rows = self.ranks.filter(pc.equal(self.ranks["direction"], direction)).to_pandas()
+        return rows.set_index("query_id").sort_index()
+
+    def lists(self, direction: str) -> tuple[np.ndarray, pa.ListArray]:
+        """query_ids in one direction, as they lie in the file, and what each retrieved, best first."""
+        rows = self.ranks.filter(pc.equal(self.ranks["direction"], direction))
+        top = rows["top"].combine_chunks()
+        return rows["query_id"].to_numpy(), top.chunk(0) if isinstance(top, pa.ChunkedArray) else top
+
+    def items(self, direction: str) -> pd.DataFrame:
+        """The rows of occurrence.parquet in one direction."""
+        return self._items[direction]
+
+    @cached_property
+    def _items(self) -> dict[str, pd.DataFrame]:
+        return {str(direction): rows for direction, rows in self.occurrence.to_pandas().groupby("direction")}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """history: one row per epoch; evaluations: in the order of grid.inferences.
+
+    An ensemble has no parameters and no history of its own, but ``parts``: the names of its runs. row: of a paper, if named.
+    config: its config.json. repetitions: of a run with seeds its models, of
+    whose evaluations these are the means. moved: a run on a data set that it was not trained on; params: of the run.
+    """
+
+    name: str
+    params: Run | None
+    history: pd.DataFrame | None
+    evaluations: dict[str, Evaluation]
+    parts: tuple[str, ...] = ()
+    row: str | None = None
+    config: dict = field(default_factory=dict)
+    repetitions: tuple["RunResult", ...] = ()
+    moved: bool = False
+
+    @property
+    def kind(self) -> str:
+        return "ensemble" if self.parts else "transfer" if self.moved else "run"
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of the repetitions."""
+        return [one.params.seed for one in self.repetitions if one.params is not None]
+
+    @property
+    def data(self) -> str | None:
+        """Digest of what was ranked; None where the evaluations do not say, or are of different data."""
+        found = {one.metrics.get("data") for one in self.evaluations.values()}
+        return found.pop() if len(found) == 1 else None
+
+    @property
+    def best(self) -> Evaluation:
+        return max(self.evaluations.values(), key=lambda one: one.rsum)
+
+    @property
+    def baseline(self) -> Evaluation:
+        """Plain nearest neighbours where the grid has them, else its first criterion."""
+        return self.evaluations.get(BASELINE) or next(iter(self.evaluations.values()))
+
+    @property
+    def contrast(self) -> Evaluation:
+        """The criterion to set beside the baseline: the best that ranks, else the best, else the baseline itself."""
+        others = [one for one in self.evaluations.values() if one is not self.baseline]
+        ranking = [one for one in others if not one.matching]
+        return max(ranking or others or [self.baseline], key=lambda one: one.rsum)
+
+
+@dataclass(frozen=True)
+class TrainedRun(RunResult):
+    """One run and no ensemble: it has parameters and a history."""
+
+    params: Run
+    history: pd.DataFrame
+
+    def member(self, kind: str) -> str:
+        """The name of its loss, scheme, ... when it was trained."""
+        made = self.config.get(kind)
+        return made["name"] if made else getattr(self.params, kind).name
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of what it was trained on and of its weights, by name."""
+        of_files = self.config.get("sha256")
+        digests = {name: self.config.get(f"{name}_sha256") for name in ("features", "texts", "pairs")}
+        digests["weights"] = of_files.get(_WEIGHTS) if isinstance(of_files, dict) else None
+        return {name: digest for name, digest in digests.items() if isinstance(digest, str)}
+
+
+@dataclass(frozen=True)
+class DatasetIndex:
+    """A data set's pictures and texts. folder: where it lies; images: indexed by image_id; captions: indexed by caption_id; root:
+    of the files; digests: SHA-256 of its tables, by file name; names: of ids that are text."""
+
+    folder: Path
+    images: pd.DataFrame
+    captions: pd.DataFrame
+    root: Path
+    digests: dict[str, str] = field(default_factory=dict)
+    names: TextIds | None = None
+
+    @property
+    def name(self) -> str:
+        """Its folder for one of another project, which may have a name of this one's."""
+        return self.folder.name if self.folder == paths.prepared(self.folder.name) else str(self.folder)
+
+    @cached_property
+    def captions_of(self) -> dict[int, list[int]]:
+        """caption_ids of each image, in the data set's order."""
+        return {image: list(group.index) for image, group in self.captions.groupby("image_id", sort=False)}
+
+    def known(self, ids: list[int], direction: str, side: str) -> list[int]:
+        """``ids`` if the data set has them all. side: ``queries`` or ``items``. Raises InputError."""
+        pictures = (direction == "image_to_text") == (side == "queries")
+        table, key = (self.images, "image_id") if pictures else (self.captions, "caption_id")
+        strange = [number for number in ids if number not in table.index]
+        if strange:
+            advice = "run `vse-pipe evaluate` again"
+            raise InputError(f"{self.folder}: no {key} {strange[0]}, but the evaluation names it; {advice}")
+        return ids
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one data set, then their ensembles, then runs that were trained elsewhere: only these can be compared with
+    each other.
+
+    methods: a run with seeds is one of them; runs: a model each, as ``max/1``.
+    """
+
+    catalogue: DatasetIndex
+    methods: list[RunResult]
+
+    @property
+    def runs(self) -> list[RunResult]:
+        return [one for method in self.methods for one in method.repetitions or (method,)]
+
+    @property
+    def shown(self) -> list[RunResult]:
+        """One model a method, where single queries and items are shown: of seeds the first."""
+        return [method.repetitions[0] if method.repetitions else method for method in self.methods]
+
+    @property
+    def best_run(self) -> RunResult:
+        """Of ``shown``, the model of the best method."""
+        best = self.best_method
+        return best.repetitions[0] if best.repetitions else best
+
+    @property
+    def best_method(self) -> RunResult:
+        return max(self.methods, key=lambda run: run.best.rsum)
+
+    @property
+    def plain_method(self) -> RunResult:
+        """That with the largest rsum under plain nearest neighbours; under its first criterion where none has them."""
+        plain = [method for method in self.methods if BASELINE in method.evaluations]
+        return max(plain or self.methods, key=lambda run: run.baseline.rsum)
+
+    @property
+    def trained(self) -> list[TrainedRun]:
+        """Without the ensembles and the runs that were trained elsewhere."""
+        return [run for run in self.runs if isinstance(run, TrainedRun)]
+
+    @property
+    def with_curves(self) -> list[TrainedRun]:
+        """Those of them that were trained at all."""
+        return [run for run in self.trained if len(run.history)]
+
+    def evaluations(self) -> list[Evaluation]:
+        """Of the methods."""
+        return [one for run in self.methods for one in run.evaluations.values()]
+
+
+@dataclass(frozen=True)
+class Results:
+    """audits, localised: by run, those that params names; missing: what params.yaml names beside these and why it is not there."""
+
+    params: Params
+    groups: list[Group]
+    audits: dict[str, Audit] = field(default_factory=dict)
+    missing: list[tuple[str, str]] = field(default_factory=list)
+    localised: dict[str, "Localisation"] = field(default_factory=dict)
+
+    def runs(self) -> list[RunResult]:
+        return [run for group in self.groups for run in group.runs]
+
+    def methods(self) -> list[RunResult]:
+        return [run for group in self.groups for run in group.methods]
+
+    def with_curves(self) -> list[TrainedRun]:
+        """Without the ensembles and the runs that train nothing."""
+        return [run for group in self.groups for run in group.with_curves]
+
+
+_OF_LOCALISATION = ("model_sha256", "data", "proposals", "split", "threshold", "all", "types")
+
+
+@dataclass(frozen=True)
+class Localisation:
+    """metrics: as localize wrote it; mentions: its table, indexed by phrase_id; catalogue: of the whole pictures."""
+
+    run: str
+    metrics: dict
+    mentions: pd.DataFrame
+    catalogue: DatasetIndex
+
+    @property
+    def recall(self) -> float:
+        return self.metrics["all"]["r@1"]
+
+    def comparable(self, other: "Localisation") -> bool:
+        """Is ``other`` about the same mentions of the same pictures?"""
+        return self.catalogue is other.catalogue and self.mentions.index.sort_values().equals(
+            other.mentions.index.sort_values()
+        )
+
+
+def read_localisation(params: Params) -> dict[str, Localisation]:
+    """By run, in the order of report.localized. Raises InputError for what is missing or measured otherwise than params.yaml now
+    asks for, IntegrityError for what was made with another model or is of other phrases, boxes or pictures."""
+    catalogues: dict[Path, DatasetIndex] = {}
+    return {run: _localisation(params, run, catalogues) for run in params.report.localized}
+
+
+def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]) -> Localisation:
+    folder = paths.localized(run)
+    metrics = localisation.read_metrics(folder)
+    asked = params.localize.model_dump()
+    problem = next((f"{name} is missing" for name in _OF_LOCALISATION if name not in metrics), "") or next(
+        (f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}" for name, value in asked.items() if metrics.get(name) != value),
+        "",
+    )  # fmt: skip
+    where, mend = (
+        folder / localisation.METRICS,
+        joins.repair_advice(f"localize@{entry(run)}", f"vse-pipe localize --run {run}"),
+    )
+    if problem:
+        raise InputError(f"{where}: {problem}; {mend}")
+    joins.require_model(where, metrics["model_sha256"], paths.trained(run), run, mend)
+    prepared = paths.prepared(params.runs[run].dataset)
+    held = localisation.data(prepared).items()
+    if changed := [name for name, digest in held if metrics["data"].get(name) != digest]:
+        raise IntegrityError(f"{where}: made from another {changed[0]} than {prepared} now holds; {mend}")
+    ranks = localisation.read_ranks(folder)
+    source, origin = _named(localisation.source(ranks)), localisation.origin(where, metrics, mend)
+    joins.require(source, origin)
+    if source not in catalogues:
+        catalogues[source] = catalogue(source, origin)
+    return Localisation(run, metrics, ranks.to_pandas().set_index("phrase_id"), catalogues[source])
+
+
+def _named(folder: Path) -> Path:
+    """As ``paths.prepared`` has it, where it is that however it was written."""
+    own = paths.prepared(folder.name)
+    return own if own.resolve() == folder.resolve() else folder.resolve()
+
+
+def catalogue(folder: Path, *origins: joins.Origin) -> DatasetIndex:
+    """Of a prepared data set. origins: of what is shown with its pictures and captions. Raises as ``joins.compared``."""
+    pictures = joins.images_of(folder, *origins)
+    texts = joins.captions_of(folder, *origins).to_pandas().set_index("caption_id")
+    digests = {name: sha256(folder / name) for name in (images.NAME, captions.NAME)}
+    table = pictures.to_pandas().set_index("image_id")
+    return DatasetIndex(folder, table, texts, images.root(pictures), digests, names.read(folder))

@@ -1,0 +1,263 @@
+"""What a run was trained with and what a criterion ranked with, as their files say, beside what params.yaml has now."""
+
+import json
+import statistics
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from vse_pipe.project.params import checks
+from vse_pipe.project.params.schema import SweepNode
+from vse_pipe.project.params.typed import Member, Params
+from vse_pipe.project.registry import SCHEMES
+from vse_pipe.report.results import Results, RunResult, TrainedRun
+
+_LONGEST = 6
+
+
+@dataclass(frozen=True)
+class OptionValue:
+    """text: an option and its value, ``gamma 30``, or the name of a member; now: the value in params.yaml where it differs."""
+
+    text: str
+    now: str | None = None
+
+
+@dataclass(frozen=True)
+class MemberOptions:
+    """One member of a run with its options. recorded: whether the run's config.json has them; else they are those of
+    params.yaml."""
+
+    kind: str
+    member: OptionValue
+    options: list[OptionValue] = field(default_factory=list)
+    recorded: bool = True
+
+    @property
+    def changed(self) -> bool:
+        return any(setting.now is not None for setting in (self.member, *self.options))
+
+
+@dataclass(frozen=True)
+class CriterionOptions:
+    """The options that a criterion ranked ``runs`` with."""
+
+    options: list[OptionValue]
+    runs: list[str]
+    recorded: bool = True
+
+
+def of_run(run: TrainedRun, params: Params) -> list[MemberOptions]:
+    """Its inputs, its members, its training and its seed."""
+    node, config = run.params, run.config
+    inputs = {
+        "features": params.features[node.features].backbone,
+        "texts": params.texts[node.texts].method,
+        "pairs": params.pairs(node.noise).protocol,
+    }
+    copied = node.model is not None  # from another project, whose inputs have nothing to do with those of this one
+    made = config.get("inputs", {})
+    rows = [_member(kind, made.get(kind), None if copied else member, member) for kind, member in inputs.items()]
+    for kind in ("sampler", "loss", "scheme", "similarity", "text", "image"):
+        member = getattr(node, kind)
+        rows.append(_member(kind, config.get(kind), member, member))
+    if SCHEMES.traits(node.scheme.name).trains:
+        now = node.train.model_dump(mode="json")
+        trained = config.get("train")
+        rows.append(
+            MemberOptions(
+                "train", OptionValue(""), compared(trained or now, {} if copied else now), trained is not None
+            )
+        )
+        seed = config.get("seed")
+        (option,) = compared({"seed": node.seed if seed is None else seed}, {} if copied else {"seed": node.seed})
+        rows.append(
+            MemberOptions(
+                "seed", OptionValue(""), [OptionValue(option.text.removeprefix("seed "), option.now)], seed is not None
+            )
+        )
+    return rows
+
+
+def _member(kind: str, made: dict | None, now: Member | None, named: Member) -> MemberOptions:
+    """made: as config.json describes it; now: what to compare it with; named: what stands for it where nothing is recorded."""
+    if made is None:
+        return MemberOptions(
+            kind, OptionValue(named.name), compared(named.params.model_dump(mode="json"), {}), recorded=False
+        )
+    other = now is not None and now.name != made["name"]
+    known = {} if now is None or other else now.params.model_dump(mode="json")
+    name = OptionValue(str(made["name"]), now.name if now and other else None)
+    return MemberOptions(kind, name, compared(made.get("params", {}), known))
+
+
+def trained_at(run: TrainedRun, address: str) -> object:
+    """The value at ``loss.margin``, ``train.lr``, ``noise.rate``, ... in its config.json; None where that does not say."""
+    kind, _, option = address.partition(".")
+    inputs = run.config.get("inputs", {})
+    if kind == "train":
+        return run.config.get("train", {}).get(option)
+    made = inputs.get("pairs" if kind == "noise" else kind) or run.config.get(kind)
+    return flat(made["params"]).get(option) if isinstance(made, dict) else None
+
+
+def of_criteria(results: Results) -> list[tuple[str, list[CriterionOptions]]]:
+    """By criterion in the order of the grid; several where runs, or directions, were ranked with different options."""
+    return [(name, _criterion(name, results)) for name in results.params.grid.inferences]
+
+
+def _criterion(name: str, results: Results) -> list[CriterionOptions]:
+    now = checks.options(results.params, name)
+    variants: dict[str, tuple[dict, list[str]]] = {}
+    for run in results.runs():
+        if name in run.evaluations:
+            made = checks.made_with(run.evaluations[name].metrics)
+            alike = len({json.dumps(values, sort_keys=True) for values in made.values()}) == 1
+            for direction, values in made.items():
+                _, runs = variants.setdefault(json.dumps(values, sort_keys=True), (values, []))
+                known = run.name if alike else f"{run.name}, {direction.replace('_', ' ')}"
+                runs += [known] if known not in runs else []
+    if not variants:
+        return [CriterionOptions(compared(now, {}), [], recorded=False)]
+    return [CriterionOptions(compared(flat(values), now), runs) for values, runs in variants.values()]
+
+
+def compared(made: dict, now: dict) -> list[OptionValue]:
+    """Each value of ``made``, in the order of ``now``, with that of ``now`` where it has another one of that name."""
+    return [
+        OptionValue(f"{key} {shown(made[key])}", shown(now[key]) if key in now and now[key] != made[key] else None)
+        for key in dict.fromkeys([*(key for key in now if key in made), *made])
+    ]
+
+
+def listed(values: dict) -> str:
+    return ", ".join(setting.text for setting in compared(values, {}))
+
+
+def shown(value: object) -> str:
+    """As in params.yaml; of a long list its ends, since the grid of a search fills lines and says little."""
+    if isinstance(value, list):
+        texts = [shown(item) for item in value]
+        few = len(texts) <= _LONGEST
+        return f"[{', '.join(texts)}]" if few else f"{texts[0]} to {texts[-1]} ({len(texts)} values)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "null" if value is None else str(value)
+
+
+def flat(values: dict, prefix: str = "") -> dict:
+    """Values of dictionaries in it by ``outer.inner``."""
+    leaves: dict = {}
+    for key, value in values.items():
+        leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return leaves
+
+
+COLUMNS = ["sweep", "x_name", "x", "run", "inference", "rsum", "val_rsum", "val_epoch"]
+_DECIMALS = 4
+
+
+@dataclass(frozen=True)
+class Point:
+    """x: the value swept over, None for a baseline; rsum: on the split that is measured, interval: 95%, where there is
+    one; val_rsum, val_epoch: of the kept epoch, None of what was not trained."""
+
+    x: int | float | None
+    run: str
+    rsum: float
+    interval: tuple[float, float] | None
+    val_rsum: float | None
+    val_epoch: int | None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """points: by x, then in the order of params.yaml, and none for learning curves; histories: of the runs swept over."""
+
+    name: str
+    node: SweepNode
+    points: list[Point]
+    baselines: list[Point]
+    histories: dict[str, pd.DataFrame]
+
+    @property
+    def curves(self) -> bool:
+        return self.node.x == checks.EPOCH
+
+    @property
+    def title(self) -> str:
+        return self.node.title or self.node.x
+
+
+def collect(results: Results) -> list[Sweep]:
+    """The sweeps of params.yaml, in its order."""
+    runs = {run.name: run for run in (*results.methods(), *results.runs())}
+    return [_sweep(name, node, runs, results.params) for name, node in results.params.report.sweeps.items()]
+
+
+def table(results: Results) -> pd.DataFrame:
+    """A row a run, baselines with no x; of learning curves a row an epoch, with no criterion and no rsum but that on
+    validation. Columns as in COLUMNS; numbers that may be absent are objects, so that 1 is not written 1.0."""
+    rows = []
+    for sweep in collect(results):
+        if sweep.curves:
+            rows += _epochs(sweep)
+        else:
+            rows += [_row(sweep, point) for point in (*sweep.points, *sweep.baselines)]
+    return pd.DataFrame(rows, columns=COLUMNS, dtype=object)
+
+
+def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Params) -> Sweep:
+    histories = {one.name: one.history for run in node.runs for one in _models(runs[run])}
+    if node.x == checks.EPOCH:
+        return Sweep(name, node, [], [], histories)
+    values = {run: _value(runs[run], params, node.x) for run in node.runs}
+    points = [_point(runs[run], node, values[run]) for run in sorted(node.runs, key=values.__getitem__)]
+    baselines = [_point(runs[run], node, None) for run in node.baselines]
+    return Sweep(name, node, points, baselines, histories)
+
+
+def _value(run: RunResult, params: Params, x: str) -> int | float:
+    """The value that it was trained with; that of params.yaml where its config.json does not say."""
+    models = [one for one in run.repetitions or (run,) if isinstance(one, TrainedRun)]
+    made = trained_at(models[0], x) if models else None
+    return made if isinstance(made, int | float) else checks.value(params, run.name, x)
+
+
+def _point(run: RunResult, node: SweepNode, x: int | float | None) -> Point:
+    kept = [one.history.loc[one.history["val_rsum"].idxmax()] for one in _models(run)]
+    one = run.evaluations[node.inference]
+    if not kept:
+        return Point(x, run.name, one.rsum, one.interval, None, None)
+    val_rsum, epoch = (statistics.fmean(float(row[key]) for row in kept) for key in ("val_rsum", "epoch"))
+    return Point(x, run.name, one.rsum, one.interval, val_rsum, round(epoch))
+
+
+def _models(run: RunResult) -> list[TrainedRun]:
+    """Of a run with seeds all of its models; those that were trained."""
+    return [one for one in run.repetitions or (run,) if isinstance(one, TrainedRun) and len(one.history)]
+
+
+def _row(sweep: Sweep, point: Point) -> dict:
+    return {
+        **_names(sweep, point.run),
+        "x": point.x,
+        "inference": sweep.node.inference,
+        "rsum": round(point.rsum, _DECIMALS),
+        "val_rsum": None if point.val_rsum is None else round(point.val_rsum, _DECIMALS),
+        "val_epoch": point.val_epoch,
+    }
+
+
+def _epochs(sweep: Sweep) -> list[dict]:
+    return [
+        {**_names(sweep, run), "x": int(epoch), "val_rsum": round(float(rsum), _DECIMALS), "val_epoch": int(epoch)}
+        for run, history in sweep.histories.items()
+        for epoch, rsum in zip(history["epoch"], history["val_rsum"], strict=True)
+    ]
+
+
+def _names(sweep: Sweep, run: str) -> dict:
+    return {"sweep": sweep.name, "x_name": sweep.node.x, "run": run}

@@ -1,0 +1,205 @@
+"""A photo with boxes and, below it, the phrases they are for in the same colours (Figure 3 of Wang et al., CVPR 2016)."""
+
+import contextlib
+import hashlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
+
+from vse_pipe.core.console import document, plain, say, warn
+from vse_pipe.core.console import line as console_line
+from vse_pipe.core.devices import resolve_device
+from vse_pipe.core.errors import InputError, UnreadableImage, UsageError
+from vse_pipe.core.files import may_replace, whole_file
+from vse_pipe.localize import inputs
+from vse_pipe.pictures import images
+from vse_pipe.pictures.address import Box
+from vse_pipe.pictures.images import Item
+from vse_pipe.prepare.regions import Seen, settled
+from vse_pipe.prepare.source import is_text
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.registry import PROPOSALS
+from vse_pipe.tools.search.network import Network, Together, open_run
+
+_FILE = "photo"
+
+
+@dataclass(frozen=True)
+class Photo:
+    """folder: where it lies, until ``unpacked`` ends; picture: upright, in RGB."""
+
+    folder: Path
+    digest: str
+    name: str
+    picture: Image.Image
+
+    def item(self, box: Box | None = None) -> Item:
+        """A box of it, or all of it as one: boxes of a picture share what was decoded."""
+        return Item(0, (box or Box(0, 0, *self.picture.size)).of(_FILE), self.digest, self.name)
+
+
+@contextlib.contextmanager
+def unpacked(content: bytes, name: str) -> Iterator[Photo]:
+    """name: for messages. Raises UnreadableImage when ``content`` is no picture that can be read."""
+    with tempfile.TemporaryDirectory(prefix="vse-pipe-") as given:
+        folder, digest = Path(given), hashlib.sha256(content).hexdigest()
+        (folder / _FILE).write_bytes(content)
+        try:
+            size = images.upright_size(folder, Item(0, _FILE, digest, name))
+            picture = images.load(folder, Item(0, Box(0, 0, *size).of(_FILE), digest, name))
+        except UnreadableImage as error:
+            raise UnreadableImage(name, error.reason) from error
+        yield Photo(folder, digest, name, picture)
+
+
+@dataclass(frozen=True)
+class FoundBox:
+    """The best of ``candidates`` boxes. score: its similarity to the phrase; larger is closer; unknown, notes: of its words."""
+
+    phrase: str
+    box: Box
+    score: float
+    candidates: int
+    unknown: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def find(params: Params, run: str, photo: Photo, phrases: Sequence[str], device: str) -> list[FoundBox]:
+    """run: one that ``question.check`` lets pass. Raises InputError for a phrase without a word that the run knows, and where no
+    box is proposed."""
+    network = open_run(params, run, "test", resolve_device(device))
+    if isinstance(network, Together):
+        warn(f"localize {run}: of the run's two networks the first alone is asked")
+        network = network.parts[0]
+    assert isinstance(network, Network)  # a run of one network or two; ensembles have no entry under runs
+    asked = [network.sentence(phrase) for phrase in phrases]
+    boxes = _proposed(params, params.runs[run].dataset, photo, device)
+    seen = network.boxes(photo.folder, [photo.item(box) for box in boxes])
+    similarity = network.similarity()
+    scores = torch.cat([similarity(seen, one.side) for one in asked], dim=1)
+    if not scores.isfinite().all():
+        raise InputError("the model gives scores that are not finite for this photo")
+    values, places = scores.max(dim=0)
+    return [
+        FoundBox(phrase, boxes[place], value, len(boxes), one.unknown, one.notes)
+        for phrase, place, value, one in zip(phrases, places.tolist(), values.tolist(), asked, strict=True)
+    ]
+
+
+def _proposed(params: Params, dataset: str, photo: Photo, device: str) -> list[Box]:
+    own = params.datasets[dataset].format.params
+    options = PROPOSALS.options(own.proposals).model_validate(own.options)
+    proposer = PROPOSALS.load(own.proposals).proposer(options, own.count, params.seed, device)
+    seen = Seen(photo.folder, photo.item(), *photo.picture.size)
+    found = settled(proposer(seen), seen, own.count).boxes.astype(int).tolist()
+    return [Box(x1, y1, x2 - x1 + 1, y2 - y1 + 1) for x1, y1, x2, y2 in found]
+
+
+# Okabe and Ito's colours, told apart by colour-blind people; without black and yellow, which photos and paper swallow.
+COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+_TEXT, _LINE, _MARGIN = 16, 24, 8
+# Characters of a phrase that are written.
+_WIDEST = 100
+
+
+def drawn(photo: Image.Image, found: list[FoundBox]) -> Image.Image:
+    """Each box a frame of three pixels, a white one inside it, so that it is seen on any ground; a line of text a phrase, which is
+    cut after 100 characters."""
+    font = ImageFont.load_default(_TEXT)
+    lines = [f"{number}  {_written(one.phrase)}" for number, one in enumerate(found, start=1)]
+    width = max(photo.width, *(int(font.getlength(line)) + 3 * _MARGIN + _LINE for line in lines))
+    page = Image.new("RGB", (width, photo.height + _LINE * len(found) + 2 * _MARGIN), "white")
+    page.paste(photo, (0, 0))
+    pen = ImageDraw.Draw(page)
+    for place, (one, line) in enumerate(zip(found, lines, strict=True)):
+        colour = COLOURS[place % len(COLOURS)]
+        x1, y1 = one.box.left, one.box.top
+        x2, y2 = x1 + one.box.width - 1, y1 + one.box.height - 1
+        pen.rectangle((x1, y1, x2, y2), outline="white", width=4)
+        pen.rectangle((x1, y1, x2, y2), outline=colour, width=3)
+        pen.text((x1 + 6, y1 + 3), str(place + 1), fill=colour, font=font, stroke_width=2, stroke_fill="white")
+        top = photo.height + _MARGIN + place * _LINE
+        pen.rectangle((_MARGIN, top + 4, _MARGIN + 16, top + 20), fill=colour)
+        pen.text((2 * _MARGIN + 16, top + 3), line, fill="black", font=font)
+    return page
+
+
+def write(path: Path, photo: Image.Image, found: list[FoundBox]) -> None:
+    """As PNG that says what drew it, whole or not at all."""
+    about = PngInfo()
+    about.add_text("Software", SOFTWARE)
+    with whole_file(path) as temporary, temporary.open("wb") as file:
+        drawn(photo, found).save(file, "PNG", pnginfo=about)
+
+
+def _written(phrase: str) -> str:
+    return plain(phrase if len(phrase) <= _WIDEST else f"{phrase[:_WIDEST]}...")
+
+
+# In the head of a drawing: an earlier one may be replaced, nothing else.
+SOFTWARE = "vse-pipe localize"
+_HEAD = 1000
+# Characters of a phrase, each of which is a few words of a caption.
+LONGEST = 1000
+# Of boxes that somebody computed elsewhere there are none for a photo.
+_GIVEN = "file"
+
+
+@dataclass(frozen=True)
+class Question:
+    """name: of the photo, for messages; out: where it is drawn. Both paths are absolute."""
+
+    photo: Path
+    name: str
+    phrases: tuple[str, ...]
+    out: Path
+
+    def check(self) -> None:
+        """Raises UsageError for what is no phrase, and an ``out`` that is no name for a drawing or taken by another file."""
+        for phrase in self.phrases:
+            if not phrase.strip():
+                raise UsageError("--phrase: a phrase is empty; write what to find in the photo")
+            if not is_text(phrase):
+                raise UsageError(f"--phrase: {phrase[:40]!r} is no UTF-8")
+            if len(phrase) > LONGEST:
+                raise UsageError(f"--phrase: a phrase of {len(phrase)} characters; expected no more than {LONGEST}")
+        out = self.out
+        if out.suffix.lower() != ".png" or not out.parent.is_dir():
+            raise UsageError(f"--out {out}: name a .png file in a folder that is there")
+        if out == self.photo or not may_replace(out, SOFTWARE.encode(), _HEAD):
+            raise UsageError(f"--out: {out} exists and is no drawing of `{SOFTWARE}`; choose another name")
+
+
+def check(params: Params, run: str) -> None:
+    """Raises UsageError for a run of whole pictures or fragments, and proposals from a file."""
+    inputs.check_localizable(params, run)
+    dataset = params.runs[run].dataset
+    about = params.datasets[dataset].format
+    if about.name != "regions":
+        raise UsageError(f"data set '{dataset}' is no data set of regions: nothing says which boxes to propose")
+    if about.params.proposals == _GIVEN:
+        raise UsageError(f"the proposals of data set '{dataset}' are read from a file, which has none for a photo")
+
+
+def localize(params: Params, run: str, content: bytes, question: Question, device: str, as_json: bool) -> None:
+    """content: the bytes of the photo. Raises as ``unpacked`` and ``find``."""
+    with unpacked(content, question.name) as photo:
+        found = find(params, run, photo, question.phrases, device)
+        write(question.out, photo.picture, found)
+    for one in found:
+        if one.unknown:
+            warn(f"'{one.phrase}': not in the run's vocabulary: {', '.join(one.unknown)}")
+        for note in one.notes:
+            warn(f"'{one.phrase}': {note}")
+    if as_json:
+        rows = [{"phrase": one.phrase, "xywh": list(one.box), "score": one.score} for one in found]
+        return document({"run": run, "candidates": found[0].candidates, "phrases": rows, "output": str(question.out)})
+    for one in found:
+        box = one.box
+        console_line(f"{one.phrase}: {box.width} x {box.height} at {box.left},{box.top} (score {one.score:.4f})")
+    return say(f"{question.out} shows the best of {found[0].candidates} boxes for each phrase")
