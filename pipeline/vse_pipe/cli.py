@@ -9,33 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vse_pipe.commands import (
-    _completion,
-    _project,
-    apply,
-    audit,
-    check,
-    choose,
-    claims,
-    code,
-    compose,
-    doctor,
-    embed,
-    encode,
-    evaluate,
-    export,
-    extract,
-    index,
-    init,
-    inject,
-    localize,
-    pack,
-    papers,
-    plots,
-    search,
-    serve,
-    sources,
-)
+from vse_pipe.commands import _help, _project, evaluate, export, papers, project, results, search, stages
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, RunName
 from vse_pipe.commands._project import chosen as _chosen
@@ -43,7 +17,7 @@ from vse_pipe.commands._project import chosen_runs as _chosen_runs
 from vse_pipe.commands._project import params as _params
 from vse_pipe.commands._project import reserved as _reserved
 from vse_pipe.commands._project import wrote as _wrote
-from vse_pipe.commands.compare import compare
+from vse_pipe.commands.results import compare
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError, out_of_memory, shortage
 from vse_pipe.project import paths
@@ -51,23 +25,23 @@ from vse_pipe.project import paths
 _STAGES = "Stages, in their order"
 _BESIDE_THE_STAGES = {
     "Results": (
-        choose.choose,
+        results.choose,
         compare,
-        compose.compose,
-        claims.claims,
-        audit.audit,
-        localize.localize,
+        results.compose,
+        results.claims,
+        results.audit,
+        results.localize,
         papers.papers,
-        plots.plots,
+        project.plots,
     ),
-    "Search and export": (index.index, search.search, serve.serve, encode.encode, export.export, pack.pack),
+    "Search and export": (search.index, search.search, export.serve, search.encode, export.export, export.pack),
     "Project and machine": (
-        init.init,
-        apply.apply,
-        check.check,
-        doctor.doctor,
-        code.code,
-        sources.sources,
+        project.init,
+        project.apply,
+        project.check,
+        project.doctor,
+        project.code,
+        project.sources,
     ),
 }
 
@@ -106,7 +80,7 @@ app = typer.Typer(
 
 
 def _entry(section: str) -> Any:
-    completion = _completion.section(section)
+    completion = _help.section(section)
     return typer.Option(help=f"a name under {section}: (default: all)", autocompletion=completion)
 
 
@@ -153,9 +127,7 @@ def prepare(
     dataset: Annotated[str | None, _entry("datasets")] = None,
     device: Annotated[
         str,
-        typer.Option(
-            help="where a network proposes regions: auto, cpu, cuda or cuda:N", autocompletion=_completion.devices
-        ),
+        typer.Option(help="where a network proposes regions: auto, cpu, cuda or cuda:N", autocompletion=_help.devices),
     ] = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -168,18 +140,16 @@ def prepare(
     _wrote([stage.prepare(params, name, device) for name in names], as_json)
 
 
-app.command(cls=Command, rich_help_panel=_STAGES)(extract.extract)
+app.command(cls=Command, rich_help_panel=_STAGES)(stages.extract)
 
 
-app.command(cls=Command, rich_help_panel=_STAGES)(inject.inject)
+app.command(cls=Command, rich_help_panel=_STAGES)(stages.inject)
 
 
 @app.command(cls=Command, rich_help_panel=_STAGES)
 def train(
     run: RunName = None,
-    loss: Annotated[
-        str | None, typer.Option(help="train the runs with this loss", autocompletion=_completion.losses)
-    ] = None,
+    loss: Annotated[str | None, typer.Option(help="train the runs with this loss", autocompletion=_help.losses)] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -204,7 +174,7 @@ def train(
         _wrote(outs, as_json)
 
 
-app.command(cls=Command, rich_help_panel=_STAGES)(embed.embed)
+app.command(cls=Command, rich_help_panel=_STAGES)(stages.embed)
 app.command(cls=Command, rich_help_panel=_STAGES)(evaluate.evaluate)
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.command_line import caller
 from tests.commands.script import run
 from tests.toy_project import PARAMS, write_params
-from vse_pipe.commands import _completion
+from vse_pipe.commands import _help
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.tools.export.formats import TARGETS
 
@@ -77,8 +77,8 @@ def test_an_overlay_may_be_a_file_of_the_folder(complete, tmp_path):
 
 def test_what_export_offers_is_what_it_can_fold():
     able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
-    assert _completion.exportable("") == sorted(able)
-    assert _completion.targets("") == [name.replace("_", "-") for name in sorted(TARGETS)]
+    assert _help.exportable("") == sorted(able)
+    assert _help.targets("") == [name.replace("_", "-") for name in sorted(TARGETS)]
 
 
 def test_it_is_quick_and_the_script_can_be_had(tmp_path):

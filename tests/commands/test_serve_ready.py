@@ -1,6 +1,6 @@
 """What is made before the first visitor comes."""
 
-from vse_pipe.commands.serve import _warm
+from vse_pipe.commands.export import _warm
 from vse_pipe.core.errors import InputError
 from vse_pipe.tools.search.query import TO_IMAGES
 

@@ -9,19 +9,17 @@ from typing import Annotated
 
 import typer
 
-from vse_pipe.commands import _completion
+from vse_pipe.commands import _help
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.locks import claim
 
-Device = Annotated[
-    str, typer.Option(help="where to compute: auto, cpu, cuda or cuda:N", autocompletion=_completion.devices)
-]
+Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or cuda:N", autocompletion=_help.devices)]
 RunName = Annotated[
     str | None,
     typer.Option(
         "--run",
         help="a name under runs: in params.yaml (default: all)",
-        autocompletion=_completion.section("runs"),
+        autocompletion=_help.section("runs"),
     ),
 ]
 EmbeddedName = Annotated[
@@ -29,7 +27,7 @@ EmbeddedName = Annotated[
     typer.Option(
         "--run",
         help="a name under runs: or transfers: in params.yaml (default: all)",
-        autocompletion=_completion.section("runs", "transfers"),
+        autocompletion=_help.section("runs", "transfers"),
     ),
 ]
 RankedName = Annotated[
@@ -37,7 +35,7 @@ RankedName = Annotated[
     typer.Option(
         "--run",
         help="a name under runs:, ensembles: or transfers: in params.yaml (default: all)",
-        autocompletion=_completion.section("runs", "ensembles", "transfers"),
+        autocompletion=_help.section("runs", "ensembles", "transfers"),
     ),
 ]
 SearchedName = Annotated[
@@ -46,7 +44,7 @@ SearchedName = Annotated[
         "--run",
         help="a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run in the "
         "report)",
-        autocompletion=_completion.section("runs", "ensembles", "transfers"),
+        autocompletion=_help.section("runs", "ensembles", "transfers"),
     ),
 ]
 OnDataset = Annotated[
@@ -54,7 +52,7 @@ OnDataset = Annotated[
     typer.Option(
         "--dataset",
         help="a data set that the run was not trained on; it needs features made in the same way as the run's",
-        autocompletion=_completion.section("datasets"),
+        autocompletion=_help.section("datasets"),
     ),
 ]
 Engine = Annotated[

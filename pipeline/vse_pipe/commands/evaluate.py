@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vse_pipe.commands import _completion, _project
+from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import Address, AsJson, Device, Engine, OnDataset, RankedName, Workers
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
@@ -62,7 +62,7 @@ Inferences = Annotated[
     typer.Option(
         help="a criterion such as csls, or a pair such as is+rgm; several with commas, or repeat the option (default: "
         "grid.inferences in params.yaml; for vectors of your own nns, is and csls)",
-        autocompletion=_completion.inferences,
+        autocompletion=_help.inferences,
     ),
 ]
 Qrels = Annotated[

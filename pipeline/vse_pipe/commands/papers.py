@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from vse_pipe.commands import _completion
+from vse_pipe.commands import _help
 from vse_pipe.commands._project import AsJson, enter_root, undo
 from vse_pipe.commands._project import overrides as _overrides
 from vse_pipe.core.errors import UsageError
@@ -14,9 +14,7 @@ from vse_pipe.core.errors import UsageError
 def papers(
     paper: Annotated[
         str | None,
-        typer.Argument(
-            help="the name of a paper (default: all)", show_default=False, autocompletion=_completion.papers
-        ),
+        typer.Argument(help="the name of a paper (default: all)", show_default=False, autocompletion=_help.papers),
     ] = None,
     row: Annotated[
         str | None,

@@ -9,7 +9,7 @@ import pytest
 import vse_pipe
 from tests.made import record
 from vse_pipe.commands import _project
-from vse_pipe.commands import code as command
+from vse_pipe.commands import project as command
 from vse_pipe.project import code, lock, paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import LOSSES

@@ -1,12 +1,25 @@
 """vse-pipe extract."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vse_pipe.commands import _completion
-from vse_pipe.commands._project import Address, AsJson, Device, Engine, Workers, chosen, reserved, wrote
+from vse_pipe.commands import _help, _project
+from vse_pipe.commands._project import (
+    Address,
+    AsJson,
+    Device,
+    EmbeddedName,
+    Engine,
+    OnDataset,
+    Workers,
+    chosen,
+    reserved,
+    wrote,
+)
 from vse_pipe.commands._project import params as all_params
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
@@ -14,27 +27,25 @@ from vse_pipe.project import paths
 Features = Annotated[
     str | None,
     typer.Option(
-        help="a name under features: (default: all features and texts)", autocompletion=_completion.section("features")
+        help="a name under features: (default: all features and texts)", autocompletion=_help.section("features")
     ),
 ]
 Texts = Annotated[
     str | None,
-    typer.Option(
-        help="a name under texts: (default: all features and texts)", autocompletion=_completion.section("texts")
-    ),
+    typer.Option(help="a name under texts: (default: all features and texts)", autocompletion=_help.section("texts")),
 ]
 Backbone = Annotated[
     str | None,
     typer.Option(
         help="a backbone that params.yaml need not name: resnet152, vgg19, torchvision:NAME, timm:NAME, ...",
-        autocompletion=_completion.backbones,
+        autocompletion=_help.backbones,
     ),
 ]
 Dataset = Annotated[
     str | None,
     typer.Option(
         help="with --backbone: a name under datasets: (default: the only one)",
-        autocompletion=_completion.section("datasets"),
+        autocompletion=_help.section("datasets"),
     ),
 ]
 Weights = Annotated[str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")]
@@ -118,3 +129,63 @@ def _selected(params, features: str | None, backbone: str | None, dataset: str |
     from vse_pipe.extract import job
 
     return job.with_backbone(params, backbone, dataset, weights)
+
+
+Noise = Annotated[
+    str | None,
+    typer.Option(help="a name under noises: (default: all noises)", autocompletion=_help.section("noises")),
+]
+TeacherName = Annotated[
+    str | None,
+    typer.Option(
+        "--teacher",
+        help="a name under teachers:, instead of --noise",
+        autocompletion=_help.section("teachers"),
+    ),
+]
+
+
+def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = False) -> None:
+    """Write the pairs to train on: clean, with injected mismatches, or with trained runs as teachers."""
+    if noise is not None and teacher is not None:
+        raise UsageError("--noise and --teacher name different nodes; give one of them")
+    params = all_params()
+    nodes = params.noises if teacher is None else params.teachers
+    names = chosen(noise or teacher, nodes, "noise" if teacher is None else "teacher")
+    with reserved(paths.injected(nodes[name].dataset, name) for name in names):
+        write = _stage(teacher is not None)
+    return wrote([write(params, name) for name in names], as_json)
+
+
+def _stage(teaches: bool) -> Callable[..., Path]:
+    """Only what the nodes need is imported: a teacher's takes torch."""
+    if teaches:
+        from vse_pipe.inject.stage import teach
+
+        return teach
+    from vse_pipe.inject.stage import inject as write
+
+    return write
+
+
+def embed(
+    run: EmbeddedName = None,
+    dataset: OnDataset = None,
+    device: Device = "auto",
+    engine: Engine = None,
+    workers: Workers = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the vectors of images and captions by a trained run, of its data set or of another."""
+    params = _project.params()
+    asked = params.engine.changed(engine, workers, address)
+    named = _project.chosen_runs(run, params, embedded=dataset is None)
+    params, names = _project.on_dataset(params, named, dataset)
+    with _project.reserved(map(paths.embedded, names)):
+        from vse_pipe.embed import stage, transfer
+
+    with _project.spread(asked, device):
+        outs = [(transfer if name in params.transfers else stage).embed(params, name, device) for name in names]
+    _project.settle(params, names, paths.embedded, stage.FILES)
+    return _project.wrote(outs, as_json)

@@ -1,0 +1,151 @@
+"""vse-pipe init."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vse_pipe.commands import _help, _project
+from vse_pipe.commands._project import AsJson, enter_root
+from vse_pipe.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from vse_pipe.project.sources import SourceFiles
+
+
+def init(
+    folder: Annotated[
+        Path | None, typer.Argument(help="the folder of the project, new or empty", show_default=False)
+    ] = None,
+    overlay: Annotated[
+        str | None,
+        typer.Option(
+            help="what params.yaml describes: a packaged overlay, as of `vse-pipe apply`, or a YAML file",
+            autocompletion=_help.overlays,
+        ),
+    ] = None,
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="in a project: write its dvc.yaml anew, as this version has it")
+    ] = False,
+) -> None:
+    """Make a project of your own that runs the installed package: parameters, stages and a workflow.
+
+    It is a git repository with nothing committed. params.yaml has what --overlay describes, with the values of --set. Without
+    --overlay it has no data sets and no runs yet.
+    """
+    from vse_pipe.core.console import say
+    from vse_pipe.papers import overlay as papers_overlay
+    from vse_pipe.tools.init import stage
+
+    if (folder is None) != upgrade or (upgrade and overlay):
+        raise UsageError("init takes the folder of a new project, or --upgrade and nothing else")
+    if folder is not None:
+        stage.create(folder, overlay, _project.overrides, [papers_overlay.row_problems])
+        say(f"init: {folder} is a project, nothing in it is committed; `vse-pipe apply` adds to its params.yaml")
+        return
+    _project.enter_root()
+    fresh, kept = stage.upgrade()
+    left = f"; {', '.join(kept)}: yours, left as it is" if kept else ""
+    say(f"init: of this version now: {', '.join(fresh)}{left}; `vse-pipe check` says what else has to change")
+
+
+# The overlays that ship with the package: vse_pipe.project.params.overlay, which takes long to import, finds them there.
+_OVERLAYS = sorted(path.stem for path in (Path(__file__).parents[1] / "project" / "params" / "overlays").glob("*.yaml"))
+
+
+def apply(
+    overlay: Annotated[
+        str,
+        typer.Argument(
+            help=f"a YAML file, or a packaged overlay ({', '.join(_OVERLAYS)})", autocompletion=_help.overlays
+        ),
+    ],
+) -> None:
+    """Write an overlay, and the values of --set, into params.yaml. `dvc repro` then runs what it describes.
+
+    Entries of datasets, features, texts, noises, teachers, runs, ensembles and transfers are added; an entry of the same name is
+    replaced. Other sections are merged key by key. Entries that the overlay does not name stay, unless it says `replace: nodes`
+    (remove all of them first) or `replace: [runs]` (those of the sections in brackets).
+    """
+    from vse_pipe.core.console import say
+    from vse_pipe.papers import overlay as papers_overlay
+    from vse_pipe.project.params import overlay as overlays
+    from vse_pipe.project.paths import PARAMS
+    from vse_pipe.tools.init.stage import kept
+
+    source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
+    _project.enter_root()
+    undo = _project.undo(PARAMS)
+    overlays.apply(PARAMS, source, _project.overrides, [papers_overlay.row_problems])
+    if left := kept(PARAMS, source, _project.overrides):
+        say(f"kept from before, unlike a new project: {', '.join(left)}")
+    say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it{undo}")
+
+
+def check(as_json: AsJson = False) -> None:
+    """Check params.yaml, dvc.yaml, and the digests by which artefacts name their inputs. Nothing is computed.
+
+    Exit status: 2 for params.yaml and dvc.yaml, 3 for an artefact that cannot be used, 5 for an artefact made from other inputs or
+    parameters than there are now. Where several apply, it is the lowest.
+    """
+    _project.enter_root()
+    from vse_pipe.tools.check import stage
+
+    raise typer.Exit(stage.show(stage.check(_project.overrides), as_json))
+
+
+def doctor(as_json: AsJson = False) -> None:
+    """Check this machine: versions of Python and packages, devices, extras. Exit status 1 where one fails."""
+    from vse_pipe.tools.doctor import examine, show
+
+    raise typer.Exit(show(examine(), as_json))
+
+
+def code() -> None:
+    """Write data/code/, lists of the modules that each stage runs: the first stage of a project made by `vse-pipe init`.
+
+    DVC watches these lists. After an upgrade it runs the stages again whose modules have changed.
+    """
+    from vse_pipe.tools import lists
+
+    _project.enter_root()
+    lists.write_code(_project.overrides, _find_code)
+
+
+def _find_code() -> dict[str, str]:
+    from vse_pipe.core.console import warn
+    from vse_pipe.project.code import listings
+
+    params = _project.params()
+    if not params.runs:
+        warn("params.yaml names no runs, and there is nothing to report on")
+    return listings(params)
+
+
+def sources() -> None:
+    """List the files from outside that each stage reads below data/sources/: pictures, captions, vectors, weights; the first stage
+    of dvc.yaml.
+
+    DVC watches these lists. Only names and content are in them, and only files whose size or time has changed are read.
+    """
+    from vse_pipe.tools import lists
+
+    _project.enter_root()
+    lists.write_sources(_project.overrides, _find_sources)
+
+
+def _find_sources() -> "dict[str, list[SourceFiles]]":
+    from vse_pipe.project import stages
+
+    return stages.sources(_project.params())
+
+
+def plots() -> None:
+    """Write .dvc/plots.html, the page that `dvc plots` fills. Vega is in it, so plots need no network."""
+    enter_root()
+    from pathlib import Path
+
+    from vse_pipe.core.console import say
+    from vse_pipe.tools.plots import plots_page
+
+    say(f"plots: {plots_page.write(Path())}; `dvc plots show` and `dvc plots diff` now work offline")

@@ -1,0 +1,314 @@
+"""vse-pipe choose."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vse_pipe.commands import _help, _project
+from vse_pipe.commands._project import Address, AsJson, Device, Engine, RankedName, Workers
+from vse_pipe.commands.evaluate import CaptionIds, Captions, ImageIds, Images, Similarity, from_files
+from vse_pipe.core.errors import UsageError
+from vse_pipe.project import paths
+
+if TYPE_CHECKING:
+    from vse_pipe.tools.localize import Question
+
+
+def choose(
+    grid: Annotated[Path, typer.Option(help="a YAML file with the values to try, by run and option")],
+    run: Annotated[
+        str | None,
+        typer.Option(help="one run of the grid (default: all)", autocompletion=_help.section("runs")),
+    ] = None,
+    seeds: Annotated[
+        int,
+        typer.Option(min=0, help="number of seeds to train the chosen setting with later; 0 leaves seeds as they are"),
+    ] = 5,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Train every setting of a grid and write the best of each run, by val, into params.yaml.
+
+    All runs of a grid have the same number of settings. Finished settings stay in data/choose/: a killed call goes on where it was, and
+    after the grid has grown only new settings are trained. The split test is never read.
+    """
+    from vse_pipe.core.console import document, line, say
+    from vse_pipe.papers import overlay
+    from vse_pipe.project import paths
+    from vse_pipe.tools import choose
+    from vse_pipe.tools import choose as grids
+
+    path, further = grid.resolve(), [overlay.row_problems]
+    found = grids.read(path, _project.params())
+    names = _project.chosen(run, found, "run of the grid")
+    choose.check(names, seeds, _project.overrides, further)
+    settings = [setting for name in names for setting in found[name]]
+    params = {setting.out: choose.params_of(setting, _project.overrides, further) for setting in settings}
+    say(f"choose: {len(settings)} settings of {len(names)} runs")
+    tried = {name: choose.tried(found[name], params, device) for name in names}
+    best = {name: choose.best(ones) for name, ones in tried.items()}
+    back = _project.undo(paths.PARAMS)
+    choose.write([one.setting for one in best.values()], seeds, further)
+    if as_json:
+        document(
+            {name: {"tried": [one.as_json() for one in tried[name]], "best": best[name].as_json()} for name in names}
+        )
+        return
+    for name in names:
+        for one in sorted(tried[name], key=lambda one: -one.val_rsum):
+            line(f"{'*' if one is best[name] else ' '} {name} {one.setting}: {one.figures}")
+    say(f"params.yaml now has the settings marked *; `dvc repro` trains them{back}")
+    if _project.overrides:
+        say(f"choose: tried with {', '.join(_project.overrides)}, which params.yaml does not have")
+
+
+_RANKED = _help.section("runs", "ensembles")
+RunA = Annotated[
+    str,
+    typer.Argument(metavar="RUN_A", help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED),
+]
+RunsB = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="RUN_B",
+        help="the run or runs to compare with RUN_A (with --base the default is RUN_A)",
+        show_default=False,
+        autocompletion=_RANKED,
+    ),
+]
+Inference = Annotated[
+    str | None,
+    typer.Option(help="one criterion (default: every criterion that both have)", autocompletion=_help.inferences),
+]
+Base = Annotated[str | None, typer.Option(metavar="REV", help="take RUN_A from this git revision, through DVC")]
+AsMarkdown = Annotated[bool, typer.Option("--md", help="print Markdown instead of a table")]
+MaxDrop = Annotated[
+    float | None,
+    typer.Option(
+        help="exit with status 1 where R@K, mrr, map or rsum of RUN_B is lower by more than this many points, with p < 0.05"
+    ),
+]
+Resamples = Annotated[int, typer.Option(min=1, help="number of bootstrap draws")]
+Seed = Annotated[int, typer.Option(help="seed of the bootstrap draws")]
+
+
+def compare(
+    context: typer.Context,
+    run_a: RunA,
+    runs_b: RunsB = None,
+    inference: Inference = None,
+    base: Base = None,
+    as_markdown: AsMarkdown = False,
+    as_json: AsJson = False,
+    max_drop: MaxDrop = None,
+    resamples: Resamples = 1000,
+    seed: Seed = 1,
+) -> None:
+    """Compare evaluations query by query: differences with 95% intervals and p-values.
+
+    A run with seeds counts as the mean of its models; its interval includes the chance of training. Each RUN_B is compared
+    with RUN_A, and p-values are corrected for the number of comparisons (Holm).
+    """
+    _check(as_markdown, as_json, max_drop, resamples)
+    start = Path.cwd()
+    from vse_pipe.core.console import stdout
+    from vse_pipe.tools.compare import compare, revisions
+
+    folders = base is None and all(revisions.is_evaluation(name) for name in (run_a, *(runs_b or [])))
+    params = None if folders else _params(context.find_root().params.get("overrides", []))
+    found = compare.compare(
+        run_a, runs_b or [], start, params, inference=inference, base=base, resamples=resamples, seed=seed
+    )
+    if as_markdown or as_json:
+        stdout.file.write((compare.document if as_json else compare.markdown)(found, resamples, seed))
+    else:
+        compare.terminal(found, resamples, seed)
+    if max_drop is not None:
+        compare.check(found, max_drop)
+
+
+def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: int) -> None:
+    from vse_pipe.tools.compare.compare import FEWEST_RESAMPLES
+
+    if as_markdown and as_json:
+        raise UsageError("--md and --json exclude each other")
+    if max_drop is not None and not 0 <= max_drop < float("inf"):
+        raise UsageError(f"--max-drop {max_drop}: expected a number of points, 0 or more")
+    if max_drop is not None and resamples < FEWEST_RESAMPLES:
+        raise UsageError(
+            f"--max-drop needs --resamples {FEWEST_RESAMPLES} or more: with fewer no p-value can be below 0.05"
+        )
+
+
+def _params(overrides: list[str]):
+    """Of the project around the working directory, which becomes its root; None outside a project."""
+    from vse_pipe.papers import overlay
+    from vse_pipe.project.params.load import load
+    from vse_pipe.project.paths import PARAMS, root_around
+
+    root = root_around()
+    if root is None:
+        return None
+    os.chdir(root)
+    return load(PARAMS, overrides, further=[overlay.row_problems])
+
+
+def compose(
+    sets: Annotated[
+        Path,
+        typer.Argument(
+            help="a table (Parquet, .csv or text with a header) with the columns image_0 caption_0 image_1 caption_1, or image_id "
+            "caption_id negative_id, and, if there are any, category"
+        ),
+    ],
+    run: RankedName = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    images: Images = None,
+    captions: Captions = None,
+    image_ids: ImageIds = None,
+    caption_ids: CaptionIds = None,
+    similarity: Similarity = "cosine",
+) -> None:
+    """Measure how often a model prefers the correct pair to one of the same words or objects.
+
+    Text, image and group score as Winoground has them, accuracy as SugarCrepe has it.
+    """
+    from vse_pipe.tools.compose import show
+
+    given = from_files(run, images, captions, (image_ids, caption_ids))
+    if given is not None:
+        from vse_pipe.evaluate.external.inputs import InputFiles
+        from vse_pipe.project.params.load import load_measuring
+        from vse_pipe.tools.compose import compose_files
+
+        params, *_ = load_measuring(_project.overrides)
+        return show(
+            compose_files(InputFiles(*given, image_ids, caption_ids, similarity=similarity), params, sets, device),
+            as_json,
+        )
+    whole = sets.resolve()
+    params = _project.params()
+    chosen = _project.chosen_runs(run, params, ranked=True)
+    from vse_pipe.tools.compose import compose_run
+
+    return _project.show_each({name: compose_run(params, name, whole, device) for name in chosen}, show, as_json)
+
+
+def claims(
+    file: Annotated[str, typer.Argument(help="a YAML file of claims, or `papers`: the claims of five papers")],
+    skip_unknown: Annotated[
+        bool, typer.Option("--skip-unknown", help="where params.yaml lacks a run, give no verdict instead of an error")
+    ] = False,
+    as_markdown: AsMarkdown = False,
+    as_json: AsJson = False,
+    resamples: Resamples = 1000,
+    seed: Seed = 1,
+) -> None:
+    """Judge claims of papers by paired intervals: a claim holds, does not hold, or cannot be told from these data.
+
+    The file names for each claim two runs, a figure and a direction. There is no verdict on a run that has not converged, whose
+    figure lies below the floor in the file, or that has fewer trainings than the file requires.
+    """
+    if as_markdown and as_json:
+        raise UsageError("--md and --json exclude each other")
+    start = Path.cwd()
+    params = _project.params()
+    from vse_pipe.tools import claims
+
+    found = claims.claims(params, claims.find(file, start), resamples, seed, skip_unknown)
+    shown = claims.as_document if as_json else claims.markdown if as_markdown else claims.terminal
+    shown(*found, resamples, seed)
+
+
+def audit(
+    run: Annotated[
+        str,
+        typer.Option(
+            help="a name under runs: in params.yaml; it must be trained", autocompletion=_help.section("runs")
+        ),
+    ],
+    threshold: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="a pair with a higher probability of mismatch counts as mismatched")
+    ] = 0.5,
+    limit: Annotated[int, typer.Option(min=0, max=1000, help="number of pairs in the gallery of pictures")] = 12,
+    device: Device = "auto",
+    engine: Engine = None,
+    workers: Workers = None,
+    address: Address = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find training pairs whose caption does not fit its image, and the best partners for both."""
+    params = _project.params()
+    asked = params.engine.changed(engine, workers, address)
+    names = _project.chosen_runs(run, params)
+    with _project.reserved(map(paths.audited, names)):
+        from vse_pipe.audit import stage
+
+    with _project.spread(asked, device):
+        found = {name: stage.audit(params, name, threshold, limit, device) for name in names}
+    _project.settle(params, names, paths.audited, stage.FILES)
+    return _project.show_each(found, stage.show_audit, as_json)
+
+
+def localize(
+    run: Annotated[
+        str,
+        typer.Option(
+            help="a name under runs: in params.yaml, of a data set of regions; it must be embedded",
+            autocompletion=_help.section("runs"),
+        ),
+    ],
+    image: Annotated[Path | None, typer.Option(help="a photo to find phrases in, instead of the test split")] = None,
+    phrase: Annotated[
+        list[str] | None, typer.Option(help="what to find in the photo; repeat for several phrases")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="the picture file that shows the photo with its boxes (default: localized.png)")
+    ] = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Find the box of every test phrase and measure how often it is right, or find phrases in a photo."""
+    if (image is None) != (not phrase):
+        raise UsageError("give a photo with --image and what to find in it with --phrase, or neither")
+    if image is None and out is not None:
+        raise UsageError("--out names the drawing of a photo; give one with --image")
+    if image is not None:
+        from vse_pipe.tools.localize import Question
+
+        drawn = (out or Path("localized.png")).resolve()
+        return _in_photo(run, Question(image.resolve(), image.name, tuple(phrase or ()), drawn), device, as_json)
+    params = _project.params()
+    names = _project.chosen_runs(run, params)
+    from vse_pipe.localize import inputs
+
+    inputs.check_localizable(params, names[0])
+    with _project.reserved(map(paths.localized, names)):
+        from vse_pipe.core.devices import resolve_device
+
+        resolve_device(device)
+        from vse_pipe.localize import stage
+
+    found = {name: stage.localize(params, name, device) for name in names}
+    _project.settle(params, names, paths.localized, stage.FILES)
+    return _project.show_each(found, stage.show_localisation, as_json)
+
+
+def _in_photo(run: str, question: "Question", device: str, as_json: bool) -> None:
+    from vse_pipe.tools.localize import check
+
+    question.check()
+    params = _project.params()
+    _project.one_run(run, params)
+    check(params, run)
+    from vse_pipe.core.devices import resolve_device
+    from vse_pipe.pictures import read
+
+    resolve_device(device)
+    content = read.photo(question.photo)
+    from vse_pipe.tools import localize
+
+    return localize.localize(params, run, content, question, device, as_json)
