@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from vse_pipe.artifacts import embeddings, joins
-from vse_pipe.artifacts.embeddings import Side, StoredVectors
+from vse_pipe.artifacts.embeddings import FragmentRows, Side, StoredVectors
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.parquet import Parquet
 
@@ -95,3 +96,100 @@ def test_what_holds_no_vectors_is_refused(tmp_path: Path, path: Path) -> None:
     joins.write(tmp_path, pa.array(["a"]), "made")
     with pytest.raises(InputError, match="column 'embedding' is missing"):
         StoredVectors.of(tmp_path / joins.NAME)
+
+
+RNG = np.random.default_rng(2)
+
+
+def _block(split: str, first: int, lengths: list[int], dim: int = 3) -> FragmentRows:
+    ids = np.arange(first, first + len(lengths), dtype=np.int64)
+    vectors = RNG.standard_normal((sum(lengths), dim)).astype(np.float32)
+    return FragmentRows(split, ids, ids // 2, np.array(lengths), vectors)
+
+
+@pytest.fixture
+def blocks():
+    return [_block("val", 0, [2, 1]), _block("test", 2, [3]), _block("val", 3, [1, 4, 2])]
+
+
+def test_a_split_comes_back_with_its_ids_and_vectors(tmp_path, blocks):
+    path = tmp_path / "captions.parquet"
+    assert embeddings.write_fragments(path, iter(blocks), 3, {"run": "scan"}) == 6
+    side = embeddings.read_fragments(path)
+    assert side.ids.tolist() == [0, 1, 2, 3, 4, 5]
+    assert side.splits.tolist() == ["val", "val", "test", "val", "val", "val"]
+    assert side.about["run"] == "scan"
+    found = side.split("val")
+    assert found.ids.tolist() == [0, 1, 3, 4, 5]
+    assert found.image_ids.tolist() == [0, 0, 1, 2, 2]
+    assert found.lengths.tolist() == [2, 1, 1, 4, 2]
+    np.testing.assert_array_equal(found.vectors, np.concatenate([blocks[0].vectors, blocks[2].vectors]))
+    np.testing.assert_array_equal(side.split("test").vectors, blocks[1].vectors)
+
+
+def test_only_the_row_groups_of_the_split_are_read(tmp_path, blocks, monkeypatch):
+    path = tmp_path / "captions.parquet"
+    embeddings.write_fragments(path, iter(blocks), 3, {})
+    side, asked = embeddings.read_fragments(path), []
+    real = pq.ParquetFile.read_row_group
+    monkeypatch.setattr(
+        pq.ParquetFile, "read_row_group", lambda self, group, **rest: asked.append(group) or real(self, group, **rest)
+    )
+    side.split("val")
+    assert asked == [0, 2]
+
+
+def test_it_is_known_from_a_file_of_vectors(tmp_path, blocks):
+    path = tmp_path / "images.parquet"
+    embeddings.write_fragments(path, iter(blocks), 3, {})
+    assert embeddings.is_fragments(path, "vse-pipe embed")
+    with pytest.raises(InputError, match="vse-pipe embed"):
+        embeddings.is_fragments(tmp_path / "captions.parquet", "vse-pipe embed")
+
+
+def test_nothing_is_left_of_vectors_that_are_not_finite(tmp_path, blocks):
+    blocks[1].vectors[1, 1] = np.inf
+    with pytest.raises(InputError, match="NaN or infinite"):
+        embeddings.write_fragments(tmp_path / "images.parquet", iter(blocks), 3, {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_ids_that_occur_twice_are_refused(tmp_path):
+    path = tmp_path / "captions.parquet"
+    embeddings.write_fragments(path, iter([_block("test", 0, [1, 1]), _block("test", 1, [1])]), 3, {})
+    with pytest.raises(InputError, match="caption_id 1 occurs more than once"):
+        embeddings.read_fragments(path)
+
+
+def test_rows_of_another_split_inside_a_row_group_are_refused(tmp_path, blocks):
+    path = tmp_path / "captions.parquet"
+    embeddings.write_fragments(path, iter(blocks), 3, {})
+    table = pq.read_table(path)
+    pq.write_table(table, path, row_group_size=4)
+    with pytest.raises(InputError, match="row groups of split 'val' do not hold its 5 rows"):
+        embeddings.read_fragments(path).split("val")
+
+
+def test_a_cut_file_is_damaged(tmp_path, blocks):
+    path = tmp_path / "captions.parquet"
+    embeddings.write_fragments(path, iter(blocks), 3, {})
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(IntegrityError, match="damaged Parquet file"):
+        embeddings.read_fragments(path)
+
+
+def test_vectors_of_another_width_than_the_footer_says_are_refused(tmp_path, blocks):
+    path = tmp_path / "captions.parquet"
+    embeddings.write_fragments(path, iter(blocks), 3, {"dim": "4"})
+    with pytest.raises(InputError, match="vectors of 3 numbers, the footer says 4"):
+        embeddings.read_fragments(path).split("val")
+
+
+def test_lists_of_no_vectors_are_refused(tmp_path, blocks):
+    path = tmp_path / "images.parquet"
+    embeddings.write_fragments(path, iter(blocks), 3, {})
+    table = pq.read_table(path)
+    flat = table["fragments"].cast(pa.list_(pa.list_(pa.float32())))
+    pq.write_table(table.set_column(table.column_names.index("fragments"), "fragments", flat), path)
+    with pytest.raises(InputError, match=r"column 'fragments' is .*expected lists of vectors of one length"):
+        embeddings.read_fragments(path)

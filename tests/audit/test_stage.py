@@ -1,5 +1,6 @@
 """The audit of a trained run on a small project: what it writes, and what it refuses."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,12 +10,13 @@ import torch
 
 from tests import regions_project
 from tests.fragment_project import run_of, write_fragment_project
-from tests.naive import audit as naive
+from tests.naive import stages as naive
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train import painted
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import captions, embeddings, features, model_files, pairs, regions
 from vse_pipe.audit import stage
+from vse_pipe.audit.stage import show_audit
 from vse_pipe.core import tables
 from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError
@@ -26,6 +28,43 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.train import model, restore
 from vse_pipe.train.stage import train
+
+KNOWN = {
+    "run": "sum",
+    "threshold": 0.5,
+    "pairs": 1200,
+    "flagged": 4,
+    "mismatched": 3,
+    "auc": 0.91,
+    "partners_from": "batch",
+    "precision": None,
+    "ranked": [
+        {"first": 1000, "estimated": 0.83, "precision": 0.92},
+        {"first": 10, "estimated": 1.0, "precision": None},
+    ],
+}
+
+
+def test_people_get_a_table_with_a_dash_for_what_is_undefined(capsys):
+    show_audit(KNOWN, False)
+    lines = capsys.readouterr().out.splitlines()
+    assert any("1,200" in line for line in lines)
+    assert any("AUC" in line and "0.910" in line for line in lines)
+    assert any("partners" in line and "the pair's batch" in line for line in lines)
+    assert any("precision" in line and "-" in line for line in lines)
+    assert any("mismatched of the first 1,000 by loss" in line and "about 83%, 92% in truth" in line for line in lines)
+    assert any(line.rstrip().endswith("about 100%") for line in lines)
+
+
+def test_figures_against_an_unknown_truth_are_left_out(capsys):
+    show_audit({key: KNOWN[key] for key in ("run", "threshold", "pairs", "flagged")}, False)
+    assert "AUC" not in capsys.readouterr().out
+
+
+def test_programs_get_the_document(capsys):
+    show_audit(KNOWN, True)
+    assert json.loads(capsys.readouterr().out) == KNOWN
+
 
 NOISES = {**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}}
 RUNS = {name: {**PARAMS["runs"]["sum"], "noise": name} for name in ("half", "own")}

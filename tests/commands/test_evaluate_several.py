@@ -8,14 +8,14 @@ import pytest
 
 from tests.commands.options import arguments
 from tests.evaluate.external.files import Sample, sample, write, write_npy
+from tests.naive import criteria
 from tests.naive import evaluate as naive
-from tests.naive import fusion
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate.external.inputs import InputFiles, MoreFiles
 from vse_pipe.evaluate.external.stage import evaluate_files
 from vse_pipe.project.params.schema import EvaluateParams
 
-RULES = {"mean": lambda row: row, "zscore": fusion.standardised, "rrf": fusion.reciprocal_ranks}
+RULES = {"mean": lambda row: row, "zscore": criteria.standardised, "rrf": criteria.reciprocal_ranks}
 
 
 def _models(tmp_path, count: int = 3) -> tuple[list[Sample], InputFiles]:
@@ -46,7 +46,7 @@ def _expected(models: list[Sample], rule, weights) -> dict[str, list[int]]:
         ("image_to_text", cosines, own),
         ("text_to_image", [one.T for one in cosines], own.T),
     ):
-        rows = fusion.fused([one.tolist() for one in each], rule, weights)
+        rows = criteria.fused([one.tolist() for one in each], rule, weights)
         correct = [set(np.flatnonzero(right)) for right in truth]
         found[name] = [naive.best_rank(row, of, "pessimistic") for row, of in zip(rows, correct, strict=True)]
     return found

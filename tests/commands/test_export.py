@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -68,3 +70,22 @@ def test_wrong_usage_is_status_2_and_one_line(call, tmp_path, given, message):
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"error: {message}")
     assert not (tmp_path / "o").exists()
+
+
+@pytest.fixture
+def project(made, call, monkeypatch):
+    monkeypatch.chdir(made)
+    return made
+
+
+def test_a_run_is_packed_to_where_the_command_was_called(project, call):
+    status, out, err = call("pack", "--run", "sum", "--out", "deep/hub", "--licence", "mit", "--json")
+    assert status == 0, err
+    digests = json.loads(out)["sha256"]
+    assert f"deep/hub: run sum, sha256 of config.json {digests['config.json']}" in err
+    assert "license: mit" in (project / "deep" / "hub" / "README.md").read_text()
+
+
+def test_a_typo_gets_the_near_miss(project, call):
+    status, _, err = call("pack", "--run", "summ", "--out", "hub")
+    assert (status, err) == (2, "error: unknown run 'summ'; did you mean 'sum'? known: sum\n")

@@ -62,9 +62,7 @@ def test_every_example_of_whole_runs_loads(place, tmp_path):
 def test_the_example_of_every_format_can_be_read(name, tmp_path):
     section = "## " + FORMATS[name]
     shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
-    shutil.copytree(
-        ROOT / "pipeline/vse_pipe/prepare/engine/scenes", tmp_path / "pipeline/vse_pipe/prepare/engine/scenes"
-    )
+    shutil.copytree(ROOT / "pipeline/vse_pipe/prepare/scenes", tmp_path / "pipeline/vse_pipe/prepare/scenes")
     with (tmp_path / "mine.yaml").open("w") as file:
         YAML().dump(_first_yaml(INTRODUCTION) | _first_yaml(section), file)
     _write_data(section, tmp_path)

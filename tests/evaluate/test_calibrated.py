@@ -1,11 +1,11 @@
-"""Calibration beside an evaluation of a run: fitted on val, measured on test, against the loops of tests.naive.calibrated."""
+"""Calibration beside an evaluation of a run: fitted on val, measured on test, against the loops of tests.naive.evaluate."""
 
 import numpy as np
 import pytest
 import torch
 
 from tests.evaluate.embedded import sides, write
-from tests.naive import calibrated as naive
+from tests.naive import evaluate as naive
 from tests.toy_project import load_params
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.evaluate.measure import is_calibrated

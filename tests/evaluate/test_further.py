@@ -11,7 +11,6 @@ import pytest
 
 from tests.evaluate.embedded import sides, write
 from tests.naive import evaluate as naive
-from tests.naive import judged as naive_judged
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import captions, embeddings, evaluation, images
 from vse_pipe.artifacts.evaluation import DIRECTIONS
@@ -124,7 +123,7 @@ def test_judgements_are_measured_beside_the_figures(project):
         places = [naive.positions(scores[row].tolist(), right[row], "pessimistic") for row in kept]
         wanted = 100 * np.mean([naive.average_precision_at_r(one) for one in places])
         assert told[direction]["map@r"] == pytest.approx(wanted, abs=1e-4)
-        wanted = 100 * np.mean([naive_judged.ndcg(scores[row].tolist(), grades[row], 10) for row in kept])
+        wanted = 100 * np.mean([naive.judged_ndcg(scores[row].tolist(), grades[row], 10) for row in kept])
         assert told[direction]["graded_ndcg@10"] == pytest.approx(wanted, abs=1e-4)
         cells = [
             (float(scores[q, n]), grade, own[q] != others[n])
@@ -132,12 +131,12 @@ def test_judgements_are_measured_beside_the_figures(project):
             for n, grade in one.items()
         ]
         assert told[direction]["kendall"]["judgements"] == len(pairs)
-        wanted = naive_judged.tau_b(*zip(*[cell[:2] for cell in cells], strict=True))
+        wanted = naive.tau_b(*zip(*[cell[:2] for cell in cells], strict=True))
         assert told[direction]["kendall"]["tau_b"] == pytest.approx(wanted, abs=1e-4)
         foreign = [cell[:2] for cell in cells if cell[2]]
         assert told[direction]["kendall_foreign"]["judgements"] == len(foreign) < len(pairs)
         assert told[direction]["kendall_foreign"]["tau_c"] == pytest.approx(
-            naive_judged.tau_c(*zip(*foreign, strict=True)), abs=1e-4
+            naive.tau_c(*zip(*foreign, strict=True)), abs=1e-4
         )
         rows = table[table["direction"] == direction]
         assert rows["query_id"].tolist() == queries[kept].tolist()
@@ -183,9 +182,7 @@ def test_plausible_matches_by_labels(project):
         columns = [n for n, image in enumerate(others) if image in labels]
         shares = [
             [
-                naive_judged.pmrp(
-                    scores[q, columns].tolist(), labels[image], [labels[others[n]] for n in columns], most
-                )
+                naive.pmrp(scores[q, columns].tolist(), labels[image], [labels[others[n]] for n in columns], most)
                 for most in (0, 1, 2)
             ]
             for q, image in enumerate(own)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.evaluate.embedded import sides
+from tests.naive import criteria
 from tests.naive import evaluate as naive
-from tests.naive import fusion
 from vse_pipe.artifacts import embeddings
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.ensemble import Ensemble, ascent, tuned
@@ -42,7 +42,7 @@ def _rsum(weights, parts, rule) -> float:
     own = splits[0].image_ids[:, None] == splits[0].caption_images[None]
     total = 0.0
     for each, truth in ((members, own), ([one.T for one in members], own.T)):
-        rows = fusion.fused([one.tolist() for one in each], rule, weights)
+        rows = criteria.fused([one.tolist() for one in each], rule, weights)
         ranks = [
             naive.best_rank(row, set(np.flatnonzero(right)), "pessimistic")
             for row, right in zip(rows, truth, strict=True)
@@ -51,7 +51,7 @@ def _rsum(weights, parts, rule) -> float:
     return total
 
 
-@pytest.mark.parametrize(("name", "rule"), [("mean", lambda row: row), ("zscore", fusion.standardised)])
+@pytest.mark.parametrize(("name", "rule"), [("mean", lambda row: row), ("zscore", criteria.standardised)])
 def test_the_chosen_weights_are_those_of_a_loop_over_queries(parts, name, rule):
     found = tuned(Ensemble(parts, fusion=name), EvaluateParams(), CPU)
     expected = ascent(3, lambda weights: _rsum(weights, parts, rule))

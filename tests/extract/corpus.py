@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from tests.naive.pictures import on_white, turned
+from tests.naive.extract import on_white, turned
 
 WIDE, HIGH = 12, 9
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests import regions_project as made
-from tests.naive import localize as naive
+from tests.naive import stages as naive
 from tests.toy_project import load_params
 from vse_pipe.artifacts import captions, embeddings, images, localisation, regions
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 
 
 def best_rank(row, correct, ties):
@@ -197,3 +198,201 @@ def matched_recall(pairs, correct):
     """Share of queries with a correct item among those matched to them, in percent."""
     found = {row for row, column in pairs if column in correct[row]}
     return 100.0 * len(found) / len(correct)
+
+
+def order(scores, grades, above, ties="pessimistic"):
+    """Items of one query, best first; of the same score the wrong ones first and then the worse ones, or the other way round.
+    scores: by item; grades: by judged item."""
+
+    def key(item):
+        grade = grades.get(item, 0.0)
+        return (grade > above, grade)
+
+    sign = 1 if ties == "pessimistic" else -1
+    return sorted(scores, key=lambda item: (-scores[item], *(sign * part for part in key(item))))
+
+
+def places(scores, grades, above, ties="pessimistic"):
+    """Of the correct items; infinite for those that are not in the list."""
+    listed = order(scores, grades, above, ties)
+    found = [place for place, item in enumerate(listed) if grades.get(item, 0.0) > above]
+    return found + [math.inf] * (sum(grade > above for grade in grades.values()) - len(found))
+
+
+def graded_ndcg(scores, grades, k, ties="pessimistic"):
+    listed = order(scores, grades, 0.0, ties)[:k]
+    gained = sum(grades.get(item, 0.0) / math.log2(place + 2) for place, item in enumerate(listed))
+    ideal = sorted(grades.values(), reverse=True)[:k]
+    return gained / sum(grade / math.log2(place + 2) for place, grade in enumerate(ideal))
+
+
+def ranking(row, grades, ties):
+    """Items in order; of the same score the worst first (pessimistic) or the best (optimistic). grades: by item."""
+    sign = 1 if ties == "pessimistic" else -1
+    return sorted(range(len(row)), key=lambda item: (-row[item], sign * grades.get(item, 0.0)))
+
+
+def judged_ndcg(row, grades, k, ties="pessimistic"):
+    order = ranking(row, grades, ties)
+    gained = sum(grades.get(item, 0.0) / math.log2(place + 2) for place, item in enumerate(order[:k]))
+    ideal = sorted(grades.values(), reverse=True)[:k]
+    return gained / sum(grade / math.log2(place + 2) for place, grade in enumerate(ideal))
+
+
+def pmrp(row, own, others, most, ties="pessimistic"):
+    """R-precision of one query. own: its labels, a set; others: those of each item, sets; most: labels that may differ."""
+    right = {item for item, labels in enumerate(others) if len(own ^ labels) <= most}
+    if not right:
+        return None
+    order = ranking(row, dict.fromkeys(right, 1.0), ties)
+    return sum(1 for item in order[: len(right)] if item in right) / len(right)
+
+
+def tau_b(xs, ys):
+    agreed, pairs_x, pairs_y, _ = _pairs(xs, ys)
+    return agreed / math.sqrt(pairs_x * pairs_y)
+
+
+def tau_c(xs, ys):
+    """Stuart's: 2 (P - Q) over n^2 (m - 1) / m, m the smaller number of different values."""
+    agreed, _, _, n = _pairs(xs, ys)
+    m = min(len(set(xs)), len(set(ys)))
+    return 2 * agreed / (n * n * (m - 1) / m)
+
+
+def _pairs(xs, ys):
+    """Concordant pairs less discordant ones; pairs that differ in x, and in y; n."""
+    agreed = pairs_x = pairs_y = 0
+    for i in range(len(xs)):
+        for j in range(i):
+            x, y = (xs[i] > xs[j]) - (xs[i] < xs[j]), (ys[i] > ys[j]) - (ys[i] < ys[j])
+            agreed += x * y
+            pairs_x += x != 0
+            pairs_y += y != 0
+    return agreed, pairs_x, pairs_y, len(xs)
+
+
+def expected_calibration_error(probabilities: Sequence[float], matched: Sequence[bool], bins: int = 10) -> float:
+    total = 0.0
+    for place in range(bins):
+        low, high = place / bins, (place + 1) / bins
+        inside = [
+            (probability, event)
+            for probability, event in zip(probabilities, matched, strict=True)
+            if low <= probability < high or (place == bins - 1 and probability == 1)
+        ]
+        if inside:
+            mean = sum(probability for probability, _ in inside) / len(inside)
+            share = sum(event for _, event in inside) / len(inside)
+            total += len(inside) / len(probabilities) * abs(mean - share)
+    return total
+
+
+def isotonic(scores: Sequence[float], matched: Sequence[bool]) -> dict[float, float]:
+    """By score: pool adjacent violators, literally."""
+    blocks: list[list] = []
+    for score in sorted(set(scores)):
+        events = [event for other, event in zip(scores, matched, strict=True) if other == score]
+        blocks.append([[score], sum(events), len(events)])
+        while len(blocks) > 1 and blocks[-2][1] / blocks[-2][2] >= blocks[-1][1] / blocks[-1][2]:
+            last = blocks.pop()
+            blocks[-1] = [a + b for a, b in zip(blocks[-1], last, strict=True)]
+    return {score: hits / count for own, hits, count in blocks for score in own}
+
+
+def candidates(
+    scores: Sequence[Sequence[float]], correct: Sequence[set[int]], k: int = 10
+) -> list[tuple[float, bool, int]]:
+    """(score, matched, query) of the best k items of each query with a correct one."""
+    found, number = [], 0
+    for row, right in zip(scores, correct, strict=True):
+        if right:
+            best = sorted(range(len(row)), key=lambda item: (-row[item], item))[:k]
+            found += [(row[item], item in right, number) for item in best]
+            number += 1
+    return found
+
+
+SHARES = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision", "ndcg@10": "ndcg_10"}
+
+
+def confidence_gini(counts):
+    """Mean difference of all pairs over twice the mean."""
+    if not sum(counts):
+        return 0.0
+    differences = sum(abs(one - other) for one in counts for other in counts)
+    return differences / (2 * len(counts) * sum(counts))
+
+
+def confidence_robin_hood(counts):
+    mean = sum(counts) / len(counts)
+    return sum(abs(count - mean) for count in counts) / (2 * sum(counts)) if sum(counts) else 0.0
+
+
+def drawn(rows, times):
+    """rows: a dictionary per query; times: how often each image was drawn."""
+    return [row for row in rows for _ in range(times[row["image_id"]])]
+
+
+def side(rows, items):
+    """Metrics of one direction and fold. rows: with the columns of ranks.parquet; items: ids of all items."""
+    found = {f"r@{k}": 100.0 * sum(row[f"hit_{k}"] for row in rows) / len(rows) for k in (1, 5, 10)}
+    if rows[0]["rank"] is None:
+        return found
+    ranks = [row["rank"] - 1 for row in rows]
+    found["med_r"], found["mean_r"] = median_rank(ranks), mean_rank(ranks)
+    found["mrr"] = 100.0 * sum(1 / row["rank"] for row in rows) / len(rows)
+    for metric, column in SHARES.items():
+        found[metric] = 100.0 * sum(row[column] for row in rows) / len(rows)
+    place = {item: index for index, item in enumerate(items)}
+    for k in (1, 5, 10):
+        counts = occurrence([[place[item] for item in row["top"][:k]] for row in rows], len(items))
+        found[f"skew@{k}"] = skewness(counts)
+    found["robin_hood@10"], found["gini@10"] = confidence_robin_hood(counts), confidence_gini(counts)
+    found["anti_hubs@10"] = 100.0 * counts.count(0) / len(counts)
+    found["largest_hub@10"] = max(counts)
+    return found
+
+
+def measure(rows, items, times):
+    """As metrics.json: the mean over folds of each direction's metrics, and the two sums. rows: all of
+    ranks.parquet; items: by (direction, fold); times: by fold, then image."""
+    found = {}
+    for direction in sorted({row["direction"] for row in rows}):
+        of_folds = []
+        for fold in sorted({row["fold"] for row in rows}):
+            here = [row for row in rows if (row["direction"], row["fold"]) == (direction, fold)]
+            of_folds.append(side(drawn(here, times[fold]), items[direction, fold]))
+        found[direction] = {name: sum(one[name] for one in of_folds) / len(of_folds) for name in of_folds[0]}
+    sides = list(found.values())
+    found["rsum"] = sum(one[f"r@{k}"] for one in sides for k in (1, 5, 10))
+    if all("skew@1" in one for one in sides):
+        found["hs_sum"] = sum(one[f"skew@{k}"] for one in sides for k in (1, 5, 10))
+    return found
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def covariance(one, other):
+    """Unbiased, draw by draw."""
+    return sum((a - mean(one)) * (b - mean(other)) for a, b in zip(one, other, strict=True)) / (len(one) - 1)
+
+
+def variance_of_mean(values, draws):
+    """Of one figure over seeds: between the seeds, and the mean covariance of two different seeds over the draws."""
+    seeds = range(len(values))
+    pairs = [covariance(draws[s], draws[t]) for s in seeds for t in seeds if s != t]
+    return covariance(values, values) / len(values), max(0.0, mean(pairs))
+
+
+def variance_of_difference(a, draws_a, b, draws_b):
+    """With seeds of their own: between the seeds of either, and what the images add to B - A."""
+    (of_a, _), (of_b, _) = variance_of_mean(a, draws_a), variance_of_mean(b, draws_b)
+    within = [
+        mean([covariance(draws[s], draws[t]) for s in range(len(draws)) for t in range(len(draws)) if s != t])
+        for draws in (draws_a, draws_b)
+    ]
+    across = mean([covariance(one, other) for one in draws_a for other in draws_b])
+    return of_a, of_b, max(0.0, sum(within) - 2 * across)

@@ -1,15 +1,176 @@
-"""Odd images become upright RGB on white; unusable ones are refused by name."""
+"""Boxes of pictures: the upright pixels, whichever way they are stored, and each picture decoded once."""
 
 import hashlib
 import io
+import tarfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from vse_pipe.core.errors import InputError, IntegrityError
+from tests.naive.extract import turned
+from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
+from vse_pipe.pictures import images
+from vse_pipe.pictures.address import Box, Cell, TarMember
 from vse_pipe.pictures.images import Item, decode, load
+from vse_pipe.pictures.transforms import Transform
+from vse_pipe.prepare.scan import scan
+from vse_pipe.report.pictures import thumbnail
+
+DRAFT = Transform(8, 8, "exact", "bilinear", "center", (0.5,) * 3, (0.5,) * 3, draft=True)
+
+
+def stored(width: int = 13, height: int = 9) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def content(pixels: np.ndarray, kind: str = "PNG", orientation: int = 1) -> bytes:
+    exif, file = Image.Exif(), io.BytesIO()
+    exif[0x0112] = orientation
+    Image.fromarray(pixels).save(file, kind, exif=exif)
+    return file.getvalue()
+
+
+def item(root: Path, file: str) -> Item:
+    digest = hashlib.sha256((root / file.partition("#")[0]).read_bytes()).hexdigest()
+    return Item(5, file, digest, "row 0")
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_box_is_of_the_picture_as_people_see_it(tmp_path: Path, orientation: int) -> None:
+    (tmp_path / "a.png").write_bytes(content(stored(), orientation=orientation))
+    seen = turned(stored(), orientation)
+    wanted = item(tmp_path, Box(2, 1, 5, 7).of("a.png"))
+    assert np.array_equal(images.load(tmp_path, wanted), seen[1:8, 2:7])
+    whole = item(tmp_path, "a.png")
+    assert images.upright_size(tmp_path, whole) == images.load(tmp_path, whole).size == seen.shape[1::-1]
+
+
+def test_in_every_place_where_pictures_lie(tmp_path: Path) -> None:
+    picture = content(stored())
+    (tmp_path / "a.png").write_bytes(picture)
+    with tarfile.open(tmp_path / "s.tar", "w") as tar:
+        info = tarfile.TarInfo("a.png")
+        info.size = len(picture)
+        tar.addfile(info, io.BytesIO(picture))
+    pq.write_table(pa.table({"image": [picture]}), tmp_path / "p.parquet")
+    digest = hashlib.sha256(picture).hexdigest()
+    for whole in ("a.png", str(TarMember("s.tar", 512, len(picture), "a.png")), str(Cell("p.parquet", 0, "image"))):
+        file = Box(3, 2, 4, 5).of(whole)
+        assert np.array_equal(images.load(tmp_path, Item(1, file, digest, "row 0")), stored()[2:7, 3:7])
+        page = images.shown(tmp_path / file)
+        assert np.array_equal(Image.open(io.BytesIO(page)), stored()[2:7, 3:7])
+        assert Image.open(io.BytesIO(thumbnail(page, 64))).size == (4, 5)
+
+
+@pytest.mark.parametrize(
+    ("box", "reason"),
+    [
+        ("0,0,14,1", "names a box (14 x 1 at 0,0) that reaches outside the picture of 13 x 9"),
+        ("0,8,1,2", "names a box (1 x 2 at 0,8) that reaches outside the picture of 13 x 9"),
+        ("99,0,1,1", "names a box (1 x 1 at 99,0) that reaches outside the picture of 13 x 9"),
+        ("1,1,0,5", "names a box of no area (0 x 5 at 1,1)"),
+        ("999999999999999999,0,999999999999999999,1", "reaches outside the picture of 13 x 9"),
+        ("9999999999999999999,0,1,1", "does not exist"),
+    ],
+)
+def test_what_is_no_box_of_the_picture_has_a_reason(tmp_path: Path, box: str, reason: str) -> None:
+    (tmp_path / "a.png").write_bytes(content(stored()))
+    for read in (images.load, lambda *about: images.pixels(*about, DRAFT)):
+        with pytest.raises(UnreadableImage) as caught:
+            read(tmp_path, item(tmp_path, f"a.png#xywh={box}"))
+        assert reason in caught.value.reason
+        assert "(image_id 5)" in str(caught.value)
+    assert images.shown(tmp_path / f"a.png#xywh={box}") is None
+
+
+def test_a_changed_picture_is_refused_for_its_boxes_too(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(content(stored()))
+    with pytest.raises(IntegrityError, match=r"image_id 5\): the file changed"):
+        images.load(tmp_path, Item(5, Box(0, 0, 1, 1).of("a.png"), "0" * 64, ""))
+
+
+@pytest.mark.parametrize("threads", [1, 7])
+def test_a_picture_is_decoded_once_for_its_boxes_and_they_are_what_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    """Draft or not: a box has the pixels of the picture at its full size."""
+    decoded: list[str] = []
+    really = images.decode
+
+    def counted(content: bytes, name: str) -> Image.Image:
+        decoded.append(name)
+        time.sleep(0.01)
+        return really(content, name)
+
+    boxes = [Box(x, y, 10 + 40 * x, 30 + y) for x in range(6) for y in range(5)]
+    for name in "ab":
+        pixels = np.random.default_rng(ord(name)).integers(0, 256, (300, 400, 3), dtype=np.uint8)
+        (tmp_path / f"{name}.jpg").write_bytes(content(pixels, "JPEG", 6))
+    items = [item(tmp_path, box.of(f"{name}.jpg")) for name in "ab" for box in boxes]
+    wholes = {name: images.load(tmp_path, item(tmp_path, f"{name}.jpg")) for name in "ab"}
+    monkeypatch.setattr(images, "decode", counted)
+    monkeypatch.setattr(images, "_wholes", images.Decoded())
+    with ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(lambda one: images.pixels(tmp_path, one, DRAFT), items))
+    assert len(decoded) == 2
+    for one, name, box in zip(found, "a" * 30 + "b" * 30, boxes * 2, strict=True):
+        cut = wholes[name].crop((box.left, box.top, box.left + box.width, box.top + box.height))
+        assert np.array_equal(one, DRAFT.pixels(cut))
+
+
+def test_only_so_much_is_kept() -> None:
+    made: list[int] = []
+
+    def make(number: int, side: int) -> Image.Image:
+        made.append(number)
+        return Image.new("RGB", (side, side))
+
+    few = images.Decoded(most=2, largest=10**9)
+    for number in (1, 2, 1, 3, 1, 2):
+        few.get(number, lambda number=number: make(number, 4))
+    assert made == [1, 2, 3, 2]
+    made.clear()
+    small = images.Decoded(most=9, largest=4 * 10 * 10)
+    for number, side in ((1, 5), (2, 5), (3, 8), (1, 5), (4, 50), (4, 50), (1, 5)):
+        small.get(number, lambda number=number, side=side: make(number, side))
+    assert made == [1, 2, 3, 1, 4, 1]
+
+
+def test_a_failure_is_everybodys_own() -> None:
+    """Others that wait for the same picture try themselves: the message names the row that was asked for."""
+    kept, began, told = images.Decoded(), threading.Event(), []
+
+    def failing(number: int) -> Image.Image:
+        began.set()
+        time.sleep(0.05)
+        raise UnreadableImage(f"row {number}", "is empty")
+
+    def ask(number: int) -> None:
+        with pytest.raises(UnreadableImage) as caught:
+            kept.get("x", lambda: failing(number))
+        told.append(caught.value.name)
+
+    first = threading.Thread(target=ask, args=(1,))
+    first.start()
+    began.wait()
+    ask(2)
+    first.join()
+    assert sorted(told) == ["row 1", "row 2"]
+    assert kept.get("x", lambda: Image.new("RGB", (1, 1))).size == (1, 1)
+
+
+@pytest.mark.parametrize("in_shards", [False, True])
+def test_a_file_whose_name_reads_as_a_box_is_refused_by_prepare(tmp_path: Path, in_shards: bool) -> None:
+    name = "s.tar::512:9::a.png#xywh=1,2,3,4" if in_shards else "a.png#xywh=1,2,3,4"
+    with pytest.raises(Exception, match=r"t\.csv row 2: file '.*' reads as a box in the picture '.*a\.png'; rename"):
+        scan(tmp_path, [name], lambda _: "t.csv row 2", in_shards)
 
 
 def saved(image: Image.Image, kind: str, **options) -> bytes:
@@ -111,15 +272,15 @@ def test_refuses_a_decompression_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
         decode(saved(Image.new("1", (64, 64)), "PNG"), "bomb.png")
 
 
-def item(file: str, digest: str = "") -> Item:
+def images_item(file: str, digest: str = "") -> Item:
     return Item(5, file, digest, "images.parquet row 2")
 
 
 def test_load_compares_the_digest(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(JPEG)
-    assert load(tmp_path, item("a.jpg", hashlib.sha256(JPEG).hexdigest())).size == (64, 64)
+    assert load(tmp_path, images_item("a.jpg", hashlib.sha256(JPEG).hexdigest())).size == (64, 64)
     with pytest.raises(IntegrityError, match=r"a.jpg \(image_id 5\): the file changed after prepare"):
-        load(tmp_path, item("a.jpg", "0" * 64))
+        load(tmp_path, images_item("a.jpg", "0" * 64))
 
 
 @pytest.mark.parametrize(
@@ -135,4 +296,4 @@ def test_load_refuses(tmp_path: Path, file: str, message: str) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "outside.jpg").write_bytes(JPEG)
     with pytest.raises(InputError, match=message):
-        load(tmp_path / "root", item(file))
+        load(tmp_path / "root", images_item(file))

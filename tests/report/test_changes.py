@@ -5,7 +5,7 @@ import re
 
 import pandas as pd
 
-from tests.naive import report as naive
+from tests.naive import stages as naive
 from tests.report import project as artefacts
 from vse_pipe.artifacts import evaluation
 from vse_pipe.artifacts.evaluation import DIRECTIONS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.naive import report as naive
+from tests.naive import stages as naive
 from vse_pipe.report import hubness
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.naive import report as naive
+from tests.naive import stages as naive
 from vse_pipe.core.devices import generator
 from vse_pipe.report.results import KINDS, change, mix, worst
 

@@ -45,7 +45,7 @@ def asleep(folder: Path, device: torch.device) -> None:
 @functools.cache
 def _pool() -> list:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([_HERE, "vse_pipe.train.stage", "tests.train.engine.rank_cases"])
+    context.set_forkserver_preload([_HERE, "vse_pipe.train.stage", "tests.train.rank_cases"])
     pipes = []
     for _ in range(_MOST):
         ours, theirs = context.Pipe()

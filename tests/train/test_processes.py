@@ -1,4 +1,4 @@
-"""Whole runs in several processes: the model of one, and what is left when some of them end."""
+"""What each of several processes draws is its part of what one draws; none is started here."""
 
 import contextlib
 import os
@@ -7,26 +7,89 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torchvision.ops import stochastic_depth
 
 from tests.regions_project import write_regions_project
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params
-from tests.train.engine import rank_cases
+from tests.train import rank_cases
 from tests.train.killed import killed_after
 from tests.train.ranked import on
 from tests.train.schemes.test_hard_negatives import MINED
 from vse_pipe.artifacts import model_files
-from vse_pipe.core import files, processes
+from vse_pipe.core import files
+from vse_pipe.core import processes as core_processes
 from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.core.processes import Share
 from vse_pipe.project import paths
-from vse_pipe.train import checkpoint
-from vse_pipe.train import processes as engine_processes
+from vse_pipe.train import checkpoint, processes
 from vse_pipe.train.stage import train
+
+SIZES = (3, 2)
+LENGTHS = torch.tensor([2, 5, 1, 4, 3])
+SHARES = [Share(SIZES, number) for number in range(len(SIZES))]
+
+
+def _drawn(share: Share | None, work: Callable[[], Tensor]) -> Tensor:
+    torch.manual_seed(7)
+    with processes.rows(share or Share((sum(SIZES),), 0)):
+        return work()
+
+
+def _packed(words: Tensor, lengths: Tensor) -> PackedSequence:
+    return pack_padded_sequence(words, lengths, batch_first=True, enforce_sorted=False)
+
+
+def _dropped(p: float, words: Tensor, lengths: Tensor) -> Tensor:
+    packed = _packed(words, lengths)
+    data = processes.of_tokens(nn.Dropout(p), packed, packed.data)
+    return pad_packed_sequence(PackedSequence(data, *packed[1:]), batch_first=True)[0]
+
+
+@pytest.mark.parametrize(
+    "device",
+    ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))],
+)
+def test_words_left_out_are_those_of_one_process(device, monkeypatch):
+    monkeypatch.setattr(Share, "gather", lambda share, own: LENGTHS)
+    words = torch.rand(sum(SIZES), 5, 4, device=device) + 1
+    whole = _drawn(None, lambda: _dropped(0.5, words, LENGTHS))
+    assert 0 < (whole == 0).sum() - (5 * 5 - LENGTHS.sum()) * 4 < LENGTHS.sum() * 4
+    for share in SHARES:
+        own = _drawn(share, lambda rows=share.rows: _dropped(0.5, words[rows], LENGTHS[rows]))
+        torch.testing.assert_close(own, whole[share.rows, : own.shape[1]], rtol=0, atol=0)
+
+
+def test_without_dropout_nobody_is_asked(monkeypatch):
+    monkeypatch.setattr(Share, "gather", lambda share, own: pytest.fail("nothing is drawn"))
+    words = torch.rand(3, 5, 4)
+    own = _drawn(SHARES[0], lambda: _dropped(0.0, words, LENGTHS[:3]))
+    assert torch.equal(own, pad_packed_sequence(_packed(words, LENGTHS[:3]), batch_first=True)[0])
+
+
+@pytest.mark.parametrize("crops", [1, 3])
+def test_branches_left_out_are_those_of_one_process(crops):
+    def left(images: int) -> Tensor:
+        return stochastic_depth(torch.ones(images * crops, 2, 2), 0.5, "row")
+
+    whole = _drawn(None, lambda: left(sum(SIZES)))
+    assert 0 < whole.sum() < whole.numel() * 2
+    own = [_drawn(share, lambda size=size: left(size)) for share, size in zip(SHARES, SIZES, strict=True)]
+    assert torch.equal(torch.cat(own), whole)
+
+
+def test_what_is_drawn_for_other_rows_is_refused():
+    with pytest.raises(UsageError, match="random numbers for 1 rows where 3 are encoded"):
+        _drawn(SHARES[0], lambda: stochastic_depth(torch.ones(3, 2), 0.5, "batch"))
+
 
 _DVC = """
 stages:
@@ -131,19 +194,22 @@ processes.run(asleep, (Path({str(tmp_path)!r}),), 2, torch.device("cpu"), "toy")
 
 def test_memory_that_runs_out_is_no_loss_of_another():
     error = torch.OutOfMemoryError("CUDA out of memory")
-    with pytest.raises(torch.OutOfMemoryError) as found, processes._together():
+    with pytest.raises(torch.OutOfMemoryError) as found, core_processes._together():
         raise error
     assert found.value is error
 
 
 def test_why_another_is_lost_is_said_in_one_line():
-    with pytest.raises(processes.Lost, match=r"does not answer \(Connection closed by peer\)$"), processes._together():
+    with (
+        pytest.raises(core_processes.Lost, match=r"does not answer \(Connection closed by peer\)$"),
+        core_processes._together(),
+    ):
         raise RuntimeError("Connection closed by peer\nat pair.cc:534")
 
 
 def test_a_gpu_for_each_is_needed():
     with pytest.raises(UsageError, match=r"^train sum: train.processes 99 need a GPU each, and there are \d+ "):
-        engine_processes.run(print, (), 99, torch.device("cuda"), "train sum")
+        processes.run(print, (), 99, torch.device("cuda"), "train sum")
 
 
 @pytest.mark.parametrize(
@@ -157,9 +223,9 @@ def test_a_gpu_for_each_is_needed():
 )
 def test_the_first_failure_is_what_is_said(statuses, said, expected):
     """Not that of those who lost their partner by it."""
-    errors = [PipelineError(one) if one == "own" else processes.Lost(one) for one in said]
+    errors = [PipelineError(one) if one == "own" else core_processes.Lost(one) for one in said]
     with pytest.raises(PipelineError, match=expected):
-        raise engine_processes._cause(statuses, errors, "train sum")
+        raise processes._cause(statuses, errors, "train sum")
 
 
 @pytest.mark.acceptance

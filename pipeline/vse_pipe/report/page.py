@@ -132,7 +132,7 @@ SECTIONS = (
 # The whole page stays below 10 MB; what a symbol needs beside its picture is within the difference.
 LIMIT = 9_000_000
 _STYLES = ("page.css", "tables.css", "figures.css")
-_FOLDER = Path(__file__).parents[1]
+_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)

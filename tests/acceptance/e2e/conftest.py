@@ -17,7 +17,7 @@ SMALL = [
     "report.audits=[hal]",
     "evaluate.resamples=20",
     "ensembles={both: {first: sum, second: hal}}",
-    "datasets.other={format: shapes, source: pipeline/vse_pipe/prepare/engine/scenes, train: 8, val: 4, test: 12}",
+    "datasets.other={format: shapes, source: pipeline/vse_pipe/prepare/scenes, train: 8, val: 4, test: 12}",
     "features.other={dataset: other, backbone: random_filters}",
     "transfers={moved: {run: hal, dataset: other}}",
 ]

@@ -6,7 +6,6 @@ import pytest
 
 from tests.evaluate.trec.files import drawn, write
 from tests.naive import evaluate as naive
-from tests.naive import listed as naive_listed
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import trec
 from vse_pipe.evaluate.trec import evaluate_trec, measured
@@ -23,7 +22,7 @@ def test_against_loops(tmp_path, ties, above):
     params = PARAMS.model_copy(update={"ties": ties, "correct_above": above})
     found = evaluate_trec(*write(tmp_path, run, qrels), params, tmp_path / "out")
     right = {query: grades for query, grades in qrels.items() if max(grades.values()) > above}
-    places = {query: naive_listed.places(run.get(query, {}), grades, above, ties) for query, grades in right.items()}
+    places = {query: naive.places(run.get(query, {}), grades, above, ties) for query, grades in right.items()}
     assert found["queries"] == len(right)
     assert found["unanswered"] == len(set(right) - set(run))
     assert found["unjudged"] == len(set(run) - set(right)) > 0
@@ -32,7 +31,7 @@ def test_against_loops(tmp_path, ties, above):
     for name, measure in MEASURES.items():
         assert found[name] == pytest.approx(100 * np.mean([measure(one) for one in places.values()]), abs=1e-5), name
     for k in (5, 10):
-        wanted = [naive_listed.graded_ndcg(run.get(query, {}), grades, k, ties) for query, grades in right.items()]
+        wanted = [naive.graded_ndcg(run.get(query, {}), grades, k, ties) for query, grades in right.items()]
         assert found[f"graded_ndcg@{k}"] == pytest.approx(100 * np.mean(wanted), abs=1e-5)
     table = trec.read_answered(tmp_path / "out").to_pandas().set_index("query")
     assert {query: row["rank"] - 1 for query, row in table.iterrows() if row["rank"] == row["rank"]} == {

@@ -15,7 +15,7 @@ from torch import nn
 from torchvision import models
 
 from tests.extract import project
-from tests.naive import regions as naive
+from tests.naive import data as naive
 from vse_pipe.artifacts import features
 from vse_pipe.core.errors import InputError, MissingResource, UnknownMember, UsageError
 from vse_pipe.extract import stage

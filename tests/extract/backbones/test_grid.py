@@ -14,8 +14,8 @@ from torch.nn import functional
 from torchvision import models
 
 from tests.extract import project
+from tests.naive import data as naive
 from tests.naive import extract as naive_extract
-from tests.naive import regions as naive
 from vse_pipe.artifacts import features
 from vse_pipe.core import states
 from vse_pipe.core.errors import InputError, UnknownMember, UsageError

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.extract.texts.vector_files import as_npz
-from tests.naive import texts as naive
+from tests.naive import extract as naive
 from vse_pipe.core.errors import InputError
 from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.extract.texts import hglmm as method

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.extract.texts.vector_files import WORDS, as_npz, vectors
-from tests.naive import texts as naive
+from tests.naive import extract as naive
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.texts import mean_vectors as method
 
@@ -48,7 +48,7 @@ def test_words_of_unit_length(file: str) -> None:
     params = method.Params(vectors=file, unit=True)
     state = method.fit(CORPUS, params, 0)
     assert np.linalg.norm(state.arrays["vectors"], axis=1) == pytest.approx(np.ones(5), abs=1e-6)
-    expected = naive.unit(vectors()[0].tolist())
+    expected = naive.texts_unit(vectors()[0].tolist())
     assert method.transform(["dog dog"], state, params)[0] == pytest.approx(np.array(expected), abs=1e-6)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.extract.texts import project
 from tests.extract.texts.vector_files import WORDS, as_npz, vectors
-from tests.naive.texts import unit
+from tests.naive.extract import texts_unit
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import ParamsError
@@ -35,7 +35,7 @@ def test_rows_are_those_of_the_parts_at_their_weights(parts: list[dict]) -> None
     terms = tfidf.transform(TEXTS, tfidf.fit(CORPUS, one, 0), one)
     means = mean_vectors.transform(TEXTS, mean_vectors.fit(CORPUS, other, 0), other)
     expected = [
-        [*(0.5 * value for value in unit(term)), *unit(mean)]
+        [*(0.5 * value for value in texts_unit(term)), *texts_unit(mean)]
         for term, mean in zip(terms.tolist(), means.tolist(), strict=True)
     ]
     assert found.dtype == np.float32

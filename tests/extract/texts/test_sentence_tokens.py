@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.extract.texts import project
-from tests.naive.texts import unit
+from tests.naive.extract import texts_unit
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
@@ -59,7 +59,7 @@ def test_the_tokens_of_every_caption_come_back_and_a_sentence_is_read_alike(tiny
     read = texts.read(project.OUT)
     assert (read.kind, read.inputs, read.array.dtype) == ("fragments", 2, np.float16)
     assert isinstance(read.array, np.memmap)
-    expected = [[unit(token) for token in raw(text)] for text in project.TEXTS]
+    expected = [[texts_unit(token) for token in raw(text)] for text in project.TEXTS]
     assert len(read.array) == sum(map(len, expected))
     padded, lengths = read.tokens.padded(np.array([5, 3, 0]))
     assert padded.dtype == np.float32

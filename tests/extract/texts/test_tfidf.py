@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.naive import texts as naive
+from tests.naive import extract as naive
 from vse_pipe.core.errors import InputError
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.texts import tfidf as method

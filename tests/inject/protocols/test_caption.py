@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.naive import inject as naive
+from tests.naive import data as naive
 from vse_pipe.project.registry import PROTOCOLS
 
 member = PROTOCOLS.load("caption")

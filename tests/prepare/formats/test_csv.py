@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.naive.prepare import hashed_split
+from tests.naive.data import hashed_split
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, pictures, read
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.prepare.formats.csv import _rows

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from tests import bombs
-from tests.naive.prepare import entities_sentence
+from tests.naive.data import entities_sentence
 from tests.prepare._data import entities, marked, prepare, read
 from vse_pipe.artifacts import captions, regions
 from vse_pipe.core import memory

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.hostile import Hostile
-from tests.naive.prepare import vsepp_image_rows
+from tests.naive.data import vsepp_image_rows
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, precomp, read, rows, three_splits
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.prepare import arrays

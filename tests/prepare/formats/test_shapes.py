@@ -17,7 +17,7 @@ def _own_project(tmp_path, monkeypatch):
 
 
 def test_root_names_the_folder_the_images_end_in():
-    table = images.read(prepare("shapes", "pipeline/vse_pipe/prepare/engine/scenes", **FEW))
+    table = images.read(prepare("shapes", "pipeline/vse_pipe/prepare/scenes", **FEW))
     assert images.root(table) == paths.prepared("tiny") / "images"
     assert table.num_rows == 11
     for row in table.to_pylist():
@@ -26,28 +26,28 @@ def test_root_names_the_folder_the_images_end_in():
 
 
 def test_every_image_has_the_captions_asked_for():
-    out = prepare("shapes", "pipeline/vse_pipe/prepare/engine/scenes", **FEW)
+    out = prepare("shapes", "pipeline/vse_pipe/prepare/scenes", **FEW)
     counts = captions.read(out)["image_id"].value_counts().field("counts").to_pylist()
     assert len(counts) == 11
     assert set(counts) <= {1, 2, 3}
 
 
 def test_phrases_are_written_where_asked_for_and_counted(capsys):
-    plain = prepare("shapes", "pipeline/vse_pipe/prepare/engine/scenes", **FEW)
+    plain = prepare("shapes", "pipeline/vse_pipe/prepare/scenes", **FEW)
     assert "phrases" not in capsys.readouterr().err
     texts = captions.read(plain)
     assert not (plain / regions.PHRASES).exists()
-    out = prepare("shapes", "pipeline/vse_pipe/prepare/engine/scenes", phrases=True, **FEW)
+    out = prepare("shapes", "pipeline/vse_pipe/prepare/scenes", phrases=True, **FEW)
     assert captions.read(out) == texts
     found = regions.read_phrases(out)["split"].to_pylist()
     assert "/ {} phrases, val 2 images".format(found.count("train")) in capsys.readouterr().err
-    prepare("shapes", "pipeline/vse_pipe/prepare/engine/scenes", **FEW)
+    prepare("shapes", "pipeline/vse_pipe/prepare/scenes", **FEW)
     assert not (plain / regions.PHRASES).exists()
 
 
 def test_same_seed_same_bytes():
     def content(seed: int) -> dict[str, bytes]:
-        out = prepare("shapes", "pipeline/vse_pipe/prepare/engine/scenes", seed=seed, **FEW)
+        out = prepare("shapes", "pipeline/vse_pipe/prepare/scenes", seed=seed, **FEW)
         return {
             str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file() and p.name != "timing.json"
         }

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import save_file
 
 from tests.prepare._data import prepare
-from tests.prepare.engine.regions._whole import SOURCE, write
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
+from tests.prepare.regions._whole import SOURCE, write
 from vse_pipe.core import devices as core_devices
 from vse_pipe.core.errors import IntegrityError, MissingResource, UnknownMember, UsageError
 from vse_pipe.core.weights import Weights

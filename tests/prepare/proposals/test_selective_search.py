@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.naive.regions import overlap
+from tests.naive.data import overlap
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
 from vse_pipe.core.errors import MissingResource
 from vse_pipe.prepare.proposals.options import SelectiveSearchOptions as Params

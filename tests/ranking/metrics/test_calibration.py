@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.naive import calibrated as naive
+from tests.naive import evaluate as naive
 from vse_pipe.ranking.metrics.calibration import BINS, ISOTONIC, PLATT, ece_draws, fitted, reliability
 
 PAIRS = st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=40)

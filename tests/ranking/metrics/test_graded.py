@@ -1,13 +1,20 @@
+import math
+
 import numpy as np
 import pytest
+import pytrec_eval
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.naive import evaluate as naive
-from tests.naive import judged as naive_judged
 from tests.ranking.dense import dense
 from vse_pipe.ranking import evaluation as engine
 from vse_pipe.ranking.evaluation import Depths
+from vse_pipe.ranking.metrics import graded
 from vse_pipe.ranking.metrics.graded import Graded, kendall
+from vse_pipe.ranking.metrics.listed import positions
+from vse_pipe.ranking.metrics.recall import Truth
 
 QUERIES, ITEMS = np.arange(40) + 100, np.arange(60)[::-1] * 7
 
@@ -56,7 +63,7 @@ def test_against_loops(ties, above):
         assert found.measures["ap"][place] == pytest.approx(naive.average_precision(places))
         assert found.measures["r_precision"][place] == pytest.approx(naive.r_precision(places))
         for k in (5, 10):
-            wanted = naive_judged.ndcg(scores[row].tolist(), grades[row], k, ties)
+            wanted = naive.judged_ndcg(scores[row].tolist(), grades[row], k, ties)
             assert found.measures[f"graded_ndcg_{k}"][place] == pytest.approx(wanted), (row, k)
 
 
@@ -100,8 +107,8 @@ def test_kendall_against_loops():
     grades = rng.integers(0, 4, 90).astype(float)
     scores = np.round(grades + rng.standard_normal(90), 1)
     found = kendall(scores, grades)
-    assert found["tau_b"] == pytest.approx(naive_judged.tau_b(scores.tolist(), grades.tolist()))
-    assert found["tau_c"] == pytest.approx(naive_judged.tau_c(scores.tolist(), grades.tolist()))
+    assert found["tau_b"] == pytest.approx(naive.tau_b(scores.tolist(), grades.tolist()))
+    assert found["tau_c"] == pytest.approx(naive.tau_c(scores.tolist(), grades.tolist()))
     assert 0.3 < found["tau_b"] < 0.9
     assert (
         kendall(np.ones(4), np.arange(4.0))
@@ -117,3 +124,137 @@ def test_scores_of_another_precision_are_read_as_they_are():
     narrow = engine.of_pairs(dense(scores.astype(np.float32)), cells)
     assert narrow.dtype == np.float64
     assert torch.tensor(narrow).equal(torch.tensor(scores[cells.rows, cells.columns]))
+
+
+@pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
+def test_plausible_against_loops(ties):
+    rng = np.random.default_rng(0)
+    own, others = (rng.integers(0, 2, (count, 5)).astype(np.float32) for count in (30, 80))
+    others = others[~(others == own[0]).all(axis=1)]  # so that the first query has no item of its own labels
+    scores = rng.integers(0, 8, (30, len(others))).astype(np.float32)
+    apart = graded.distances(torch.from_numpy(own), torch.from_numpy(others))
+    found = graded.r_precisions(torch.from_numpy(scores), apart, ties).numpy()
+    named = [[set(np.flatnonzero(row).tolist()) for row in side] for side in (own, others)]
+    assert math.isnan(found[0, 0])
+    for query, row in enumerate(scores.tolist()):
+        for most in graded.DIFFERENCES:
+            wanted = naive.pmrp(row, named[0][query], named[1], most, ties)
+            assert wanted is None or found[query, most] == pytest.approx(wanted)
+            assert (wanted is None) == math.isnan(found[query, most])
+
+
+def test_average_lies_between():
+    rng = np.random.default_rng(3)
+    apart = torch.from_numpy(rng.integers(0, 4, (50, 40)).astype(np.float32))
+    scores = torch.from_numpy(rng.integers(0, 3, (50, 40)).astype(np.float32))
+    worst, mean, best = (
+        graded.r_precisions(scores, apart, ties).nanmean() for ties in ("pessimistic", "average", "optimistic")
+    )
+    assert worst < mean < best
+
+
+def test_a_collapsed_model_finds_nothing_unless_everything_is_plausible():
+    scores = torch.zeros(2, 10)
+    apart = torch.tensor([[0.0] * 4 + [5.0] * 6, [0.0] * 10])
+    assert graded.r_precisions(scores, apart, "pessimistic").tolist() == [[0.0] * 3, [1.0] * 3]
+
+
+# Positions of one query; with average ties all of a query may be moved by a half.
+integral = st.sets(st.integers(0, 30), min_size=1, max_size=25).map(sorted)
+places = st.tuples(integral, st.sampled_from([0.0, 0.5])).map(lambda drawn: [p + drawn[1] for p in drawn[0]])
+queries = st.lists(places, min_size=1, max_size=6)
+MEASURES = {
+    graded.average_precision: naive.average_precision,
+    graded.average_precision_at_r: naive.average_precision_at_r,
+    graded.r_precision: naive.r_precision,
+}
+
+
+def flat(lists: list[list[float]]) -> tuple[np.ndarray, np.ndarray]:
+    return np.concatenate(lists).astype(float), np.cumsum([0, *[len(own) for own in lists]])
+
+
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.__name__)
+def test_precision_against_loops(measure):
+    @given(queries)
+    def check(lists):
+        expected = [MEASURES[measure](own) for own in lists]
+        np.testing.assert_allclose(measure(*flat(lists)), expected, rtol=1e-12)
+
+    check()
+
+
+@given(queries, st.sampled_from([1, 5, 10]))
+def test_ndcg_and_reciprocal_rank_against_loops(lists, k):
+    expected = [naive.ndcg(own, k) for own in lists]
+    np.testing.assert_allclose(graded.binary_ndcg(*flat(lists), k), expected, rtol=1e-12)
+    best = np.array([own[0] for own in lists])
+    expected = [naive.reciprocal_rank(own) for own in lists]
+    np.testing.assert_allclose(graded.reciprocal_rank(best), expected, rtol=1e-12)
+
+
+@given(queries)
+def test_bounds(lists):
+    found = [measure(*flat(lists)) for measure in MEASURES] + [graded.binary_ndcg(*flat(lists), 10)]
+    for values in found:
+        assert (values >= 0).all()
+        assert (values <= 1).all()
+    whole, at_r, share, _ = found
+    assert (at_r <= np.minimum(whole, share)).all()
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=5))
+def test_a_perfect_ranking_gets_exactly_1_everywhere(numbers):
+    lists = [list(range(number)) for number in numbers]
+    for measure in MEASURES:
+        assert measure(*flat(lists)).tolist() == [1.0] * len(lists)
+    assert graded.binary_ndcg(*flat(lists), 10).tolist() == [1.0] * len(lists)
+
+
+@given(st.lists(st.integers(0, 20).map(float), min_size=1, max_size=8))
+def test_with_one_correct_item_they_are_reciprocal_rank_and_hit_at_1(ranks):
+    best = np.array(ranks)
+    one_each = best, np.arange(len(best) + 1)
+    reciprocal = graded.reciprocal_rank(best)
+    np.testing.assert_array_equal(graded.average_precision(*one_each), reciprocal)
+    np.testing.assert_array_equal(graded.r_precision(*one_each), best == 0)
+    np.testing.assert_array_equal(graded.average_precision_at_r(*one_each), best == 0)
+
+
+def test_by_hand():
+    """Correct at ranks 1, 3 and 12 of R = 3: precisions 1, 2/3, 1/4."""
+    of_one = np.array([0.0, 2.0, 11.0]), np.array([0, 3])
+    assert graded.average_precision(*of_one)[0] == pytest.approx((1 + 2 / 3 + 1 / 4) / 3)
+    assert graded.average_precision_at_r(*of_one)[0] == pytest.approx((1 + 2 / 3) / 3)
+    assert graded.r_precision(*of_one)[0] == pytest.approx(2 / 3)
+    ideal = 1 + 1 / np.log2(3) + 1 / 2
+    assert graded.binary_ndcg(*of_one, 10)[0] == pytest.approx((1 + 1 / 2) / ideal)
+
+
+def test_half_a_position_is_cut_off_as_recall_cuts_it():
+    """One wrong item tied with the only correct one: rank 1.5, position 0.5, below 1."""
+    tied = np.array([0.5]), np.array([0, 1])
+    assert graded.r_precision(*tied).tolist() == [1.0]
+    assert graded.average_precision_at_r(*tied)[0] == pytest.approx(1 / 1.5)
+    assert graded.binary_ndcg(*tied, 1)[0] == pytest.approx(1 / np.log2(2.5))
+
+
+def test_agreement_with_trec_eval():
+    """Ragged truths, no ties: trec_eval breaks them by the names of documents."""
+    rng = np.random.default_rng(0)
+    scores = rng.permuted(np.linspace(-1, 1, 40 * 60).reshape(40, 60), axis=1).astype(np.float32)
+    correct = [rng.choice(60, size=rng.integers(1, 50), replace=False) for _ in scores]
+    judgements = {str(q): {str(item): 1 for item in items} for q, items in enumerate(correct)}
+    run = {str(q): {str(item): score for item, score in enumerate(row)} for q, row in enumerate(scores.tolist())}
+    judged = pytrec_eval.RelevanceEvaluator(judgements, {"map", "Rprec", "recip_rank", "ndcg_cut.10"}).evaluate(run)
+    truth = Truth.listed(correct, 60)
+    places = positions(torch.from_numpy(scores), slice(0, 40), truth, "pessimistic")
+    ours = {
+        "map": graded.average_precision(places, truth.starts),
+        "Rprec": graded.r_precision(places, truth.starts),
+        "ndcg_cut_10": graded.binary_ndcg(places, truth.starts, 10),
+        "recip_rank": graded.reciprocal_rank(places[truth.starts[:-1]]),
+    }
+    for name, values in ours.items():
+        expected = [judged[str(q)][name] for q in range(40)]
+        np.testing.assert_allclose(values, expected, rtol=1e-9, err_msg=name)

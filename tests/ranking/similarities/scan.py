@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.naive import fragments as naive
+from tests.naive import criteria as naive
 from tests.ranking.similarities.fragments import Model, captions_of, check_contract, check_gradients, inputs
 
 NORMS = ["clipped_l2norm", "l2norm", "softmax", "no_norm", "clipped"]

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tests.naive import fragments as naive
+from tests.naive import criteria as naive
 from tests.ranking.similarities.fragments import (
     SHAPE,
     Model,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.command_line import caller
-from tests.report.claims.project import claim, write
+from tests.report.test_claims import claim, write
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
-"""Corrections are kept between searches; probabilities of a match are fitted on val by the loops of tests.naive.calibrated."""
+"""Corrections are kept between searches; probabilities of a match are fitted on val by the loops of tests.naive.evaluate."""
 
 import numpy as np
 import pytest
 
-from tests.naive import calibrated as naive
+from tests.naive import evaluate as naive
 from tests.tools.search.project import SPLITS
 from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import Side

@@ -1,11 +1,11 @@
-"""Queries of several parts, narrowed: against the loops of tests.naive.asked."""
+"""Queries of several parts, narrowed: against the loops of tests.naive.stages."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.naive import asked as naive
+from tests.naive import stages as naive
 from tests.tools.search.project import SPLITS
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.tools.search import scores as scoring

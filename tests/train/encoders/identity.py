@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.naive.encoders import unit
+from tests.naive.training import unit
 from vse_pipe.core.errors import InputError
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.naive import trust as naive
+from tests.naive import training as naive
 from tests.train.losses.contract import check_contract, check_masked_cells, some_batch, some_scores
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train.batch import Scored, fits

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.naive import structure as naive
+from tests.naive import losses as naive
 from tests.train.losses.contract import OWNERS, batch_of, check_contract, some_batch, some_scores, some_vectors
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import LOSSES

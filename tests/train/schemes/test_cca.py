@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from tests.naive import cca as naive
+from tests.naive import training as naive
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
 from tests.train.killed import killed_after
 from tests.train.some import some_pairs, some_scheme

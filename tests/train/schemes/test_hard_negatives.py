@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 import torch
 
-from tests.naive import mining as naive
+from tests.naive import losses as naive
 from tests.regions_project import FEATURES, NOISE, REGIONS, SECTIONS, TEXTS, run_of, write_regions_project
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.killed import killed_at

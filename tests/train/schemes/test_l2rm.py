@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.naive import transport as naive
+from tests.naive import training as naive
 from tests.train.fragments import FragmentModel
 from tests.train.some import adam, some_pairs, some_scheme
 from vse_pipe.artifacts import pairs

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.naive import soft as naive
+from tests.naive import losses as naive
 from tests.naive.losses import hinge
 from tests.train.losses.contract import some_scores
 from tests.train.some import adam, member, some_model, some_pairs, some_scheme

@@ -114,9 +114,9 @@ def assemble(params: Params, seed: int, random_filters: bool) -> Backbone:
 
 
 def _of_classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dict, tuple[str, ...]]:
-    if params.library == "timm":
-        from vse_pipe.extract import published
+    from vse_pipe.extract import published
 
+    if params.library == "timm":
         found = published.timm_classifier(params.model, params, params.model_args)
     else:
         found = published.torchvision_classifier(params.model, params, params.model_args)

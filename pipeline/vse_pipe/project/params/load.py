@@ -9,6 +9,13 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.project import repetitions
 from vse_pipe.project.params import checks as params_checks
 from vse_pipe.project.params import runs
+from vse_pipe.project.params.checks import (
+    ensemble_problems,
+    evaluation_problems,
+    sweep_problems,
+    teacher_problems,
+    transfer_problems,
+)
 from vse_pipe.project.params.document import read_document, with_overrides
 from vse_pipe.project.params.reader import ParamsReader
 from vse_pipe.project.params.schema import EngineParams, EnsembleNode, EvaluateParams, Measuring, Root
@@ -33,8 +40,8 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
     loaded = _params(reader, root)
     _report(reader, (problem for check in further for problem in check(root)))
     if not reader.problems:  # these look into their runs
-        checks = (params_checks, params_checks, params_checks, params_checks, params_checks)
-        _report(reader, dict.fromkeys(problem for one in checks for problem in one.problems(loaded)))
+        checks = (teacher_problems, ensemble_problems, transfer_problems, sweep_problems, evaluation_problems)
+        _report(reader, dict.fromkeys(problem for check in checks for problem in check(loaded)))
     if reader.problems:
         raise ParamsError(reader.problems)
     return params_checks.completed(loaded)

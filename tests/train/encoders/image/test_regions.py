@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from tests.naive import encoders as naive
+from tests.naive import training as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 from vse_pipe.core.errors import InputError
 from vse_pipe.train.encoders.image.options import RegionsOptions as Params

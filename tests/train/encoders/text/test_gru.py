@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from tests.naive import encoders as naive
+from tests.naive import training as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import TEXT_ENCODERS

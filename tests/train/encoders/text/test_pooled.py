@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.fragment_project import run_of, write_fragment_project
-from tests.naive import encoders as naive
+from tests.naive import training as naive
 from tests.toy_project import WORDS, load_params
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 from vse_pipe.artifacts import captions, embeddings, model_files, texts

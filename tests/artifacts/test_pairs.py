@@ -1,0 +1,164 @@
+"""Published noise indices: what is accepted, and what is refused with which message."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.hostile import Hostile
+from vse_pipe.artifacts import pairs
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
+from vse_pipe.core.files import sha256
+from vse_pipe.project.registry import PROTOCOLS
+
+PUBLISHED = Path("/work/shared/data/extra/noise_index/f30k_noise_index.npz")
+
+
+def _saved(folder: Path, values, dtype="int64") -> Path:
+    path = folder / "index.npy"
+    np.save(path, np.asarray(values, dtype))
+    return path
+
+
+def _read(path: Path, images: int = 4, captions: int = 8) -> np.ndarray:
+    return pairs.read_noise_index(path, sha256(path), images, captions)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint16", ">i4"])
+def test_reads_any_integers(tmp_path, dtype):
+    found = _read(_saved(tmp_path, [3, 1, 2, 0], dtype))
+    assert found.dtype == np.int64
+    assert found.tolist() == [3, 1, 2, 0]
+
+
+def test_an_index_per_caption_may_name_an_image_as_often_as_it_likes(tmp_path):
+    assert _read(_saved(tmp_path, [0, 0, 0, 0, 0, 1, 2, 3])).tolist() == [0, 0, 0, 0, 0, 1, 2, 3]
+
+
+BAD = [
+    ([0, 1, 2], "int64", "3 entries; expected 4, one per train image, or 8, one per train caption"),
+    ([], "int64", "0 entries"),
+    ([1, 2, 3, 4], "int64", r"entry 3 is 4; expected positions 0 to 3 of the train images"),
+    ([0, -1, 2, 3], "int32", "entry 1 is -1"),
+    ([0, 1, 2, 2**63], "uint64", f"entry 3 is {2**63}"),
+    ([0, 1, 1, 3], "int64", "position 1 occurs 2 times; an index with one entry per image must hold each"),
+    ([0.0, 1.0, 2.0, 3.0], "float64", r"shape \(4,\) of float64, expected whole numbers in one dimension"),
+    ([True, False, True, True], "bool", "of bool"),
+    ([[0, 1], [2, 3]], "int64", r"shape \(2, 2\) of int64"),
+    (3, "int64", r"shape \(\) of int64"),
+]
+
+
+@pytest.mark.parametrize(("values", "dtype", "message"), BAD, ids=[message[:24] for *_, message in BAD])
+def test_refuses_what_is_no_index(tmp_path, values, dtype, message):
+    with pytest.raises(InputError, match=message) as caught:
+        _read(_saved(tmp_path, values, dtype))
+    assert str(caught.value).startswith(str(tmp_path / "index.npy"))
+
+
+def _header(shape: str, data: bytes) -> bytes:
+    text = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + data
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no array at all",
+        b"PK\x03\x04",
+        _header("(4,)", b"\0" * 31),
+        _header("(4000000000000,)", b"\0" * 32),
+        _header("(4,", b"\0" * 32),
+    ],
+    ids=["empty", "text", "npz", "truncated", "far too long", "broken header"],
+)
+def test_refuses_files_that_are_no_whole_array(tmp_path, content):
+    path = tmp_path / "index.npy"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"index\.npy: not a whole \.npy file"):
+        _read(path)
+
+
+def test_pickled_objects_are_not_loaded(tmp_path):
+    path = tmp_path / "index.npy"
+    written = tmp_path / "pwned.txt"
+    np.save(path, np.array([Hostile(written)], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match="holds pickled Python objects"):
+        _read(path)
+    assert not written.exists()
+
+
+def test_a_header_of_python_2_is_read_without_a_warning(tmp_path, recwarn):
+    path = tmp_path / "index.npy"
+    path.write_bytes(_header("(4L,)", np.arange(4, dtype="<i8").tobytes()))
+    assert _read(path).tolist() == [0, 1, 2, 3]
+    assert not recwarn.list
+
+
+def test_another_file_than_the_digest_is_of(tmp_path):
+    path = _saved(tmp_path, [0, 1, 2, 3])
+    with pytest.raises(IntegrityError, match=f"sha256 is {sha256(path)}, but params.yaml says 00"):
+        pairs.read_noise_index(path, "0" * 64, 4, 8)
+
+
+def test_a_missing_file_says_where_to_put_it(tmp_path):
+    with pytest.raises(MissingResource, match=r"gone\.npy does not exist; put the index file there"):
+        pairs.read_noise_index(tmp_path / "gone.npy", "0" * 64, 4, 8)
+
+
+@pytest.mark.skipif(not PUBLISHED.is_file(), reason=f"{PUBLISHED} is not here")
+@pytest.mark.parametrize("rate", ["0.2", "0.4", "0.6", "0.8"])
+def test_published_files_of_rcl_and_l2rm_show_the_same_pairs(tmp_path, rate):
+    """29,000 images and 145,000 captions of Flickr30k: the two repositories' files are the same noise."""
+    true = np.repeat(np.arange(29_000), 5)
+    shown = []
+    with np.load(PUBLISHED) as arrays:
+        for name in (f"rcl_image_{rate}", f"l2rm_caption_{rate}"):
+            index = _read(_saved(tmp_path, arrays[name], "int32"), 29_000, 145_000)
+            shown.append(PROTOCOLS.load("file").corrupt(true, 29_000, index, np.random.RandomState(0)))
+    assert (shown[0] == shown[1]).all()
+    assert (shown[0] != true).mean() == pytest.approx(float(rate), abs=1e-4)
+    assert (shown[0].reshape(-1, 5) == shown[0][::5, None]).all()
+
+
+BINS = {"edges": [0.0, 1.0, 2.0], "matched": [5, 1], "mismatched": [0, 4]}
+WHOLE = {**dict.fromkeys(pairs.REMATCHING_KEYS), "epoch": 1, "cost": BINS}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": "<b>"},
+        {"cost": None},
+        {"cost": {**BINS, "edges": [0.0, 1.0]}},
+        {"cost": {**BINS, "matched": [5, "1"]}},
+        {"cost": {"edges": [0.0, 1.0, 2.0], "matched": [5, 1]}},
+    ],
+)
+def test_what_is_no_histogram_is_refused(tmp_path, change):
+    pairs.write_rematching(tmp_path, [WHOLE])
+    assert pairs.read_rematching(tmp_path) == [WHOLE]
+    pairs.write_rematching(tmp_path, [WHOLE, {**WHOLE, **change}])
+    with pytest.raises(InputError, match=r"entry 1 has no epoch or no histogram of costs"):
+        pairs.read_rematching(tmp_path)
+
+
+def test_an_entry_without_its_keys_is_refused(tmp_path):
+    pairs.write_rematching(tmp_path, [WHOLE, {key: None for key in pairs.REMATCHING_KEYS if key != "cost"}])
+    with pytest.raises(InputError, match=r"rematching\.json: entry 1 has no cost"):
+        pairs.read_rematching(tmp_path)
+
+
+def test_a_missing_file_is_said(tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        pairs.read_rematching(tmp_path)
+
+
+def test_what_is_no_list_is_refused(tmp_path):
+    (tmp_path / pairs.REMATCHING).write_text("{}")
+    with pytest.raises(InputError, match="expected a list"):
+        pairs.read_rematching(tmp_path)
+    (tmp_path / pairs.REMATCHING).write_text("[3]")
+    with pytest.raises(InputError, match="entry 0 has no"):
+        pairs.read_rematching(tmp_path)

@@ -1,0 +1,188 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.naive import stages as naive
+from vse_pipe.audit import measure
+from vse_pipe.audit.measure import batches, chosen, search
+from vse_pipe.audit.measure import measure as measure_measure
+from vse_pipe.train import mixture as train_mixture
+from vse_pipe.train.data import Incidence
+from vse_pipe.train.mixture import auc
+
+# Few values, so that ties are the rule.
+PAIRS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30)
+
+
+def _columns(pairs) -> tuple[np.ndarray, np.ndarray]:
+    values, mismatched = zip(*pairs, strict=True)
+    return np.array(values, float), np.array(mismatched)
+
+
+@given(PAIRS)
+def test_auc_counts_every_couple(pairs):
+    values, mismatched = _columns(pairs)
+    if mismatched.all() or not mismatched.any():
+        assert auc(values, mismatched) is None
+    else:
+        assert auc(values, mismatched) == pytest.approx(naive.auc(values.tolist(), mismatched.tolist()))
+
+
+@given(PAIRS)
+def test_average_precision_walks_down_the_values(pairs):
+    values, mismatched = _columns(pairs)
+    if not mismatched.any():
+        assert measure.average_precision(values, mismatched) is None
+    else:
+        expected = naive.average_precision(values.tolist(), mismatched.tolist())
+        assert measure.average_precision(values, mismatched) == pytest.approx(expected)
+
+
+@given(PAIRS, st.sampled_from([0.0, 0.4, 0.6, 1.0]))
+def test_precision_and_recall(pairs, threshold):
+    values, mismatched = _columns(pairs)
+    found = measure.at_threshold(values / 5, mismatched, threshold)
+    assert found == naive.precision_and_recall((values / 5).tolist(), mismatched.tolist(), threshold)
+
+
+def test_auc_of_a_perfect_and_of_a_blind_order():
+    mismatched = np.array([False, False, True, True])
+    assert auc(np.arange(4.0), mismatched) == 1.0
+    assert auc(np.zeros(4), mismatched) == 0.5
+    assert measure.average_precision(np.zeros(4), mismatched) == 0.5
+
+
+def test_histogram_counts_every_pair_once_by_its_truth():
+    rng = np.random.default_rng(0)
+    mismatched = rng.random(2000) < 0.4
+    losses = np.where(mismatched, rng.beta(8, 3, 2000), rng.beta(2, 9, 2000)) * 3 + 1
+    mixture = train_mixture.fit_beta(losses)
+    table = measure.histogram(losses, mixture, mismatched)
+    assert len(table) == measure.BINS
+    assert (table.matched + table.mismatched == table.pairs).all()
+    assert (table.matched.sum(), table.mismatched.sum()) == ((~mismatched).sum(), mismatched.sum())
+    first = table.iloc[0]
+    assert first.pairs == ((losses >= first.low) & (losses < first.high)).sum()
+    assert (table.low.iloc[0], table.high.iloc[-1]) == (losses.min(), losses.max())
+    # The mixture's densities are pairs per bin: they add up to all pairs and follow the truth.
+    assert table.expected_matched.sum() + table.expected_mismatched.sum() == pytest.approx(2000, rel=0.02)
+    assert table.expected_matched.sum() == pytest.approx((~mismatched).sum(), rel=0.1)
+
+
+def test_histogram_without_truth_or_spread_has_empty_cells():
+    table = measure.histogram(np.ones(20), train_mixture.fit_beta(np.ones(20)), None)
+    assert table.pairs.tolist() == [20]
+    assert table[["matched", "mismatched", "expected_matched", "expected_mismatched"]].isna().all(axis=None)
+
+
+def test_most_probable_first_then_the_larger_loss_and_one_of_each_image():
+    probability = np.array([0.1, 0.9, 0.9, 0.9, 0.5, 0.9])
+    losses = np.array([9.0, 1.0, 3.0, 2.0, 5.0, 2.0])
+    images = np.array([4, 7, 7, 8, 4, 9])
+    assert chosen(probability, losses, images, 10).tolist() == [2, 3, 5, 4]
+    assert chosen(probability, losses, images, 2).tolist() == [2, 3]
+    assert chosen(probability, losses, images, 0).tolist() == []
+
+
+def _dot(images: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
+    return images @ texts.T
+
+
+def _sides(owners: list[int], seed: int, ties: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """A vector per image 0..max and a vector per pair; whole numbers make equal scores."""
+    rng = np.random.default_rng(seed)
+    shape = (max(owners) + 1, 3), (len(owners), 3)
+    draw = [rng.integers(-1, 2, one) if ties else rng.standard_normal(one) for one in shape]
+    return tuple(torch.from_numpy(one.astype(np.float32)) for one in draw)
+
+
+def _matrix(images, texts, owners) -> list[list[float]]:
+    return _dot(images[torch.tensor(owners)], texts).tolist()
+
+
+OWNERS = st.lists(st.integers(0, 4), min_size=1, max_size=20)
+
+
+@given(OWNERS, st.integers(0, 50), st.booleans(), st.integers(1, 60))
+def test_search_finds_the_best_of_all_whatever_the_block(owners, seed, ties, cells):
+    # Images that no pair shows do not exist for the audit.
+    owners = np.unique(owners, return_inverse=True)[1].tolist()
+    images, texts = _sides(owners, seed, ties)
+    found = search(images, texts, np.array(owners), _dot, cells=cells)
+    expected = naive.partners(_matrix(images, texts, owners), owners)
+    for i, (caption, caption_score, image, image_score) in enumerate(expected):
+        if caption is None:
+            assert (found.caption[i], found.image[i]) == (-1, -1)
+            continue
+        assert found.caption_score[i] == pytest.approx(caption_score, abs=1e-5)
+        assert found.image_score[i] == pytest.approx(image_score, abs=1e-5)
+        if not ties:
+            assert found.caption[i] == caption
+            assert owners[found.image[i]] == image
+
+
+@given(OWNERS, st.lists(st.integers(0, 6), min_size=20, max_size=20), st.integers(0, 50), st.integers(1, 60))
+def test_what_belongs_together_is_no_partner_and_no_negative(owners, said, seed, cells):
+    owners = np.unique([*owners, 9], return_inverse=True)[1].tolist()
+    said = [*said[: len(owners) - 1], 7]
+    images, texts = _sides(owners, seed, ties=False)
+    known = Incidence.of(np.array(owners), np.array(said), np.array([0]), np.array([7]))
+    seen = {*zip(owners, said, strict=True), (0, 7)}
+    matrix = _matrix(images, texts, owners)
+    belong = known.by_image[:, known.texts].nonzero()
+    partners = search(images, texts, np.array(owners), _dot, cells=cells, belong=belong)
+    rows = images[torch.tensor(owners)]
+    whole = measure_measure(
+        lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), [np.arange(len(owners))], known.of_batch
+    )
+    for found in (partners, whole.partners):
+        for i, (owner, text) in enumerate(zip(owners, said, strict=True)):
+            others = [j for j in range(len(owners)) if (owner, said[j]) not in seen]
+            assert found.caption[i] == max(others, key=lambda j: matrix[i][j], default=-1)
+            others = [j for j in range(len(owners)) if (owners[j], text) not in seen]
+            best = max(others, key=lambda j: matrix[j][i], default=-1)
+            assert (found.image[i] < 0) == (best < 0)
+            assert best < 0 or owners[found.image[i]] == owners[best]
+
+
+def test_of_equal_scores_the_first_wins():
+    owners = np.array([0, 0, 1, 2, 2])
+    found = search(torch.zeros(3, 2), torch.zeros(5, 2), owners, _dot, cells=5)
+    assert found.caption.tolist() == [2, 2, 0, 0, 0]
+    assert owners[found.image].tolist() == [1, 1, 0, 0, 0]
+
+
+@given(OWNERS, st.integers(0, 50))
+def test_losses_and_partners_of_one_batch(owners, seed):
+    if len(owners) < 2:
+        owners = [*owners, 0]
+    images, texts = _sides(owners, seed, ties=False)
+    rows = images[torch.tensor(owners)]
+    found = measure_measure(lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), [np.arange(len(owners))])
+    matrix = _matrix(images, texts, owners)
+    np.testing.assert_allclose(found.losses, naive.pair_losses(matrix, owners, 0.2), atol=1e-5)
+    np.testing.assert_allclose(found.scores, [matrix[i][i] for i in range(len(owners))], atol=1e-6)
+    for i, (caption, _, image, _) in enumerate(naive.partners(matrix, owners)):
+        assert found.partners.caption[i] == (-1 if caption is None else caption)
+        place = found.partners.image[i]
+        assert (None if place < 0 else owners[place]) == image
+
+
+def test_partners_of_a_batch_come_from_that_batch():
+    owners = np.arange(12)
+    vectors = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
+    work = [np.array([3, 9, 1, 4]), np.array([0, 2, 5, 6, 7, 8, 10, 11])]
+    found = measure_measure(lambda pairs: (vectors[pairs], vectors[pairs]), _dot, owners, work)
+    for pairs in work:
+        assert set(found.partners.caption[pairs]) | set(found.partners.image[pairs]) <= set(pairs)
+        assert (found.partners.caption[pairs] != pairs).all()
+
+
+@given(st.integers(2, 600), st.integers(3, 130))
+def test_batches_hold_each_pair_once_and_never_one_alone(pairs, size):
+    work = batches(pairs, size, np.random.default_rng(0))
+    assert sorted(np.concatenate(work)) == list(range(pairs))
+    assert 2 <= min(map(len, work)) <= max(map(len, work)) <= size
+    assert max(map(len, work)) - min(map(len, work)) <= 1

@@ -1,0 +1,140 @@
+"""vse-pipe localize: what is wrong is one line with its status, and what it prints."""
+
+import json
+import os
+
+import pytest
+
+from tests import regions_project as made
+from tests.toy_project import write_params, write_prepared
+from vse_pipe.audit import stage
+
+
+@pytest.fixture
+def project(tmp_path):
+    write_params(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "message"),
+    [
+        (("--run", "summ"), 2, "error: unknown run 'summ'; did you mean 'sum'? known: sum\n"),
+        (("--run", "sum"), 3, "error: data/train/sum/model.safetensors does not exist; make it with `vse-pipe train"),
+    ],
+)
+def test_a_run_that_cannot_be_audited_is_one_line(call, project, given, status, message):
+    write_prepared()
+    found, out, err = call("audit", *given)
+    assert (found, out, err.count("\n")) == (status, "", 1)
+    assert err.startswith(message)
+    assert not list(project.glob("data/audit/*/"))
+
+
+@pytest.mark.parametrize("given", [(), ("--run", "sum", "--threshold", "1.5"), ("--run", "sum", "--limit", "-1")])
+def test_wrong_usage_is_status_2(call, project, given):
+    status, out, err = call("audit", *given)
+    assert (status, out) == (2, "")
+    assert err
+
+
+def test_options_reach_the_stage_and_json_is_one_document(call, project, monkeypatch):
+    seen = []
+
+    def audit(params, *rest):
+        seen.append(rest)
+        return {"run": "sum", "pairs": 3, "flagged": 1, "threshold": 0.8}
+
+    monkeypatch.setattr(stage, "audit", audit)
+    arguments = ("audit", "--run", "sum", "--threshold", "0.8", "--limit", "5", "--device", "cpu")
+    status, out, err = call(*arguments, "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["flagged"] == 1
+    assert seen == [("sum", 0.8, 5, "cpu")]
+    assert "flagged as mismatched" in call(*arguments)[1]
+
+
+def test_an_interrupt_is_status_130(call, project, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stage, "audit", interrupted)
+    assert call("audit", "--run", "sum") == (130, "", "interrupted\n")
+
+
+ASKED = ("--run", "toy", "--image", "none\x1b[31m.png", "--phrase")
+REGIONS = ("-S", "datasets.boxes.format=regions", "-S", "datasets.boxes.source=data/prepare/scenes")
+
+
+@pytest.fixture
+def localize_project(call, tmp_path):
+    """call: the command line, in ``tmp_path``."""
+    made.write_regions_project(tmp_path, toy=made.run_of())
+    return tmp_path
+
+
+def test_a_table_and_one_document(call, localize_project, capsys) -> None:
+    capsys.readouterr()
+    made.write_embedded("toy")
+    status, out, _ = call("localize", "--run", "toy", "--device", "cpu")
+    assert status == 0
+    assert [line.split()[0] for line in out.splitlines()[-5:] if line.strip()] == ["all", "cool", "plain", "warm"]
+    status, out, _ = call("-q", "localize", "--run", "toy", "--json")
+    assert status == 0
+    assert json.loads(out)["all"]["mentions"] == 21
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "message"),
+    [
+        (("--run", "toyy"), 2, "error: unknown run 'toyy'; did you mean 'toy'? known: toy"),
+        (("--run", "toy"), 3, "error: data/embed/toy/images.parquet does not exist; make it with `vse-pipe embed"),
+        (("--run", "toy", "--phrase", "a dog"), 2, "error: give a photo with --image and what to find in it"),
+        (("--run", "toy", "--out", "drawn.png"), 2, "error: --out names the drawing of a photo; give one with --image"),
+        (("--run", "toy", "--image", "photo.png"), 2, "error: give a photo with --image and what to find in it"),
+        ((*ASKED, ""), 2, "error: --phrase: a phrase is empty; write what to find in the photo"),
+        ((*ASKED, "x" * 100_000), 2, "error: --phrase: a phrase of 100000 characters; expected no more than 1000"),
+        ((*ASKED, "a dog", "--out", "params.yaml"), 2, "error: --out params.yaml: name a .png file in a folder that"),
+        ((*ASKED, "a dog", "--out", "none/a.png"), 2, "error: --out none/a.png: name a .png file in a folder that"),
+        ((*ASKED, "a dog", "--out", "notes.png"), 2, "error: --out: notes.png exists and is no drawing of `vse-pipe"),
+        ((*ASKED, "a dog", "--out", "pipe.png"), 2, "error: --out: pipe.png exists and is no drawing of `vse-pipe"),
+        ((*ASKED, "a dog", "--device", "gpu"), 2, "error: unknown device 'gpu'; known: auto, cpu, cuda, cuda:N"),
+        (("--run", "toy", "--device", "gpu"), 2, "error: unknown device 'gpu'; known: auto, cpu, cuda, cuda:N"),
+        ((*ASKED, "a dog"), 4, "error: none\ufffd[31m.png: no such file"),
+        (("--run", "toy", "--image", "pipe.png", "--phrase", "a dog"), 3, "error: pipe.png is no regular file"),
+    ],
+)
+def test_what_is_wrong_is_one_line(call, localize_project, given, status, message) -> None:
+    (localize_project / "notes.png").write_text("keep me")
+    os.mkfifo(localize_project / "pipe.png")
+    found, out, err = call(*REGIONS, "localize", *given)
+    lines = [line for line in err.splitlines() if line.startswith("error")]
+    assert (found, out, len(lines)) == (status, "", 1)
+    assert message in lines[0].replace(f"{project}/", "")
+    assert not list(localize_project.glob("data/localize/*/"))
+    assert not (localize_project / "localized.png").exists()
+    assert (localize_project / "notes.png").read_text() == "keep me"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "status", "message"),
+    [
+        (
+            REGIONS,
+            3,
+            "error: data/prepare/boxes/regions.parquet does not exist; make it with `vse-pipe prepare --dataset",
+        ),
+        (
+            (),
+            2,
+            "error: localize toy: data set 'boxes' has no regions; train the run on a data set of `format: regions`",
+        ),
+    ],
+)
+def test_regions_that_are_not_made_and_pictures_that_have_none(
+    call, localize_project, overrides, status, message
+) -> None:
+    (localize_project / "data/prepare/boxes/regions.parquet").unlink()
+    found, _, err = call(*overrides, "localize", "--run", "toy")
+    assert found == status
+    assert err.splitlines()[-1].startswith(message)

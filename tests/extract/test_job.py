@@ -1,0 +1,133 @@
+"""What a feature file depends on."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.extract import project
+from tests.toy_project import PARAMS, load_params, write_prepared
+from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
+from vse_pipe.extract import job
+from vse_pipe.extract.job import Work, from_spec, with_backbone, work
+from vse_pipe.project import code
+from vse_pipe.project.params.schema import EngineParams
+from vse_pipe.project.registry import BACKBONES
+
+# What ``extract`` runs besides and does not decide a number: how many images go at once, who computes which,
+# parameters, and what puts finished parts together.
+DECIDES_NOTHING = {"assemble", "merge", "policy", "recognise", "reuse", "spread", "work"}
+
+
+def engine(modules: set[str]) -> set[str]:
+    start = "vse_pipe.extract.engine."
+    return {module.removeprefix(start) for module in modules if module.startswith(start)}
+
+
+def test_all_code_that_an_extraction_runs_counts_or_is_known_to_decide_nothing() -> None:
+    """A new module must be imported by the work on an image or a batch, or be named here."""
+    work = code.closure(job._WORK)
+    assert engine(code.closure(["vse_pipe.extract.stage"]) - work) == DECIDES_NOTHING
+
+
+def test_members_do_not_share_what_they_do_not_use() -> None:
+    networks = {name for name in engine(code.closure([BACKBONES.module("vgg19")])) if "networks." in name}
+    assert networks == {"networks.classifier", "networks.torchvision"}
+    work = code.closure(job._WORK)
+    codes = {code.digest(work | code.closure([BACKBONES.module(name)])) for name in BACKBONES.names()}
+    assert len(codes) == len(BACKBONES.names())
+
+
+@pytest.mark.parametrize("name", ["vgg19", "precomp"])
+def test_the_description_holds_the_digest_of_the_work_and_of_the_member(tmp_path, monkeypatch, name) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_prepared()
+    features = {**PARAMS["features"], "other": {"dataset": "toy", "backbone": name}}
+    node = load_params(tmp_path, features=features).features["other"]
+    described = job.own(node, "cpu", "float32", ["torch"])
+    expected = code.closure([*job._WORK, BACKBONES.module(name)])
+    assert described["code_sha256"] == code.digest(expected)
+    assert set(described["libraries"]) == {"numpy", "torch"}
+
+
+def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
+    assert job.digest({"a": 1, "b": [2]}) == job.digest({"b": [2], "a": 1})
+    assert job.digest({"a": 1}) != job.digest({"a": 2})
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("resnet152", ("resnet152", {})),
+        ("torchvision:mobilenet_v2", ("torchvision", {"model": "mobilenet_v2"})),
+        ("timm:resnet18.a1_in1k", ("timm", {"model": "resnet18.a1_in1k"})),
+        ("precomp", ("precomp", {})),
+    ],
+)
+def test_from_spec(spec: str, expected: tuple) -> None:
+    assert from_spec(spec) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "message"),
+    [
+        ("resnet125", UnknownMember, "unknown backbone 'resnet125'; did you mean 'resnet152'"),
+        ("torchvision", UsageError, "name the model too, for example torchvision:resnet18"),
+        ("timm:", UsageError, "name the model too"),
+        ("vgg19:bn", UsageError, "vgg19 takes no model; write --backbone vgg19"),
+        ("vgg19:", UsageError, "vgg19 takes no model"),
+    ],
+)
+def test_from_spec_refuses(spec: str, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        from_spec(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "weights", "name"),
+    [
+        ("vgg19", "imagenet", "vgg19"),
+        ("torchvision:resnet18", "random", "torchvision-resnet18-random"),
+        ("timm:resnet18.a1_in1k", "own/best.pth", "timm-resnet18.a1_in1k-best"),
+        ("precomp", "imagenet", "precomp"),
+    ],
+)
+def test_with_backbone(folder: Path, spec: str, weights: str, name: str) -> None:
+    params, found = with_backbone(project.params(), spec, None, weights)
+    assert found == name
+    node = params.features[found]
+    assert (node.dataset, node.backbone.name) == ("tiny", spec.partition(":")[0])
+    assert getattr(node.backbone.params, "weights", weights) == weights
+    assert set(params.features) == {"small", name}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "weights", "error", "message"),
+    [
+        ("tinny", "random", UsageError, "unknown data set 'tinny'; did you mean 'tiny'"),
+        (None, "imagnet", ParamsError, "--backbone vgg19 weights: .*expected imagenet, random or a path"),
+    ],
+)
+def test_with_backbone_refuses(folder: Path, dataset: str | None, weights: str, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        with_backbone(project.params(), "vgg19", dataset, weights)
+
+
+@given(st.integers(1, 9), st.integers(0, 40))
+def test_shares_are_a_partition(of: int, count: int) -> None:
+    shares = [Work((number, of)).mine(count) for number in range(1, of + 1)]
+    assert sorted(number for share in shares for number in share) == list(range(count))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    assert Work().mine(count) == list(range(count))
+
+
+def test_the_first_share_begins_with_the_first_shard() -> None:
+    assert work("1/4", EngineParams()).mine(9) == [0, 4, 8]
+    assert work("4/4", EngineParams()).mine(9) == [3, 7]
+
+
+@pytest.mark.parametrize("shard", ["0/4", "5/4", "4", "1/0", "-1/4", "a/b", "1/4/2", "1 /4", ""])
+def test_refuses_other_shares(shard: str) -> None:
+    with pytest.raises(UsageError, match=r"--shard .*: expected i/n with i from 1 to n"):
+        work(shard, EngineParams())

@@ -1,0 +1,394 @@
+"""Judgements and labels by data set."""
+
+import pytest
+
+from tests.rules.sources import ROOT
+from tests.toy_project import PARAMS, load_params
+from vse_pipe.core.errors import ParamsError, UsageError
+from vse_pipe.project.params import checks
+from vse_pipe.project.params.checks import with_transfers
+from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.load import load_measuring
+from vse_pipe.tools.check import dvc_yaml
+
+RUN = PARAMS["runs"]["sum"]
+SWEEPS_RUNS = {
+    "a": RUN,
+    "b": {**RUN, "train": {"batch_size": 16, "lr": 0.5}, "options": {"loss": {"margin": 0.4}}},
+    "c": {**RUN, "loss": "hal", "noise": "half"},
+}
+OTHER = {
+    "datasets": {**PARAMS["datasets"], "more": {"format": "csv", "source": "more.csv"}},
+    "features": {**PARAMS["features"], "other": {"dataset": "more", "backbone": "precomp"}},
+    "texts": {**PARAMS["texts"], "more": {"dataset": "more", "method": "words"}},
+    "noises": {**PARAMS["noises"], "more": {"dataset": "more", "protocol": "image", "rate": 0.0}},
+}
+FAR = {**RUN, "dataset": "more", "features": "other", "texts": "more", "noise": "more"}
+
+
+def sweeps_loaded(path, **changes):
+    sweep = {"x": "train.lr", "runs": ["a", "b"], **changes}
+    return load_params(path, runs=SWEEPS_RUNS, report={"sweeps": {"s": sweep}})
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [
+        ("train.batch_size", [8, 16, 8]),
+        ("train.lr", [0.01, 0.5, 0.01]),
+        ("noise.rate", [0.0, 0.0, 0.5]),
+        ("texts.min_count", [1, 1, 1]),
+        ("text.word_dim", [6, 6, 6]),
+    ],
+)
+def test_a_value_is_read_from_the_resolved_run(tmp_path, x, expected):
+    params = sweeps_loaded(tmp_path, x=x, runs=["a", "b", "c"])
+    assert [checks.value(params, run, x) for run in "abc"] == expected
+
+
+def test_a_member_takes_the_runs_own_options(tmp_path):
+    params = sweeps_loaded(tmp_path, x="loss.margin")
+    assert [checks.value(params, run, "loss.margin") for run in "ab"] == [0.2, 0.4]
+
+
+BAD = [
+    ({"runs": ["a", "bb"]}, "runs.1: unknown run 'bb'; did you mean 'b'? known: a, b, c"),
+    ({"baselines": ["d"]}, "baselines.0: unknown run 'd'; known: a, b, c"),
+    ({"runs": ["a", "b", "a"]}, "runs.2: run 'a' is named twice"),
+    ({"runs": []}, "runs: list should have at least 1 item"),
+    (
+        {"x": "loss.margn"},
+        "x: run 'a' has no value 'loss.margn'; did you mean 'loss.margin'? known: loss.curriculum, loss.",
+    ),
+    ({"x": "loss.margin", "runs": ["a", "c"]}, "x: run 'c' has no value 'loss.margin'"),
+    ({"x": "margin"}, "x: run 'a' has no value 'margin'"),
+    ({"x": "epochs"}, "x: run 'a' has no value 'epochs'; did you mean 'epoch'? known: epoch, "),
+    ({"x": "loss"}, "x: run 'a' has no value 'loss'"),
+    ({"x": "loss.variant", "runs": ["c"]}, "x: expected a number, but loss.variant of run 'c' is 'extended'"),
+    ({"x": "text.use_abs"}, "x: expected a number, but text.use_abs of run 'a' is False"),
+    ({"inference": "csls"}, "inference: 'csls' is not in grid.inferences; known: nns"),
+    ({"inference": "nnss"}, "inference: 'nnss' is not in grid.inferences; did you mean 'nns'? known: nns"),
+    ({"x": "epoch", "baselines": ["a"]}, "baselines: learning curves (x: epoch) have none; leave it out"),
+    ({"x": "epoch", "inference": "nns"}, "inference: learning curves (x: epoch) have none; leave it out"),
+    ({"rums": ["a"]}, "rums: unknown key; did you mean 'runs'?"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD)
+def test_mistakes_are_named_with_their_address(tmp_path, changes, message):
+    with pytest.raises(ParamsError) as error:
+        sweeps_loaded(tmp_path, **changes)
+    wanted = f"params.yaml report.sweeps.s.{message}"
+    assert any(problem.startswith(wanted) for problem in error.value.problems), error.value.problems
+
+
+def test_runs_of_two_data_sets_are_not_compared(tmp_path):
+    report = {"sweeps": {"s": {"x": "train.lr", "runs": ["near"], "baselines": ["far"]}}}
+    message = r"sweeps\.s\.runs: runs of several data sets cannot be compared: 'near' is of 'toy', 'far' is of 'more'"
+    with pytest.raises(ParamsError, match=message):
+        load_params(tmp_path, **OTHER, runs={"near": RUN, "far": FAR}, report=report)
+
+
+def test_a_broken_run_is_not_blamed_on_the_sweep(tmp_path):
+    runs = {"a": {**RUN, "loss": "summ"}}
+    report = {"sweeps": {"s": {"x": "loss.margin", "runs": ["a"]}}}
+    with pytest.raises(ParamsError) as error:
+        load_params(tmp_path, runs=runs, report=report)
+    assert len(error.value.problems) == 1
+    assert "unknown loss 'summ'" in error.value.problems[0]
+
+
+LISTED = {"first": None, "second": None}
+RUNS = {"a": RUN, "b": RUN, "far": FAR}
+
+
+def loaded(path, name="both", **node):
+    return load_params(path, runs=RUNS, **OTHER, ensembles={name: {"first": "a", "second": "b", **node}})
+
+
+def test_an_ensemble_is_ranked_after_the_runs(tmp_path):
+    params = loaded(tmp_path)
+    assert params.evaluated() == ["a", "b", "far", "both"]
+    assert (params.ensembles["both"].first, params.ensembles["both"].second) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"second": "fah"}, "ensembles.both.second: unknown run 'fah'; did you mean 'far'? known: a, b, far"),
+        ({"first": "zz"}, "ensembles.both.first: unknown run 'zz'; known: a, b, far"),
+        (
+            {"second": "far"},
+            "ensembles.both: both runs must be of one data set, but 'a' is of 'toy' and 'far' is of 'more'",
+        ),
+        ({"name": "b"}, "ensembles.b: a run has this name, and its folder in data/evaluate; rename one"),
+        ({"third": "b"}, "ensembles.both.third: unknown key"),
+        ({"row": "nopaper 1"}, "ensembles.both.row: "),
+        ({"runs": ["a", "b"]}, "ensembles.both: name its runs, as first and second or as a list under runs"),
+        ({"first": None}, "ensembles.both: name its runs, as first and second or as a list under runs"),
+        ({**LISTED, "runs": ["a", "zz"]}, "ensembles.both.runs: unknown run 'zz'; known: a, b, far"),
+        ({**LISTED, "runs": ["a", "b", "a"]}, "ensembles.both.runs: 'a' is among them already"),
+        ({**LISTED, "runs": ["a"]}, "ensembles.both.runs: 'a' is one model; name two runs at least"),
+        ({"weights": [1.0]}, "ensembles.both.weights: 1 weights for 2 runs; give one for each"),
+        ({"weights": [0.0, 0.0]}, "ensembles.both.weights: all are 0"),
+        ({"weights": [1.0, -1.0]}, "ensembles.both.weights"),
+        ({"weights": "best"}, "ensembles.both.weights"),
+        ({"cascade": 5, "fusion": "rrf"}, "ensembles.both.cascade: is of two runs in turn"),
+        ({"cascade": 5, "weights": [1.0, 2.0]}, "ensembles.both.cascade: is of two runs in turn"),
+        ({"cascade": 0}, "ensembles.both.cascade"),
+        ({"fusion": "rff"}, "ensembles.both.fusion"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_address(tmp_path, node, message):
+    with pytest.raises(ParamsError) as caught:
+        loaded(tmp_path, **node)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second", "message"),
+    [
+        ("x", "a", "a", r"ensembles\.x\.second: 'a' is the first run already"),
+        ("../x", "a", "b", "should match pattern"),
+    ],
+)
+def test_what_is_no_ensemble_is_named(tmp_path, name, first, second, message):
+    with pytest.raises(ParamsError, match=message):
+        loaded(tmp_path, name, first=first, second=second)
+
+
+def test_members_are_those_named_either_way(tmp_path):
+    assert loaded(tmp_path).ensembles["both"].members == ("a", "b")
+    listed = loaded(tmp_path, **LISTED, runs=["b", "a"]).ensembles["both"]
+    assert listed.members == ("b", "a")
+    assert not listed.pair
+
+
+def test_a_run_with_seeds_stands_in_a_list_for_all_its_models(tmp_path):
+    runs = {**RUNS, "a": {**RUN, "seeds": [1, 2]}}
+    params = load_params(
+        tmp_path, runs=runs, **OTHER, ensembles={"seeds": {"runs": ["a"]}, "more": {"runs": ["b", "a/2"]}}
+    )
+    assert params.ensembles["seeds"].members == ("a/1", "a/2")
+    assert params.ensembles["more"].members == ("b", "a/2")
+    with pytest.raises(
+        ParamsError, match="has a model for each of its seeds; name one: a/1, a/2, or give it under runs"
+    ):
+        load_params(tmp_path, runs=runs, **OTHER, ensembles={"both": {"first": "a", "second": "b"}})
+
+
+TEACHER = {"dataset": "toy", "noise": "clean", "run": "big"}
+STUDENT = {**RUN, "scheme": "distil", "noise": "taught"}
+
+
+def teachers_loaded(path, teachers=None, **runs):
+    given = {"taught": TEACHER} if teachers is None else teachers
+    return load_params(path, **OTHER, teachers=given, runs={"big": RUN, "far": FAR, "small": STUDENT, **runs})
+
+
+def test_the_pairs_behind_a_teacher_are_those_of_its_noise(tmp_path):
+    params = teachers_loaded(tmp_path, {"taught": {**TEACHER, "noise": "other"}, "other": {**TEACHER, "noise": "half"}})
+    assert params.pairs("taught") == params.noises["half"] == params.pairs("half")
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"run": "bih"}, "teachers.taught.run: unknown run 'bih'; did you mean 'big'?"),
+        ({"run": "far"}, "teachers.taught.run: 'far' is of data set 'more', not 'toy'"),
+        ({"noise": "cleen"}, "teachers.taught.noise: unknown noise 'cleen'; did you mean 'clean'?"),
+        ({"noise": "more"}, "teachers.taught.noise: 'more' belongs to data set 'more', not 'toy'"),
+        ({"run": "small"}, "teachers.taught: what it is made of is trained on it, in a circle"),
+        ({"noise": "taught"}, "teachers.taught: what it is made of is trained on it, in a circle"),
+        ({"weight": 0.0}, "teachers.taught.weight: input should be greater than 0"),
+        ({"dataset": "tot"}, "teachers.taught.dataset: unknown data set 'tot'"),
+    ],
+)
+def test_teachers_what_is_wrong_is_said_with_its_address(tmp_path, node, message):
+    with pytest.raises(ParamsError) as caught:
+        teachers_loaded(tmp_path, {"taught": {**TEACHER, **node}})
+    assert message in str(caught.value)
+
+
+def test_runs_and_folders_that_do_not_fit(tmp_path):
+    def told(**changes):
+        with pytest.raises(ParamsError) as caught:
+            teachers_loaded(tmp_path, **changes)
+        return str(caught.value)
+
+    assert "runs.small.scheme: scheme 'distil' learns from a teacher" in told(small={**STUDENT, "noise": "clean"})
+    assert "runs.small.noise: 'taught' is a teacher, whom scheme 'plain'" in told(small={**STUDENT, "scheme": "plain"})
+    assert "teachers.half: noises.half of the same data set" in told(teachers={"half": TEACHER, "taught": TEACHER})
+    order = {**RUN, "similarity": "order"}
+    assert "'big' is compared by order; a teacher is compared by cosine" in told(big=order)
+
+
+def test_a_model_that_is_given_needs_no_teacher(tmp_path):
+    given = {"noise": "clean", "model": "models/small", "sha256": "0" * 64}
+    assert teachers_loaded(tmp_path, small={**STUDENT, **given}).runs["small"].noise == "clean"
+
+
+def test_in_dvc_yaml_a_student_depends_on_its_teacher_and_on_no_other_run():
+    """Through its pairs: by the stages' own outputs, from the student back to what the teacher is trained on."""
+    document = read_document(ROOT / "params.yaml")
+    document["teachers"] = {"taught": {"dataset": "shapes", "noise": "clean", "run": "max"}}
+    document["runs"]["small"] = {**document["runs"]["sum"], "scheme": "distil", "noise": "taught"}
+    stages, problems = dvc_yaml.read(ROOT / "dvc.yaml", document)
+    assert not problems
+    made = {out: stage for stage in stages for out in stage.outs}
+    found, waiting = set(), ["train@small"]
+    while waiting:
+        name = waiting.pop()
+        (stage,) = (one for one in stages if one.name == name)
+        found.add(stage.name)
+        waiting += [made[dep].name for dep in stage.deps if dep in made]
+    assert found >= {"inject_teachers@taught", "embed@max", "train@max", "inject@clean"}
+    assert not found & {"embed@small", "train@sum", "embed@sum", "train@hal"}
+
+
+FILTERS = {"backbone": "random_filters", "image_size": 32}
+CHANGES = {
+    "datasets": {name: {"format": "csv", "source": "toy.csv"} for name in ("toy", "mine", "bare")},
+    "features": {
+        "plain": {"dataset": "toy", "backbone": "precomp"},
+        "filters": {"dataset": "toy", **FILTERS},
+        "my_filters": {"dataset": "mine", **FILTERS},
+        "coarse": {"dataset": "mine", **FILTERS, "filters": 8},
+        "my_plain": {"dataset": "mine", "backbone": "precomp"},
+        "my_other": {"dataset": "mine", "backbone": "precomp"},
+    },
+    "runs": {
+        "sum": RUN,
+        "seen": {**RUN, "features": "filters"},
+        "often": {**RUN, "features": "filters", "seeds": [4, 2]},
+    },
+}
+
+
+def _load(root, **transfers: dict):
+    return load_params(root, **CHANGES, transfers=transfers)
+
+
+def test_features_are_those_made_as_the_runs_own(tmp_path):
+    node = _load(tmp_path, moved={"run": "seen", "dataset": "mine"}).transfers["moved"]
+    assert (node.run, node.dataset, node.features, node.bank) == ("seen", "mine", "my_filters", "mine")
+
+
+def test_of_a_run_with_seeds_every_model_is_moved(tmp_path):
+    params = _load(tmp_path, moved={"run": "often", "dataset": "mine"})
+    assert {name: node.run for name, node in params.transfers.items()} == {"moved/4": "often/4", "moved/2": "often/2"}
+    assert params.groups["moved"] == ("moved/4", "moved/2")
+    assert params.named(params.evaluated()) == ["sum", "seen", "often", "moved"]
+    assert params.trained("moved/2") == "often/2"
+    assert params.dataset("moved/2") == "mine"
+    assert params.dataset("often/2") == "toy"
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"run": "seem", "dataset": "mine"}, r"transfers\.moved\.run: unknown run 'seem'; did you mean 'seen'\?"),
+        (
+            {"run": "seen", "dataset": "min"},
+            r"transfers\.moved\.dataset: unknown data set 'min'; did you mean 'mine'\?",
+        ),
+        ({"run": "seen", "dataset": "toy"}, r"dataset: run 'seen' was trained on 'toy' itself; name another data set"),
+        ({"run": "seen", "dataset": "bare"}, r"has none of that backbone .*`vse-pipe extract --features filters_bare`"),
+        ({"run": "sum", "dataset": "mine"}, r"several that run 'sum' can read; name one: my_plain, my_other"),
+        ({"run": "seen", "dataset": "mine", "features": "filters"}, r"'filters' belongs to data set 'toy', not 'mine'"),
+        (
+            {"run": "seen", "dataset": "mine", "features": "my_plain"},
+            r"is of backbone precomp; run 'seen' reads random",
+        ),
+        ({"run": "seen", "dataset": "mine", "features": "my_filter"}, r"unknown features 'my_filter'"),
+        (
+            {"run": "seen", "dataset": "mine", "bank": "bare"},
+            r"bank: 'bare' is neither of the data sets 'mine' and 'toy'",
+        ),
+        ({"run": "seen"}, r"transfers\.moved\.dataset"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(tmp_path, node, message):
+    with pytest.raises(ParamsError, match=message) as error:
+        _load(tmp_path, moved=node)
+    assert len(error.value.problems) == 1
+
+
+@pytest.mark.parametrize("name", ["sum", "often"])
+def test_a_transfer_has_a_folder_of_its_own(tmp_path, name):
+    with pytest.raises(ParamsError, match=rf"transfers\.{name}: a run or an ensemble has this name"):
+        _load(tmp_path, **{name: {"run": "seen", "dataset": "mine"}})
+
+
+def test_a_call_takes_the_entry_that_there_is_or_makes_a_name_that_no_entry_can_have(tmp_path):
+    params = _load(tmp_path, moved={"run": "seen", "dataset": "mine"})
+    found, names = with_transfers(params, ["seen", "often/4", "often/2"], "mine")
+    assert names == ["moved", "often@mine/4", "often@mine/2"]
+    assert found.groups["often@mine"] == ("often@mine/4", "often@mine/2")
+    assert found.transfers["often@mine/2"].features == "my_filters"
+    assert "often@mine/2" not in params.transfers
+    one, names = with_transfers(params, ["often/2"], "mine")
+    assert names == ["often@mine/2"]
+    assert "often@mine" not in one.groups
+
+
+@pytest.mark.parametrize(
+    ("run", "dataset", "message"),
+    [
+        ("seen", "toy", "was trained on 'toy' itself"),
+        ("seen", "mime", "unknown data set 'mime'; did you mean 'mine'"),
+        ("seen", "bare", "vse-pipe extract --features filters_bare"),
+    ],
+)
+def test_a_call_that_cannot_be_is_refused(tmp_path, run, dataset, message):
+    with pytest.raises(UsageError, match=message):
+        with_transfers(_load(tmp_path), [run], dataset)
+
+
+def test_of_two_entries_for_one_data_set_none_is_taken_silently(tmp_path):
+    node = {"run": "seen", "dataset": "mine"}
+    params = _load(tmp_path, one=node, two={**node, "bank": "toy"})
+    with pytest.raises(UsageError, match=r"run 'seen' has several transfers to 'mine': one, two; name one of them"):
+        with_transfers(params, ["seen"], "mine")
+    assert with_transfers(params, ["often/2"], "mine")[1] == ["often@mine/2"]
+
+
+TWO = {**CHANGES, "transfers": {"moved": {"run": "seen", "dataset": "mine"}}}
+
+
+def test_a_data_set_has_its_own_files(tmp_path):
+    one = {"judgements": {"mine": "j.csv"}, "labels": {"toy": "l.csv"}, "sha256": {"j.csv": "0" * 64}}
+    evaluate = load_params(tmp_path, **TWO, evaluate=one).evaluate
+    assert (evaluate.of("mine").judgements, evaluate.of("mine").labels) == ("j.csv", None)
+    assert (evaluate.of("toy").judgements, evaluate.of("toy").labels) == (None, "l.csv")
+    assert load_params(tmp_path, evaluate={"labels": "l.csv"}).evaluate.of("toy").labels == "l.csv"
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "message"),
+    [
+        (
+            {"judgements": "j.csv"},
+            r"evaluate\.judgements: runs are on several data sets, toy, mine; say which .*\{toy: j",
+        ),
+        ({"labels": "l.csv"}, r"evaluate\.labels: runs are on several data sets"),
+        ({"labels": {"tox": "l.csv"}}, r"evaluate\.labels\.tox: unknown data set 'tox'; did you mean 'toy'"),
+        ({"sha256": {"j.csv": "0" * 64}}, r"evaluate\.sha256\.j\.csv: neither judgements nor labels name that file"),
+    ],
+)
+def test_what_is_of_no_data_set_is_refused(tmp_path, evaluate, message):
+    with pytest.raises(ParamsError, match=message):
+        load_params(tmp_path, **TWO, evaluate=evaluate)
+
+
+def test_vectors_from_files_are_of_no_data_set():
+    with pytest.raises(ParamsError, match=r"evaluate\.judgements: names data sets, and vectors from files are of none"):
+        load_measuring(["evaluate.judgements={toy: j.csv}"])
+
+
+def test_a_data_set_of_one_call_counts_too(tmp_path):
+    params = load_params(tmp_path, **CHANGES, evaluate={"judgements": "j.csv"})
+    with pytest.raises(
+        UsageError, match=r"params\.yaml evaluate\.judgements: runs are on several data sets, toy, mine"
+    ):
+        with_transfers(params, ["seen"], "mine")

@@ -1,0 +1,188 @@
+"""Cascades against a loop over queries, and what the second model is asked for."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.naive import criteria as naive
+from tests.ranking.dense import unit_vectors
+from tests.ranking.similarities.fragments import Model
+from tests.ranking.test_fusion import models, of_words, product, whole
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.ranking import cascade, criteria
+from vse_pipe.ranking.bank import BankSource, cosine
+from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
+from vse_pipe.ranking.fragments import MeanScore, Several
+from vse_pipe.ranking.fusion import Fused
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.similarity import OfFragments
+from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.trial import Tuned, run, trials
+
+KS = (1, 7, 40, 41, 500)
+
+
+def order(row: np.ndarray) -> list[int]:
+    return sorted(range(len(row)), key=lambda item: (-row[item], item))
+
+
+@pytest.mark.parametrize("k", KS)
+@pytest.mark.parametrize("coarse", [True, False])
+def test_the_order_is_that_of_a_loop_over_queries(k, coarse):
+    seen, read, _ = models(11)
+    first = product(seen.parts[0 if coarse else 1], read.parts[0 if coarse else 1])
+    second = of_words(seen.parts[2], read.parts[2])
+    found = whole(cascaded(Scores.dense(first), lambda rows, columns: second[rows, columns], k))
+    for query, row in enumerate(found):
+        assert order(row) == naive.cascade(first[query].tolist(), second[query].tolist(), k)
+
+
+def test_equal_scores_of_the_second_model_stay_equal():
+    first, second = torch.randn(6, 20), torch.randint(0, 2, (6, 20)).float()
+    found = whole(cascaded(Scores.dense(first), lambda rows, columns: second[rows, columns], 8))
+    for query, row in enumerate(found):
+        best = order(first[query].numpy())[:8]
+        assert len(set(row[best])) == len(set(second[query][best].tolist()))
+        assert row[best].min() > np.delete(row, best).max()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_large_and_small_scores_of_the_first_model_leave_the_order_alone(scale):
+    first, second = torch.rand(4, 300) * scale + scale, torch.randn(4, 300)
+    found = whole(cascaded(Scores.dense(first), lambda rows, columns: second[rows, columns], 100))
+    for query, row in enumerate(found):
+        assert order(row) == naive.cascade(first[query].tolist(), second[query].tolist(), 100)
+
+
+def split_of(seed: int) -> Split:
+    seen, read, _ = models(seed)
+    sides = (Several((side.parts[1], side.parts[2])) for side in (seen, read))
+    return Split(np.arange(23), np.arange(41), np.arange(41) % 23, *sides)
+
+
+def test_both_directions_and_all_criteria_score_a_pair_once():
+    fold, asked = split_of(2), []
+
+    def second(images, captions):
+        asked.append(len(captions))
+        assert len(images) == 1
+        return of_words(images, captions)
+
+    found = trials([fold], BankSource("test"), Cascade(product, second, 4), 0)
+    wanted = set()
+    for direction, (trial,) in found.items():
+        scores = product(fold.images.parts[0], fold.captions.parts[0])
+        scores = scores if direction == "image_to_text" else scores.T
+        for query, row in enumerate(scores.numpy()):
+            pairs = {(query, item) for item in order(row)[:4]}
+            wanted |= pairs if direction == "image_to_text" else {pair[::-1] for pair in pairs}
+        run(Tuned(criteria.parse("nns", {}), {}), trial, "pessimistic")
+    assert sum(asked) == len(wanted)
+    run(Tuned(criteria.parse("nns", {}), {}), found["image_to_text"][0], "pessimistic")
+    assert sum(asked) == len(wanted)
+
+
+@pytest.mark.parametrize("bank", ["test", "val"])
+def test_criteria_correct_the_first_model(bank):
+    fold, csls = split_of(4), criteria.parse("csls", {})
+    source = BankSource(bank, split_of(9) if bank == "val" else None)
+    second = of_words(fold.images.parts[1], fold.captions.parts[1])
+    (trial,) = trials([fold], source, Cascade(product, of_words, 5), 0)["image_to_text"]
+    alone = source if source.split is None else BankSource(bank, source.split.part(0))
+    (plain,) = trials([fold.part(0)], alone, product, 0)["image_to_text"]
+    corrected = whole(csls.rerank(plain.scores, plain.bank))
+    for query, row in enumerate(whole(trial.under(csls))):
+        assert order(row) == naive.cascade(corrected[query].tolist(), second[query].tolist(), 5)
+
+
+def test_as_a_function_it_ranks_images():
+    fold = split_of(6)
+    both = Cascade(product, of_words, 3)
+    (trial,) = trials([fold], BankSource("test"), both, 0)["image_to_text"]
+    expected = whole(trial.under(criteria.parse("nns", {})))
+    np.testing.assert_array_equal(both(fold.images, fold.captions).numpy(), expected)
+
+
+@pytest.mark.parametrize("weights", [None, (0.2, 0.3)])
+@pytest.mark.parametrize("at_once", [1, 7, 1 << 14])
+def test_fragments_are_scored_in_blocks_and_networks_as_one(weights, at_once, monkeypatch):
+    """Of a run with two networks, and of vectors beside fragments; asked for twice, each pair is scored once."""
+    monkeypatch.setattr(cascade, "_AT_ONCE", at_once)
+    seen, read, _ = models(3)
+    models_ = [Model("sgr", (1, 1, 5), torch.float32, sim_dim=4), Model("scan_t2i", dtype=torch.float32)]
+    similarities = [product, *(OfFragments(one, one.pairs) for one in models_)]
+    images = Several((seen.parts[1], *[seen.parts[2][:, None]] * 2), weights and (*weights, 0.5))
+    captions = Several((read.parts[1], *[read.parts[2]] * 2))
+    both = MeanScore(similarities)
+    pairs = ScoredPairs(images, captions, both, 0)
+    rows, columns = torch.randint(0, 23, (9, 30)), torch.randint(0, 41, (9, 30))
+    found = pairs.of(rows, columns)
+    torch.testing.assert_close(found, both(images, captions)[rows, columns].detach())
+    scored = pairs.scored
+    assert scored == len(set(zip(rows.flatten().tolist(), columns.flatten().tolist(), strict=True)))
+    assert torch.equal(pairs.turned(columns, rows), found)
+    assert pairs.scored == scored
+
+
+def test_scores_that_are_not_finite_are_refused():
+    pairs = ScoredPairs(
+        torch.ones(2, 3), torch.ones(4, 3), lambda images, captions: torch.full((1, len(captions)), torch.nan), 0
+    )
+    with pytest.raises(InputError, match="not finite"):
+        pairs.of(torch.tensor([0]), torch.tensor([1]))
+    first = Scores.dense(torch.tensor([[torch.nan, 1.0, 2.0]]))
+    with pytest.raises(InputError, match="not finite"):
+        whole(cascaded(first, lambda rows, columns: columns.float(), 2))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="devices are mixed only where there is a second one")
+@pytest.mark.parametrize("memory", [0, 1])
+def test_pairs_are_scored_where_the_images_are_and_kept_where_there_is_room(memory):
+    """memory 1: the scores lie in a file, and that is on the CPU."""
+    seen, read = torch.randn(600, 8), torch.randn(700, 8)
+    rows, columns = torch.randint(0, 600, (50,)), torch.randint(0, 700, (50,))
+    held = ScoredPairs(seen.cuda(), read.cuda(), lambda one, other: one @ other.T, memory)
+    for where in ("cpu", "cuda"):
+        found = held.of(rows.to(where), columns.to(where))
+        assert found.device.type == where
+        torch.testing.assert_close(found.cpu(), (seen[rows] * read[columns]).sum(1), rtol=1e-3, atol=1e-3)
+
+
+IDS, OWNERS = np.arange(30), np.arange(70) % 30
+
+
+def made() -> Split:
+    return Split(IDS, np.arange(70), OWNERS, unit_vectors(30, 12, 0), unit_vectors(70, 12, 1))
+
+
+def drawn() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(2)
+    return rng.integers(0, 30, 200), rng.integers(0, 70, 200)
+
+
+@pytest.mark.parametrize("inner", [True, False])
+def test_scores_are_those_of_the_matrix(inner):
+    split, (images, captions) = made(), drawn()
+    found = cascade.scores(split, cosine, inner, images, captions, 0)
+    matrix = (split.images.double() @ split.captions.double().T).numpy()
+    np.testing.assert_allclose(found, matrix[images, captions], atol=1e-6)
+
+
+def test_any_similarity_is_asked():
+    split, (images, captions) = made(), drawn()
+    found = cascade.scores(split, lambda one, other: -torch.cdist(one, other), False, images, captions, 0)
+    apart = split.images[images] - split.captions[captions]
+    np.testing.assert_allclose(found, -apart.norm(dim=1).numpy(), atol=1e-5)
+
+
+def test_the_same_vectors_have_the_same_score_wherever_they_are():
+    split = made()
+    alike = Split(IDS, np.arange(70), OWNERS, split.images, split.captions[:1].repeat(70, 1))
+    found = cascade.scores(alike, cosine, True, np.repeat(IDS, 70), np.tile(np.arange(70), 30), 0)
+    assert (found.reshape(30, 70) == found.reshape(30, 70)[:, :1]).all()
+
+
+@pytest.mark.parametrize("similarity", [Fused([cosine], "rrf"), Cascade(cosine, cosine, 2)])
+def test_scores_that_depend_on_others_are_refused(similarity):
+    with pytest.raises(UsageError, match="have no score of a pair alone"):
+        cascade.scores(made(), similarity, False, *drawn(), 0)

@@ -1,0 +1,278 @@
+import numpy as np
+import pytest
+import pytrec_eval
+import torch
+
+from tests.naive import evaluate as naive
+from tests.ranking.dense import dense, unit_vectors
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking import evaluation
+from vse_pipe.ranking.evaluation import folds, judged_items, judged_pairs, tuning_folds
+from vse_pipe.ranking.matching import MatchedPairs
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.scores import STRIP, Scores
+from vse_pipe.ranking.split import Split
+
+
+def truth(queries: int, items: int, every: int) -> Truth:
+    """Every so many queries have two correct items, the others none."""
+    correct = [
+        np.array([row % items, (row + 1) % items]) if row % every == 0 else np.empty(0, np.int64)
+        for row in range(queries)
+    ]
+    return Truth.listed(correct, items)
+
+
+@pytest.mark.parametrize("block", [1, 7, STRIP, 5000])
+@pytest.mark.parametrize("every", [2, 300, 1000])
+def test_only_rows_with_a_correct_item_come_through(block, every):
+    matrix = torch.rand(2 * STRIP + 31, 9, generator=torch.Generator().manual_seed(0))
+    whole = truth(len(matrix), 9, every)
+    scores, kept = judged_items(Scores.dense(matrix, block), whole)
+    rows = torch.arange(0, len(matrix), every)
+    assert scores.shape == (len(rows), 9)
+    blocks = list(scores.blocks())
+    assert torch.equal(torch.cat([part for _, part in blocks]), matrix[rows])
+    assert all(span.stop - span.start == min(block, len(rows) - span.start) for span, _ in blocks)
+    assert len(kept) == len(rows)
+    found = evaluation.rank(scores, kept, "pessimistic")
+    correct = [whole.items[whole.starts[row] : whole.starts[row + 1]].tolist() for row in rows.tolist()]
+    best = [max(matrix[row, column].item() for column in own) for row, own in zip(rows.tolist(), correct, strict=True)]
+    expected = [int((matrix[row] > value).sum()) for row, value in zip(rows.tolist(), best, strict=True)]
+    assert found.ranks.tolist() == expected
+
+
+def test_each_strip_is_computed_once_and_those_without_a_query_not_at_all():
+    asked = []
+
+    def compute(rows: slice) -> torch.Tensor:
+        asked.append(rows.start)
+        return torch.rand(rows.stop - rows.start, 5)
+
+    height = 4 * STRIP
+    correct = [np.array([0]) if row in (1, 5, 2 * STRIP) else np.empty(0, np.int64) for row in range(height)]
+    scores, _ = judged_items(Scores((height, 5), compute), Truth.listed(correct, 5))
+    assert sum(len(part) for _, part in scores.blocks()) == 3
+    assert asked == [0, 2 * STRIP]
+
+
+def test_when_all_are_judged_nothing_changes():
+    scores, whole = Scores.dense(torch.eye(4)), truth(4, 4, 1)
+    assert judged_items(scores, whole) == (scores, whole)
+    pairs = {1: MatchedPairs(np.array([0]), np.array([1]))}
+    assert judged_pairs(pairs, whole) == (pairs, whole)
+
+
+def test_pairs_of_other_queries_are_left_out_of_a_matching():
+    pairs = {1: MatchedPairs(np.array([0, 1, 2, 3, 4]), np.array([0, 1, 1, 2, 4]))}
+    kept, small = judged_pairs(pairs, truth(5, 5, 2))
+    assert kept[1].rows.tolist() == [0, 1, 2]
+    assert kept[1].columns.tolist() == [0, 1, 4]
+    assert evaluation.matched(kept, small).hits[1].tolist() == [True, False, True]
+
+
+def test_without_any_correct_item_there_is_nothing_to_measure():
+    none = Truth.listed([np.empty(0, np.int64)] * 3, 4)
+    with pytest.raises(InputError, match="none of the 3 queries has a correct item"):
+        judged_items(Scores.dense(torch.rand(3, 4)), none)
+    with pytest.raises(InputError, match="none of the 3 queries has a correct item"):
+        judged_pairs({}, none)
+
+
+HUBNESS = ["robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10"]
+NAMES = [
+    *["r@1", "r@5", "r@10", "med_r", "mean_r", "mrr", "map", "map@r", "r_precision", "ndcg@10"],
+    *["skew@1", "skew@5", "skew@10", *HUBNESS],
+]
+TREC = {"mrr": "recip_rank", "map": "map", "r_precision": "Rprec", "ndcg@10": "ndcg_cut.10"}
+
+
+@pytest.fixture
+def case():
+    """Two strips of queries, items with one to three correct ones each."""
+    rng = np.random.default_rng(0)
+    queries = np.arange(STRIP + 20)
+    items = np.concatenate([queries, queries[::2], queries[::3]])
+    scores = rng.standard_normal((len(queries), len(items))) + 2.0 * (queries[:, None] == items)
+    return scores, queries, items
+
+
+def test_one_pass_gives_what_the_loops_give(case):
+    scores, queries, items = case
+    found = evaluation.rank(dense(scores, block=100), Truth.by_image(queries, items), "pessimistic")
+    correct = [set(np.flatnonzero(items == query).tolist()) for query in queries]
+    rows = scores.tolist()
+    ranks = [naive.best_rank(row, own, "pessimistic") for row, own in zip(rows, correct, strict=True)]
+    tops = [naive.top(row, 10) for row in rows]
+    assert found.ranks.tolist() == ranks
+    assert found.top.reshape(len(queries), 10).tolist() == tops
+    metrics = found.metrics()
+    assert list(metrics) == NAMES
+    for k in (1, 5, 10):
+        counts = naive.occurrence([top[:k] for top in tops], len(items))
+        assert found.occurrence[k].tolist() == counts
+        assert metrics[f"r@{k}"] == pytest.approx(naive.recall(ranks, k))
+        assert metrics[f"skew@{k}"] == pytest.approx(naive.skewness(counts), nan_ok=True)
+    assert metrics["med_r"] == naive.median_rank(ranks)
+    assert metrics["mean_r"] == pytest.approx(naive.mean_rank(ranks))
+    assert metrics["robin_hood@10"] == pytest.approx(naive.robin_hood(counts))
+    assert metrics["gini@10"] == pytest.approx(naive.gini(counts))
+    assert metrics["anti_hubs@10"] == pytest.approx(100 * naive.anti_hubs(counts))
+    assert metrics["largest_hub@10"] == max(counts)
+
+
+@pytest.mark.parametrize("ties", ["pessimistic", "average", "optimistic"])
+def test_measures_of_all_correct_items_are_those_of_the_loops(case, ties):
+    scores, queries, items = case
+    scores = scores.round(1)
+    found = evaluation.rank(dense(scores, block=100), Truth.by_image(queries, items), ties)
+    correct = [set(np.flatnonzero(items == query).tolist()) for query in queries]
+    places = [naive.positions(row, own, ties) for row, own in zip(scores.tolist(), correct, strict=True)]
+    expected = {
+        "ap": [naive.average_precision(own) for own in places],
+        "ap_at_r": [naive.average_precision_at_r(own) for own in places],
+        "r_precision": [naive.r_precision(own) for own in places],
+        "ndcg_10": [naive.ndcg(own, 10) for own in places],
+    }
+    assert list(found.measures) == list(expected)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found.measures[name], values, rtol=1e-12, err_msg=name)
+    metrics = found.metrics()
+    shown = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision", "ndcg@10": "ndcg_10"}
+    for name, measure in shown.items():
+        assert metrics[name] == pytest.approx(100 * np.mean(expected[measure]))
+        assert 0 < metrics[name] < 100
+    assert metrics["mrr"] == pytest.approx(100 * np.mean([naive.reciprocal_rank(own) for own in places]))
+
+
+def test_shares_of_a_ranking_are_those_of_trec(case):
+    scores, queries, items = case
+    truth = {str(query): {str(item): 1 for item in np.flatnonzero(items == query)} for query in queries}
+    run = {
+        str(query): {str(item): score for item, score in enumerate(row)} for query, row in enumerate(scores.tolist())
+    }
+    judged = pytrec_eval.RelevanceEvaluator(truth, {"success.1,5,10", *TREC.values()}).evaluate(run)
+    metrics = evaluation.rank(dense(scores), Truth.by_image(queries, items), "pessimistic").metrics()
+    for k in (1, 5, 10):
+        expected = 100 * np.mean([values[f"success_{k}"] for values in judged.values()])
+        assert metrics[f"r@{k}"] == pytest.approx(expected)
+    for name, theirs in TREC.items():
+        expected = 100 * np.mean([values[theirs.replace(".", "_")] for values in judged.values()])
+        assert metrics[name] == pytest.approx(expected)
+
+
+def test_the_order_of_items_does_not_matter(case):
+    scores, queries, items = case
+    order = np.random.default_rng(1).permutation(len(items))
+    before = evaluation.rank(dense(scores), Truth.by_image(queries, items), "pessimistic").metrics()
+    moved = evaluation.rank(dense(scores[:, order]), Truth.by_image(queries, items[order]), "pessimistic")
+    assert moved.metrics() == pytest.approx(before)
+
+
+@pytest.mark.parametrize("ties", ["pessimistic", "average"])
+def test_constant_scores_get_next_to_nothing(case, ties):
+    scores, queries, items = case
+    metrics = evaluation.rank(dense(np.zeros_like(scores)), Truth.by_image(queries, items), ties).metrics()
+    assert [metrics[f"r@{k}"] for k in (1, 5, 10)] == [0.0, 0.0, 0.0]
+    assert (metrics["map@r"], metrics["r_precision"], metrics["ndcg@10"]) == (0.0, 0.0, 0.0)
+    assert 0 < metrics["mrr"] < 2
+    assert metrics["largest_hub@10"] == len(queries)
+    assert metrics["anti_hubs@10"] == pytest.approx(100 * (1 - 10 / len(items)))
+
+
+def test_fewer_items_than_ten():
+    found = evaluation.rank(
+        dense(np.array([[0.1, 0.3], [0.2, 0.1]])), Truth.by_image(np.arange(2), np.arange(2)), "average"
+    )
+    assert found.lengths.tolist() == [2, 2]
+    assert found.top.tolist() == [1, 0, 0, 1]
+    assert found.occurrence[10].tolist() == [2, 2]
+
+
+def test_a_matching_counts_queries_without_a_match_as_misses():
+    truth = Truth.by_image(np.arange(3), np.array([0, 1, 2, 2]))
+    one = MatchedPairs(np.array([0, 2]), np.array([0, 1]))
+    ten = MatchedPairs(np.array([2, 0, 2, 0]), np.array([3, 1, 0, 0]))
+    found = evaluation.matched({1: one, 10: ten}, truth)
+    assert found.ranks is None
+    assert found.hits[1].tolist() == [True, False, False]
+    assert found.hits[10].tolist() == [True, False, True]
+    assert found.occurrence[10].tolist() == [2, 1, 0, 1]
+    assert (found.top.tolist(), found.lengths.tolist()) == ([1, 0, 3, 0], [2, 0, 2])
+    metrics = found.metrics()
+    assert list(metrics) == ["r@1", "r@10", "skew@1", "skew@10", *HUBNESS]
+    assert (metrics["anti_hubs@10"], metrics["largest_hub@10"]) == (25.0, 2)
+    assert found.measures == {}
+    assert metrics["r@1"] == pytest.approx(100 / 3)
+
+
+def test_large_lambda_hits_what_nearest_neighbours_hit():
+    from vse_pipe.ranking.matching import Allowance, greedy
+
+    scores = np.random.default_rng(0).standard_normal((40, 30))
+    truth = Truth.by_image(np.arange(40) % 30, np.arange(30))
+    ranked = evaluation.rank(dense(scores), truth, "pessimistic")
+    settings = [Allowance(k, 40.0) for k in (1, 5, 10)]
+    pairs = dict(zip((1, 5, 10), greedy(dense(scores), settings, "rows"), strict=True))
+    matched = evaluation.matched(pairs, truth)
+    for k in (1, 5, 10):
+        assert torch.equal(torch.from_numpy(matched.hits[k]), torch.from_numpy(ranked.hits[k]))
+        np.testing.assert_array_equal(matched.occurrence[k], ranked.occurrence[k])
+
+
+def split(images: int) -> Split:
+    ids = np.arange(images)[::-1] * 3
+    owners = np.repeat(ids, 2)
+    return Split(ids, np.arange(2 * images), owners, unit_vectors(images, 4, 0), unit_vectors(2 * images, 4, 1))
+
+
+def sizes(parts: list[Split]) -> list[int]:
+    return [len(part.image_ids) for part in parts]
+
+
+def test_full_is_one_fold_of_everything():
+    whole = split(7)
+    assert folds(whole, EvaluateParams(protocol="full", fold_size=3)) == [whole]
+
+
+def test_folds_are_consecutive_in_the_order_of_the_file():
+    whole = split(6)
+    parts = folds(whole, EvaluateParams(protocol="folds", fold_size=2))
+    assert np.concatenate([part.image_ids for part in parts]).tolist() == whole.image_ids.tolist()
+    assert np.concatenate([part.caption_ids for part in parts]).tolist() == whole.caption_ids.tolist()
+    assert torch.equal(parts[1].images, whole.images[2:4])
+    assert sizes(parts) == [2, 2, 2]
+
+
+@pytest.mark.parametrize("images", [4, 6, 7])
+def test_first_is_the_first_fold_and_the_rest_is_left_out(images):
+    whole = split(images)
+    (only,) = folds(whole, EvaluateParams(protocol="first", fold_size=4))
+    assert only.image_ids.tolist() == whole.image_ids[:4].tolist()
+    assert only.caption_ids.tolist() == whole.caption_ids[:8].tolist()
+    assert torch.equal(only.images, whole.images[:4])
+
+
+def test_fewer_images_than_the_first_fold_are_refused():
+    with pytest.raises(InputError, match=r"split 'test' has 3 images, fewer than evaluate\.fold_size 4"):
+        folds(split(3), EvaluateParams(protocol="first", fold_size=4))
+
+
+@pytest.mark.parametrize(("images", "expected"), [(8, [4]), (4, [4]), (3, [3])])
+def test_validation_under_first(images, expected):
+    assert sizes(tuning_folds(split(images), EvaluateParams(protocol="first", fold_size=4))) == expected
+
+
+@pytest.mark.parametrize("images", [1, 5, 7, 999])
+def test_a_part_of_a_fold_is_refused(images):
+    params = EvaluateParams(protocol="folds", fold_size=1000 if images == 999 else 4)
+    message = f"split 'test' has {images} images, not a multiple of evaluate.fold_size {params.fold_size}"
+    with pytest.raises(InputError, match=message):
+        folds(split(images), params)
+
+
+@pytest.mark.parametrize(("images", "expected"), [(8, [4, 4]), (10, [4, 4]), (4, [4]), (3, [3])])
+def test_validation_uses_whole_folds_and_a_small_split_as_it_is(images, expected):
+    assert sizes(tuning_folds(split(images), EvaluateParams(protocol="folds", fold_size=4))) == expected
+    assert sizes(tuning_folds(split(images), EvaluateParams(protocol="full"))) == [images]

@@ -1,0 +1,152 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.fragments import MeanScore, Several, Words, plain, pooled, same, tables, take
+
+RNG = np.random.default_rng(0)
+
+
+def _regions(n: int, regions: int = 3, dim: int = 4) -> torch.Tensor:
+    return torch.from_numpy(RNG.standard_normal((n, regions, dim)).astype(np.float32))
+
+
+def _words(lengths: list[int], dim: int = 4) -> Words:
+    vectors = RNG.standard_normal((sum(lengths), dim)).astype(np.float32)
+    return Words(torch.from_numpy(vectors), torch.tensor(lengths))
+
+
+def _rows(side, place: int) -> list[torch.Tensor]:
+    """The vectors of one image or caption, of each model."""
+    if isinstance(side, Several):
+        return [row for part in side.parts for row in _rows(part, place)]
+    return [side[place : place + 1].vectors if isinstance(side, Words) else side[place]]
+
+
+SIDES = {
+    "vectors": lambda: torch.from_numpy(RNG.standard_normal((5, 4)).astype(np.float32)),
+    "regions": lambda: _regions(5),
+    "words": lambda: _words([2, 1, 4, 2, 3]),
+    "several": lambda: Several((_regions(5, 2), _words([1, 2, 1, 3, 1], 3))),
+}
+
+
+@pytest.mark.parametrize("kind", SIDES)
+def test_only_one_vector_each_is_plain(kind):
+    assert plain(SIDES[kind]()) == (kind == "vectors")
+
+
+@pytest.mark.parametrize("kind", SIDES)
+@given(places=st.lists(st.integers(0, 4), max_size=6))
+def test_what_is_taken_are_the_rows_asked_for(kind, places):
+    side = SIDES[kind]()
+    taken = take(side, torch.tensor(places, dtype=torch.int64))
+    assert len(taken) == len(places)
+    for row, place in enumerate(places):
+        for got, wanted in zip(_rows(taken, row), _rows(side, place), strict=True):
+            assert torch.equal(got, wanted)
+
+
+@pytest.mark.parametrize("kind", SIDES)
+def test_the_same_item_is_known_again_and_another_is_not(kind):
+    side = SIDES[kind]()
+    assert same(side, [0, 3, 2], side, [0, 3, 2]).tolist() == [True] * 3
+    assert same(side, [0, 3, 2], side, [1, 3, 4]).tolist() == [False, True, False]
+
+
+def test_one_changed_number_of_one_word_makes_another_caption():
+    words = _words([2, 3])
+    vectors = words.vectors.clone()
+    vectors[4, 1] += 1
+    assert same(words, [0, 1], Words(vectors, words.lengths), [0, 1]).tolist() == [True, False]
+
+
+def test_items_of_another_kind_are_never_the_same():
+    assert not same(SIDES["regions"](), [0], SIDES["words"](), [0]).any()
+    assert not same(SIDES["vectors"](), [0], torch.zeros(2, 7), [0]).any()
+
+
+@pytest.mark.parametrize("kind", ["regions", "words"])
+def test_the_pooled_vector_is_the_direction_of_the_mean_fragment(kind):
+    side = SIDES[kind]()
+    for place, vector in enumerate(pooled(side)):
+        mean = _rows(side, place)[0].numpy().mean(axis=0)
+        np.testing.assert_allclose(vector.numpy(), mean / np.linalg.norm(mean), rtol=1e-5)
+
+
+def test_vectors_are_their_own_pooled_vectors():
+    side = SIDES["vectors"]()
+    assert pooled(side) is side
+
+
+def test_inner_products_of_several_models_are_the_mean_of_theirs():
+    one, other = _regions(4), _words([1, 2, 3, 1], 6)
+    together = pooled(Several((one, other)))
+    expected = (pooled(one) @ pooled(one).T + pooled(other) @ pooled(other).T) / 2
+    torch.testing.assert_close(together @ together.T, expected)
+
+
+def test_an_ensemble_scores_the_mean_of_its_models():
+    images = Several((torch.ones(2, 3), torch.full((2, 3), 2.0)))
+    texts = Several((torch.ones(4, 3), torch.ones(4, 3)))
+    score = MeanScore([lambda a, b: a @ b.T, lambda a, b: 10 * a @ b.T])
+    torch.testing.assert_close(score(images, texts), torch.full((2, 4), (3 + 60) / 2))
+
+
+def test_tables_hold_every_fragment():
+    sizes = [tuple(table.shape) for table in tables(SIDES["several"]())]
+    assert sizes == [(10, 4), (8, 3)]
+
+
+def _some(lengths: list[int], seed: int = 0) -> Words:
+    vectors = torch.from_numpy(np.random.default_rng(seed).normal(size=(sum(lengths), 3)).astype(np.float32))
+    return Words(vectors, torch.tensor(lengths))
+
+
+LENGTHS = st.lists(st.integers(1, 5), min_size=1, max_size=6)
+
+
+@given(LENGTHS)
+def test_padding_and_packing_are_inverse(lengths):
+    words = _some(lengths)
+    padded = words.padded()
+    assert padded.shape == (len(lengths), max(lengths), 3)
+    spoilt = torch.cat([padded, torch.full((len(lengths), 1, 3), torch.nan)], dim=1)
+    again = Words.of(spoilt, words.lengths)
+    assert torch.equal(again.vectors, words.vectors)
+
+
+@given(LENGTHS, st.data())
+def test_captions_are_taken_by_slice_and_by_place(lengths, data):
+    words = _some(lengths)
+    caption = words.vectors.split(lengths)
+    first = data.draw(st.integers(0, len(lengths)))
+    last = data.draw(st.integers(0, len(lengths)))
+    part = words[first:last]
+    assert torch.equal(part.vectors, torch.cat([words.vectors[:0], *caption[first:last]]))
+    assert part.lengths.tolist() == lengths[first:last]
+    places = data.draw(st.lists(st.integers(0, len(lengths) - 1), max_size=5))
+    chosen = words.take(torch.tensor(places, dtype=torch.int64))
+    assert torch.equal(chosen.vectors, torch.cat([words.vectors[:0], *(caption[place] for place in places)]))
+
+
+def test_every_second_caption_is_no_slice_of_them():
+    with pytest.raises(ValueError, match="in one piece, got a step of 2"):
+        _some([2, 1, 3])[::2]
+
+
+def test_parts_joined_are_the_whole():
+    words = _some([2, 1, 3])
+    whole = Words.cat([words[:1], words[1:]])
+    assert torch.equal(whole.vectors, words.vectors)
+    assert whole.lengths.tolist() == [2, 1, 3]
+    assert len(whole) == 3
+
+
+@pytest.mark.parametrize("lengths", [[2, 2], [3, 0], [1, 1, 1, 1]])
+def test_lengths_that_do_not_fit_are_refused(lengths):
+    with pytest.raises(InputError, match="do not fit 3 word vectors"):
+        Words(torch.zeros(3, 2), torch.tensor(lengths))

@@ -1,0 +1,337 @@
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.naive import training as naive
+from tests.train.some import member, some_model, some_pairs, some_scheme
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.registry import IMAGE_ENCODERS
+from vse_pipe.ranking.fragments import Words
+from vse_pipe.train import transport
+from vse_pipe.train.scheme import Moment
+from vse_pipe.train.transport import CostNetwork, Costs, cosine_distance, partial_plan, supervised_cost
+
+with warnings.catch_warnings():
+    # Python warns of escapes in POT's texts when it first compiles them, and here a warning is an error.
+    warnings.simplefilter("ignore")
+    import ot
+
+
+def _cost(rows: int, columns: int | None = None, seed: int = 0, scale: float = 1.0) -> torch.Tensor:
+    rng = np.random.default_rng(seed)
+    return torch.from_numpy(scale * rng.random((rows, columns or rows)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    n=st.integers(2, 9),
+    seed=st.integers(0, 50),
+    mass=st.sampled_from([0.05, 0.1, 0.5, 0.9]),
+    reg=st.sampled_from([0.01, 0.07, 0.5]),
+    mask=st.booleans(),
+)
+def test_the_plan_is_that_of_the_plain_loops_at_the_same_stop(n, seed, mass, reg, mask):
+    cost = _cost(n, seed=seed)
+    found = partial_plan(cost, mass, reg, mask)
+    expected = naive.partial_plan(cost.tolist(), mass, reg, mask)
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-8)
+
+
+def _pot(cost: np.ndarray, mass: float, reg: float) -> np.ndarray:
+    """The POT library on the problem with dummies."""
+    n = len(cost)
+    extended = np.full((n + 1, n + 1), 100 * cost.max())
+    extended[:n, :n] = cost
+    extended[n, n] = 201 * cost.max()
+    margin = np.append(np.full(n, 1 / n), 1 - mass)
+    plan = ot.bregman.sinkhorn_log(margin, margin, extended, reg, numItermax=20_000, stopThr=1e-12)
+    return plan[:n, :n]
+
+
+@pytest.mark.parametrize(("n", "reg"), [(8, 0.07), (40, 0.01), (128, 0.01), (128, 0.07)])
+def test_a_tight_plan_is_that_of_the_pot_library(n, reg):
+    cost = _cost(n, seed=n)
+    found = partial_plan(cost, 0.1, reg, mask=False, tolerance=1e-11, max_iterations=20_000)
+    np.testing.assert_allclose(found.numpy(), _pot(cost.numpy(), 0.1, reg), atol=1e-8)
+    assert float(found.sum()) == pytest.approx(0.1, abs=1e-6)
+
+
+def test_a_tight_masked_plan_is_that_of_the_pot_library_where_the_diagonal_is_dear():
+    cost = _cost(12)
+    found = partial_plan(cost, 0.3, 0.05, mask=True, tolerance=1e-11, max_iterations=20_000)
+    dear = cost.clone().fill_diagonal_(float(cost.max()) * 99)
+    even = np.append(np.full(12, 1 / 12), 0.7)
+    extended = np.full((13, 13), 100 * float(cost.max()))
+    extended[:12, :12] = dear
+    extended[12, 12] = 201 * float(cost.max())
+    expected = ot.bregman.sinkhorn_log(even, even, extended, 0.05, numItermax=20_000, stopThr=1e-12)
+    np.testing.assert_allclose(found.numpy(), expected[:12, :12], atol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("reg", [0.01, 0.07])
+def test_pot_s_own_partial_transport_is_near(reg):
+    """It has no dummies, whose mass counts in the entropy here: not the same problem, and at 128 pairs nearly."""
+    cost = _cost(128, seed=1).numpy()
+    even = np.full(128, 1 / 128)
+    found = partial_plan(torch.from_numpy(cost), 0.1, reg, mask=False, tolerance=1e-10, max_iterations=20_000)
+    theirs = ot.partial.entropic_partial_wasserstein(even, even, cost, reg, m=0.1, numItermax=5000)
+    assert np.abs(found.numpy() - theirs).max() < 3e-4
+    assert (found.numpy() * cost).sum() == pytest.approx((theirs * cost).sum(), rel=0.05)
+
+
+def test_with_less_entropy_the_cost_falls_to_that_of_the_linear_programme():
+    cost = _cost(15, seed=4).numpy()
+    even = np.full(15, 1 / 15)
+    least = (ot.partial.partial_wasserstein(even, even, cost, m=0.4) * cost).sum()
+    spent = [
+        (partial_plan(torch.from_numpy(cost), 0.4, reg, False, 1e-9, 100_000).double().numpy() * cost).sum()
+        for reg in (0.1, 0.01, 0.001)
+    ]
+    assert spent == sorted(spent, reverse=True)
+    assert spent[-1] == pytest.approx(least, rel=0.02)
+
+
+def test_nothing_moves_on_a_masked_diagonal_and_marginals_are_kept():
+    plan = partial_plan(_cost(20), mass=0.4, regularisation=0.05, tolerance=1e-10).double()
+    assert (plan.diagonal() == 0).all()
+    assert (plan >= 0).all()
+    for axis in (0, 1):
+        assert (plan.sum(dim=axis) <= 1 / 20 + 1e-7).all()
+    assert plan.sum() == pytest.approx(0.4, abs=1e-6)
+
+
+def test_the_loose_default_moves_too_much_at_a_small_regularisation():
+    cost = torch.from_numpy(1 - np.random.default_rng(0).random((128, 128)))
+    assert 0.101 < float(partial_plan(cost, 0.1, 0.01).sum()) < 0.12
+    assert float(partial_plan(cost, 0.1, 0.01, tolerance=1e-8).sum()) == pytest.approx(0.1, abs=1e-5)
+
+
+def test_all_of_the_mass_is_plain_transport():
+    cost = _cost(10, seed=2)
+    even = np.full(10, 0.1)
+    found = partial_plan(cost, 1.0, 0.05, mask=False, tolerance=1e-11, max_iterations=20_000)
+    expected = ot.sinkhorn(even, even, cost.numpy(), 0.05, numItermax=20_000, stopThr=1e-14)
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-8)
+    masked = partial_plan(cost, 1.0, 0.05, mask=True)
+    assert torch.isfinite(masked).all()
+    assert (masked.diagonal() == 0).all()
+
+
+def test_cheap_cells_get_the_mass():
+    cost = torch.full((6, 6), 1.0)
+    cost[2, 4] = cost[5, 1] = 0.05
+    plan = partial_plan(cost, mass=0.3, regularisation=0.01, tolerance=1e-9)
+    assert float(plan[2, 4]) == pytest.approx(1 / 6 * 0.9, rel=0.15)
+    assert float(plan[2, 4] + plan[5, 1]) > 0.27
+
+
+@pytest.mark.parametrize(("scale", "reg"), [(1e4, 0.01), (300.0, 0.01)])
+def test_costs_far_beyond_float64_s_exponents_fall_back_to_logarithms(scale, reg):
+    cost = _cost(7, scale=scale)
+    found = partial_plan(cost, 0.2, reg)
+    assert torch.isfinite(found).all()
+    np.testing.assert_allclose(found.numpy(), naive.partial_plan(cost.tolist(), 0.2, reg, True), atol=1e-7)
+
+
+def test_both_ways_of_iterating_agree():
+    for n, reg in [(16, 0.01), (40, 0.07)]:
+        problem = transport._extended(_cost(n, seed=n).numpy(), 0.1, True)
+        fast = transport._scaled(*problem, reg, 1e-3, 1000)
+        slow = transport._logarithmic(*problem, reg, 1e-3, 1000)
+        np.testing.assert_allclose(fast, slow, atol=1e-10)
+
+
+def test_images_and_captions_may_differ_in_number():
+    plan = partial_plan(_cost(5, 9), 0.2, 0.05, mask=False, tolerance=1e-10)
+    assert plan.shape == (5, 9)
+    assert plan.sum() == pytest.approx(0.2, abs=1e-5)
+
+
+def test_iterations_end_at_the_limit():
+    loose, tight = (partial_plan(_cost(9), max_iterations=limit) for limit in (1, 1000))
+    assert not torch.allclose(loose, tight)
+
+
+@pytest.mark.parametrize(
+    ("cost", "reason"),
+    [(torch.full((3, 3), float("nan")), "finite"), (-torch.ones(3, 3), "at least 0"), (torch.ones(1, 1), "at least 2")],
+)
+def test_what_is_no_cost_is_refused(cost, reason):
+    with pytest.raises(InputError, match=reason):
+        partial_plan(cost)
+
+
+def test_a_cost_of_nothing_gives_an_even_plan():
+    """The end that the cost network must not reach: dummies cost nothing either, and all images are alike."""
+    plan = partial_plan(torch.zeros(4, 4), mask=False)
+    assert plan.shape == (4, 4)
+    assert float(plan.max() - plan.min()) < 1e-7
+
+
+def test_no_gradient_passes_and_the_type_is_float32():
+    cost = _cost(4).requires_grad_()
+    plan = partial_plan(cost)
+    assert plan.dtype == torch.float32
+    assert not plan.requires_grad
+
+
+def _scores(rows: int, columns: int) -> torch.Tensor:
+    return torch.rand(rows, columns, generator=torch.Generator().manual_seed(0)) * 2 - 1
+
+
+def test_the_start_is_the_cosine_distance_of_models_that_compare_vectors():
+    images, texts = (torch.nn.functional.normalize(_scores(rows, 6), dim=1) for rows in (5, 7))
+    torch.testing.assert_close(CostNetwork(7)(images @ texts.T), cosine_distance(3 * images, texts))
+    assert cosine_distance(torch.eye(2), torch.tensor([[2.0, 0.0], [-1.0, 0.0]])).tolist() == [[0.0, 2.0], [1.0, 1.0]]
+
+
+def test_the_distance_of_fragments_is_that_of_their_means():
+    regions, lengths = _scores(5 * 4, 6).view(5, 4, 6), [1, 3, 2]
+    words = Words(_scores(6, 6) + 0.3, torch.tensor(lengths))
+    found = cosine_distance(regions, words)
+    assert found.shape == (5, 3)
+    for image in range(5):
+        first = 0
+        for caption, length in enumerate(lengths):
+            seen, read = regions[image].mean(dim=0), words.vectors[first : first + length].mean(dim=0)
+            expected = 1 - torch.nn.functional.cosine_similarity(seen, read, dim=0)
+            assert found[image, caption].item() == pytest.approx(expected.item(), abs=1e-6)
+            first += length
+
+
+def test_the_layer_runs_over_the_captions_of_an_image():
+    network = CostNetwork(3)
+    with torch.no_grad():
+        network.fc.weight[0, 2] = 5.0
+    cost = network(torch.tensor([[0.1, 0.2, 0.3], [0.0, 0.0, 0.0]]))
+    torch.testing.assert_close(cost, torch.tensor([[0.9 + 1.5, 0.8, 0.7], [1.0, 1.0, 1.0]]))
+
+
+def test_missing_captions_count_as_similarities_of_0():
+    network = CostNetwork(6)
+    with torch.no_grad():
+        network.fc.weight.normal_(generator=torch.Generator().manual_seed(1))
+    scores = _scores(4, 4)
+    filled = torch.cat([scores, torch.zeros(4, 2)], dim=1)
+    torch.testing.assert_close(network(scores), network(filled)[:, :4])
+
+
+def test_supervision_counts_matching_cells_only_and_lowers_their_cost():
+    network = CostNetwork(4)
+    scores, matching = _scores(4, 4), torch.zeros(4, 4)
+    matching[1, 2] = matching[3, 0] = 1
+    before = network(scores)
+    loss = supervised_cost(before, matching)
+    assert loss.item() == pytest.approx((before[1, 2] + before[3, 0]).item())
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+    loss.backward()
+    optimizer.step()
+    after = network(scores)
+    assert after[1, 2] < before[1, 2]
+    assert after[3, 0] < before[3, 0]
+
+
+CPU = torch.device("cpu")
+
+
+def _costs(kind="learned", count=40, lr=1e-3, batch_size=8, image=None):
+    pairs = some_pairs(count, each=2)
+    model = some_model(pairs, image=image).train()
+    setting = some_scheme(pairs, model=model, train={"batch_size": batch_size}).setting
+    return Costs(setting, kind, lr, np.arange(30, 30 + min(batch_size, 10)))
+
+
+def _halves(costs, matched=8, mismatched=8):
+    pairs = costs.setting.pairs
+    return pairs.batch(np.arange(matched)), pairs.batch(np.arange(20, 20 + mismatched))
+
+
+def test_one_step_is_that_of_adam_on_the_reconstructed_pairs():
+    costs = _costs(batch_size=20)
+    matched, mismatched = costs.setting.pairs.batch(np.arange(20)), _halves(costs)[1]
+    images = costs.setting.pairs.batch(costs.queue).features.clone()
+    before = costs.network.fc.weight.detach().clone()
+    rng = np.random.default_rng(4)
+    count = int(rng.integers(1, 3))
+    chosen, places = rng.choice(20, count, replace=False), rng.choice(10, count, replace=False)
+    costs.learn(matched, mismatched, 0, np.random.default_rng(4))
+    images[places] = matched.features[chosen]
+    model = costs.setting.model.eval()
+    with torch.no_grad():
+        scores = model.img(images) @ model.txt(*matched.texts).T
+    weight = before.clone().requires_grad_()
+    cost = torch.nn.functional.linear(scores, weight, torch.ones(20)).relu()
+    sum(cost[place, one] for place, one in zip(places, chosen, strict=True)).backward()
+    optimizer = torch.optim.Adam([weight], lr=1e-3)
+    optimizer.step()
+    torch.testing.assert_close(costs.network.fc.weight.detach(), weight.detach(), rtol=0, atol=1e-6)
+    assert not torch.equal(costs.network.fc.weight, before)
+
+
+def test_the_queue_is_the_mismatched_batch_before():
+    costs = _costs()
+    matched, mismatched = _halves(costs)
+    costs.learn(matched, mismatched, 0, np.random.default_rng(0))
+    assert costs.queue.tolist() == mismatched.pairs.tolist()
+    other = costs.setting.pairs.batch(np.arange(10, 18))
+    costs.learn(matched, other, 0, np.random.default_rng(1))
+    assert costs.queue.tolist() == list(range(10, 18))
+
+
+def test_the_model_takes_nothing_from_it_and_keeps_its_mode():
+    costs = _costs(image=member(IMAGE_ENCODERS, "two_branch", hidden=7))
+    model = costs.setting.model
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    costs.learn(*_halves(costs), 0, np.random.default_rng(0))
+    assert model.training
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(weight.grad is None for weight in model.parameters())
+
+
+def test_the_rate_decays_from_the_end_of_the_warm_up():
+    costs = _costs()
+    rates = []
+    for epoch in (2, 16, 17, 32):
+        costs.start(Moment(epoch, decays_from=2))
+        rates.append(costs.optimizer.param_groups[0]["lr"])
+    assert rates == pytest.approx([1e-3, 1e-3, 1e-4, 1e-5])
+
+
+def test_its_state_goes_on_where_it_was():
+    whole, first, second = _costs(), _costs(), _costs()
+    for costs in (whole, first):
+        costs.learn(*_halves(costs), 0, np.random.default_rng(0))
+    second.load_state({name: tensor.clone() for name, tensor in first.state().items()})
+    for costs in (whole, second):
+        costs.start(Moment(1))
+        costs.learn(*_halves(costs), 1, np.random.default_rng(1))
+    assert second.queue.tolist() == whole.queue.tolist()
+    for name, tensor in whole.state().items():
+        assert torch.equal(tensor, second.state()[name]), name
+    assert len(whole.state()) == 2 + 2 * 3 + 1
+
+
+def test_smaller_batches_are_filled_up():
+    costs = _costs()
+    costs.learn(*_halves(costs, matched=3, mismatched=2), 0, np.random.default_rng(0))
+    costs.learn(*_halves(costs, matched=5, mismatched=4), 0, np.random.default_rng(1))
+    assert costs.of(torch.zeros(4, 4), torch.eye(4), torch.eye(4)).shape == (4, 4)
+
+
+def test_the_cosine_distance_learns_nothing():
+    costs = _costs("cosine")
+    before = costs.queue.tolist()
+    costs.learn(*_halves(costs), 0, np.random.default_rng(0))
+    assert costs.queue.tolist() == before
+    found = costs.of(torch.tensor([[0.25, -1.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 4.0], [0.0, 2.0]]))
+    torch.testing.assert_close(found, torch.tensor([[0.4, 1.0]]))
+    assert torch.equal(costs.network.fc.weight, -torch.eye(8))
+
+
+def test_a_batch_size_beyond_the_data_set_is_that_of_the_data_set():
+    assert _costs(batch_size=2**40).captions == 40
