@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tests.benchmarks import coverage
+from tests.benchmarks import intervals
 from tests.naive import evaluate as naive
 from tests.ranking import ranked
 from tests.tools.compare.project import evaluation, of_tables
@@ -407,9 +407,8 @@ def test_all_figures_of_a_method_by_address():
 
 @pytest.mark.acceptance
 def test_simulated_coverage():
-    """A short run of tests/benchmarks/coverage.py, whose long one docs/comparisons.md sums up: no worse than chance makes it."""
-    options = coverage.options(["--simulations", "150", "--draws", "100"])
-    world = coverage.World("quick", 100, 0.15, 0.6, 0.3, 0.1)
-    ours, plain = coverage.inside(world, options)
+    """A short run of tests/benchmarks/intervals.py, whose long one docs/comparisons.md shows: no worse than chance makes it."""
+    world = intervals.World("quick", 100, 0.15, 0.6, 0.3, 0.1)
+    ours, plain = intervals.shares(world, simulations=150, draws=100)
     assert ours.min() > 0.88, ours
     assert plain[:, 0].min() < 0.88, "percentiles of 3 drawn seeds are no remedy"
