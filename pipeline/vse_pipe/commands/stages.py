@@ -72,7 +72,7 @@ def extract(
     as_json: AsJson = False,
 ) -> None:
     """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
-    from vse_pipe.extract.job import work
+    from vse_pipe.extract.work import work
 
     _exclude_each_other(features, texts, backbone, shard)
     params, features = _selected(all_params(), features, backbone, dataset, weights)
@@ -160,7 +160,7 @@ def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = F
 def _stage(teaches: bool) -> Callable[..., Path]:
     """Only what the nodes need is imported: a teacher's takes torch."""
     if teaches:
-        from vse_pipe.inject.stage import teach
+        from vse_pipe.inject.teacher import teach
 
         return teach
     from vse_pipe.inject.stage import inject as write
