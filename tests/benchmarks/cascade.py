@@ -41,7 +41,7 @@ def rows(split: Split, first, second, ks: list[int]):
     for k in ks:
         pairs = ScoredPairs(split.part(1).images, split.part(1).captions, second, 0)
         found = trials([split.part(0)], bank, first, 0, 0)
-        turned = {"image_to_text": pairs.of, "text_to_image": pairs.turned}
+        turned = {"image_to_text": pairs.score, "text_to_image": pairs.turned}
         of_k = {
             direction: [
                 Trial(one.scores, one.bank, one.truth, lambda of, by=turned[direction], k=k: cascaded(of, by, k))

@@ -35,8 +35,8 @@ def test_the_matching_that_is_kept_is_the_one_a_run_at_that_lambda_gives():
     scan = ranking_trial.scan_relaxation(criterion, dense(scores), truth, keep=keep)
     alone = criterion.match(dense(scores), [Allowance(k, lam) for k, lam in keep.items()], truth)
     for k, pairs in zip(keep, alone, strict=True):
-        assert np.array_equal(scan.kept[k].rows, pairs.rows)
-        assert np.array_equal(scan.kept[k].columns, pairs.columns)
+        assert np.array_equal(scan.matchings[k].rows, pairs.rows)
+        assert np.array_equal(scan.matchings[k].columns, pairs.columns)
 
 
 def test_queries_without_a_correct_item_take_part_and_are_in_no_figure():

@@ -75,7 +75,11 @@ class Portion:
 
 
 def over_captions(
-    part: Callable[..., tuple[Tensor, ...]], words: Words, rows: int, kept: int, beside: tuple[Tensor, ...] = ()
+    part: Callable[..., tuple[Tensor, ...]],
+    words: Words,
+    rows: int,
+    saved_bytes: int,
+    per_caption: tuple[Tensor, ...] = (),
 ) -> tuple[Tensor, ...]:
     """What ``part(portion)`` gives, captions along the last axis, in the order of ``words``.
 
@@ -86,21 +90,21 @@ def over_captions(
     captions where some bytes are kept; else, where ``part`` may draw random numbers, each does all.
     """
     order, share = words.lengths.argsort(stable=True), processes.Share((len(words),), 0)
-    if kept and len(words):
+    if saved_bytes and len(words):
         order, share = processes.dealt(order)
-    own = share.take(order)
-    words, places = words.take(own), own.to(words.device)
-    beside = tuple(tensor.index_select(0, places) for tensor in beside)
-    found, so_far = [], 0
-    at_once = max(1, min(PORTION // rows, KEPT // 4 // max(1, kept)))
+    dealt = share.take(order)
+    words, places = words.take(dealt), dealt.to(words.device)
+    per_caption = tuple(tensor.index_select(0, places) for tensor in per_caption)
+    outputs, so_far = [], 0
+    at_once = max(1, min(PORTION // rows, KEPT // 4 // max(1, saved_bytes)))
     for captions in _portions(words.lengths.tolist(), at_once):
         chosen = words[captions]
         shapes = _shapes(chosen, max(1, CHUNK // rows))
-        so_far += kept * len(chosen.vectors)
+        so_far += saved_bytes * len(chosen.vectors)
         call = _again if torch.is_grad_enabled() and so_far > KEPT else _once
-        found.append(call(part, shapes, chosen.vectors, *(tensor[captions] for tensor in beside)))
+        outputs.append(call(part, shapes, chosen.vectors, *(tensor[captions] for tensor in per_caption)))
     back = order.to(words.device).argsort()
-    return tuple(_in_order(pieces, share, back) for pieces in zip(*found, strict=True))
+    return tuple(_in_order(pieces, share, back) for pieces in zip(*outputs, strict=True))
 
 
 def over_images(
@@ -112,12 +116,12 @@ def over_images(
     return torch.cat([score(block) for block in images.split(IMAGES)])
 
 
-def _once(part, shapes, vectors, *beside) -> tuple[Tensor, ...]:
-    return part(Portion(vectors, shapes), *beside)
+def _once(part, shapes, vectors, *per_caption) -> tuple[Tensor, ...]:
+    return part(Portion(vectors, shapes), *per_caption)
 
 
-def _again(part, shapes, vectors, *beside) -> tuple[Tensor, ...]:
-    return checkpoint(_once, part, shapes, vectors, *beside, use_reentrant=False, preserve_rng_state=False)
+def _again(part, shapes, vectors, *per_caption) -> tuple[Tensor, ...]:
+    return checkpoint(_once, part, shapes, vectors, *per_caption, use_reentrant=False, preserve_rng_state=False)
 
 
 def _portions(lengths: list[int], at_once: int) -> Iterator[slice]:
@@ -143,10 +147,10 @@ def _shapes(words: Words, at_once: int) -> list[tuple[int, int]]:
 
 
 def _in_order(pieces: tuple[Tensor, ...], share: processes.Share, back: Tensor) -> Tensor:
-    whole = torch.cat(pieces, dim=-1)
+    joined = torch.cat(pieces, dim=-1)
     if len(share.sizes) > 1:
-        whole = share.gather(whole.movedim(-1, 0)).movedim(0, -1)
-    return whole.index_select(-1, back) if whole.shape[-1] else whole
+        joined = share.gather(joined.movedim(-1, 0)).movedim(0, -1)
+    return joined.index_select(-1, back) if joined.shape[-1] else joined
 
 
 # Of pairs whose captions have one length: the places of images and captions, and the words (pairs, length, dim), to a score each.
@@ -156,7 +160,7 @@ GATHERED = 1 << 22
 
 
 def over_pairs(
-    of: OfPairs,
+    pair_scores: OfPairs,
     images: Float[Tensor, "images regions dim"],
     texts: Words,
     rows: Int[Tensor, " pairs"],
@@ -166,17 +170,17 @@ def over_pairs(
     pair does not depend on which others are asked for, and nothing is padded."""
     lengths = texts.lengths[columns.cpu()]
     order = lengths.argsort(stable=True)
-    known, counts = lengths[order].unique_consecutive(return_counts=True)
+    distinct, counts = lengths[order].unique_consecutive(return_counts=True)
     starts = texts.starts.to(texts.device)
     at_once = max(1, GATHERED // images[0].numel())
-    found = images.new_empty(len(rows))
-    for length, alike in zip(known.tolist(), order.to(rows.device).split(counts.tolist()), strict=True):
+    scores = images.new_empty(len(rows))
+    for length, group in zip(distinct.tolist(), order.to(rows.device).split(counts.tolist()), strict=True):
         inside = torch.arange(length, device=texts.device)
-        for places in alike.split(at_once):
+        for places in group.split(at_once):
             captions = columns[places]
             words = texts.vectors[starts[captions][:, None] + inside]
-            found[places] = of(rows[places], captions, words)
-    return found
+            scores[places] = pair_scores(rows[places], captions, words)
+    return scores
 
 
 def products(
@@ -201,8 +205,8 @@ def stacked(
     authors' code the product of the lengths is at least 1e-8.
     """
     weights = attention(raw, norm, temperature)
-    along = (weights * raw).sum(dim=1)
-    return along / (sizes * lengths(weights, inner)).clamp_min(EPS)
+    projection = (weights * raw).sum(dim=1)
+    return projection / (sizes * lengths(weights, inner)).clamp_min(EPS)
 
 
 def sizes(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "..."]:
@@ -210,13 +214,13 @@ def sizes(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "..."]:
     return vectors.square().sum(dim=-1).clamp_min(TINY).sqrt()
 
 
-def aggregated(cosines: Float[Tensor, "... q"], how: Aggregate, lse: float) -> Float[Tensor, "..."]:
+def aggregated(cosines: Float[Tensor, "... q"], aggregate: Aggregate, lse: float) -> Float[Tensor, "..."]:
     """One score from those of all queries; ``lse``: log(sum exp(lse * x)) / lse."""
-    if how == "mean":
+    if aggregate == "mean":
         return cosines.mean(dim=-1)
-    if how == "lse":
+    if aggregate == "lse":
         return (lse * cosines).logsumexp(dim=-1) / lse
-    return cosines.amax(dim=-1) if how == "max" else cosines.sum(dim=-1)
+    return cosines.amax(dim=-1) if aggregate == "max" else cosines.sum(dim=-1)
 
 
 # Rows (an image with a word) whose differences are held at once: they stay in the cache between the steps.
@@ -235,8 +239,8 @@ def alignments(
     and made again on the way back; only what came with them is kept. Rows without a gradient cost nothing there.
     Gradients of the first order only.
     """
-    found = _Alignments.apply(context, queries, linear.weight, linear.bias, *(chunk.flatten(2) for chunk in weights))
-    return tuple(flat.unflatten(1, chunk.shape[2:]) for flat, chunk in zip(found, weights, strict=True))
+    vectors = _Alignments.apply(context, queries, linear.weight, linear.bias, *(chunk.flatten(2) for chunk in weights))
+    return tuple(flat.unflatten(1, chunk.shape[2:]) for flat, chunk in zip(vectors, weights, strict=True))
 
 
 class _Alignments(torch.autograd.Function):
@@ -245,7 +249,7 @@ class _Alignments(torch.autograd.Function):
     @staticmethod
     def forward(ctx, context, queries, matrix, bias, *chunks):
         ctx.save_for_backward(context, queries, matrix, *chunks)
-        turned, found, scratch = matrix.t(), [], None
+        turned, outputs, scratch = matrix.t(), [], None
         for part, weights in _parts(queries, chunks):
             out = context.new_empty(len(context), len(part), len(matrix))
             for a, w in _tiles(len(context), len(part)):
@@ -255,8 +259,8 @@ class _Alignments(torch.autograd.Function):
                     torch.addmm(bias, rows, turned, out=out[a].flatten(0, 1))
                 else:
                     out[a, w] = torch.addmm(bias, rows, turned).view(*scratch.shape[:2], -1)
-            found.append(out)
-        return tuple(found)
+            outputs.append(out)
+        return tuple(outputs)
 
     @staticmethod
     @once_differentiable
@@ -264,30 +268,30 @@ class _Alignments(torch.autograd.Function):
         context, queries, matrix, *chunks = ctx.saved_tensors
         shared = [torch.zeros_like(tensor) for tensor in (context, queries, matrix)]
         d_bias, d_chunks = matrix.new_zeros(len(matrix)), []
-        twice = 2 * matrix
+        doubled = 2 * matrix
         d_parts = shared[1].split([chunk.shape[2] for chunk in chunks])
         for (part, weights), d_part, grad in zip(_parts(queries, chunks), d_parts, grads, strict=True):
-            some = sparse(grad.flatten(0, 1))
-            back = _by_tiles if some is None else _by_rows
+            active = sparse(grad.flatten(0, 1))
+            back = _by_tiles if active is None else _by_rows
             d_chunks.append(torch.zeros_like(weights))
             into = (shared[0], d_part, d_chunks[-1], shared[2])
-            back((context, part, weights, twice), into, grad, some)
+            back((context, part, weights, doubled), into, grad, active)
             d_bias += grad.sum(dim=(0, 1))
         return *shared, d_bias, *d_chunks
 
 
-def _by_tiles(inputs, into, grad, some) -> None:
-    context, queries, weights, twice = inputs
+def _by_tiles(inputs, into, grad, active) -> None:
+    context, queries, weights, doubled = inputs
     d_context, d_queries, d_weights, d_matrix = into
     difference = scratch = None
     for a, w in _tiles(len(context), len(queries)):
         difference = _difference(context[a], queries[w], weights[a, :, w], difference)
         if scratch is None or scratch.shape != difference.shape:
             scratch = torch.empty_like(difference)
-        rows, out = scratch.flatten(0, 1), grad[a, w].reshape(-1, len(twice))
+        rows, out = scratch.flatten(0, 1), grad[a, w].reshape(-1, len(doubled))
         torch.mul(difference, difference, out=scratch)
         d_matrix.addmm_(out.t(), rows)
-        torch.mm(out, twice, out=rows)
+        torch.mm(out, doubled, out=rows)
         scratch.mul_(difference)
         d_context[a].baddbmm_(weights[a, :, w], scratch)
         # Faster than the transposed product, whose inner matrix is the wide one.
@@ -295,17 +299,17 @@ def _by_tiles(inputs, into, grad, some) -> None:
         d_queries[w].sub_(scratch.sum(dim=0) if len(scratch) > 1 else scratch[0])
 
 
-def _by_rows(inputs, into, grad, some) -> None:
+def _by_rows(inputs, into, grad, active) -> None:
     """Where most rows have no gradient, as under a loss of the hardest negatives: an image at a time, its rows alone."""
-    context, queries, weights, twice = inputs
+    context, queries, weights, doubled = inputs
     d_context, d_queries, d_weights, d_matrix = into
-    some = some.view(grad.shape[:2])
-    for a in some.any(dim=1).nonzero()[:, 0].tolist():
-        places = some[a].nonzero()[:, 0]
+    active = active.view(grad.shape[:2])
+    for a in active.any(dim=1).nonzero()[:, 0].tolist():
+        places = active[a].nonzero()[:, 0]
         chosen, out = weights[a].index_select(1, places), grad[a].index_select(0, places)
         difference = (chosen.t() @ context[a]).sub_(queries.index_select(0, places))
         d_matrix.addmm_(out.t(), difference.square())
-        inner = (out @ twice).mul_(difference)
+        inner = (out @ doubled).mul_(difference)
         d_context[a].addmm_(chosen, inner)
         d_weights[a].index_copy_(1, places, context[a] @ inner.t())
         d_queries.index_add_(0, places, inner, alpha=-1)

@@ -38,7 +38,7 @@ class Bank:
     """
 
     queries: Scores
-    own: bool
+    is_transductive: bool
     gallery: Callable[[], Scores] | None = None
     sums: dict[tuple[float, bool], Float[Tensor, " items"]] = field(default_factory=dict, repr=False)
 
@@ -48,7 +48,7 @@ class Bank:
         key = beta, of_gallery
         if key not in self.sums:
             rows = self.items() if of_gallery else self.queries
-            self.sums[key] = log_sum_exp(rows, beta, but_itself=of_gallery and self.own)
+            self.sums[key] = log_sum_exp(rows, beta, but_itself=of_gallery and self.is_transductive)
         return self.sums[key]
 
     def items(self) -> Scores:
@@ -86,22 +86,22 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
     """
     if scores.shape[0] <= int(but_itself):
         raise InputError("the bank is empty: nothing to sum over")
-    among = scores.among if _is_symmetric(scores) else None
+    submatrix = scores.submatrix if _is_symmetric(scores) else None
 
     def summed(rows: slice) -> Float[Tensor, " items"]:
-        first = rows.start if among else 0
-        exponents = (among(rows, slice(first, None)) if among else scores.strip(rows)) * beta
+        first = rows.start if submatrix else 0
+        exponents = (submatrix(rows, slice(first, None)) if submatrix else scores.strip(rows)) * beta
         height = rows.stop - rows.start
         if but_itself:
             exponents[:, rows.start - first :][:, :height].fill_diagonal_(-torch.inf)
-        found = exponents.new_full((scores.shape[1],), -torch.inf, dtype=torch.float64)
-        found[first:] = matrix.log_sum_exp(exponents)
-        if among:
-            found[rows] = torch.logaddexp(found[rows], exponents[:, height:].logsumexp(dim=1).double())
-        return found
+        sums = exponents.new_full((scores.shape[1],), -torch.inf, dtype=torch.float64)
+        sums[first:] = matrix.log_sum_exp(exponents)
+        if submatrix:
+            sums[rows] = torch.logaddexp(sums[rows], exponents[:, height:].logsumexp(dim=1).double())
+        return sums
 
     total = None
-    for _, part in scores.each(summed):
+    for _, part in scores.over_strips(summed):
         total = part if total is None else torch.logaddexp(total, part)
     assert total is not None
     return total
@@ -109,11 +109,11 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
 
 def _is_symmetric(scores: Scores) -> bool:
     """But for rounding, as far as items from first to last tell; False where checking would cost what it saves."""
-    if scores.among is None or len(scores.wholes()) < _MANY_STRIPS:
+    if scores.submatrix is None or len(scores.wholes()) < _MANY_STRIPS:
         return False
     items = torch.arange(_SAMPLE) * (scores.shape[0] - 1) // (_SAMPLE - 1)
-    there = scores.among(items, items)
-    return torch.allclose(there, there.T, rtol=0, atol=_ROUNDING * float(there.abs().max()))
+    square = scores.submatrix(items, items)
+    return torch.allclose(square, square.T, rtol=0, atol=_ROUNDING * float(square.abs().max()))
 
 
 OWN = "test"
@@ -129,7 +129,7 @@ class BankSource:
     folder: Path | None = None
 
     @property
-    def own(self) -> bool:
+    def is_transductive(self) -> bool:
         return self.split is None
 
     def bank(
@@ -138,22 +138,22 @@ class BankSource:
         """The bank for one direction of ``fold``, whose own scores in that direction are ``scores``. memory (MiB) and
         sets: see ``Scores.of``."""
         of_images = direction == "image_to_text"
-        other = fold if self.split is None else self.split
+        source = fold if self.split is None else self.split
 
         def gallery() -> Scores:
-            kept, ranked = (other.captions, fold.captions) if of_images else (other.images, fold.images)
-            if not plain(kept):
-                return Scores.of(pooled(kept), pooled(ranked), cosine, memory=memory, sets=0)
+            bank_items, ranked = (source.captions, fold.captions) if of_images else (source.images, fold.images)
+            if not plain(bank_items):
+                return Scores.of(pooled(bank_items), pooled(ranked), cosine, memory=memory, sets=0)
             # One pass and no more: nothing to hold.
-            return Scores.of(kept, ranked, similarity, memory=memory, sets=0)
+            return Scores.of(bank_items, ranked, similarity, memory=memory, sets=0)
 
         if self.split is None:
             return Bank(scores, True, gallery)
         if of_images:
-            queries = Scores.of(other.images, fold.captions, similarity, memory=memory, sets=sets)
+            queries = Scores.of(source.images, fold.captions, similarity, memory=memory, sets=sets)
         else:
-            one = Scores.of(fold.images, other.captions, similarity, memory=memory, sets=sets)
-            queries = one.transposed()
+            forward = Scores.of(fold.images, source.captions, similarity, memory=memory, sets=sets)
+            queries = forward.transposed()
         return Bank(queries, False, gallery)
 
     def checked_against(self, ranked: Split, where: str, names: TextIds | None = None) -> "BankSource":
@@ -163,32 +163,32 @@ class BankSource:
         return self
 
 
-def disjoint(kept: Split, ranked: Split, where: str, what: str, names: TextIds | None = None) -> None:
+def disjoint(split: Split, ranked: Split, where: str, label: str, names: TextIds | None = None) -> None:
     """Raises InputError when ``kept`` holds an image or a caption that is ranked. what: ``kept`` in the message; names: of
     ids that are text.
 
     Ids may coincide by chance between data sets; the same id with the same vector does not.
     """
     sides = [
-        ("image_id", kept.image_ids, kept.images, ranked.image_ids, ranked.images),
-        ("caption_id", kept.caption_ids, kept.captions, ranked.caption_ids, ranked.captions),
+        ("image_id", split.image_ids, split.images, ranked.image_ids, ranked.images),
+        ("caption_id", split.caption_ids, split.captions, ranked.caption_ids, ranked.captions),
     ]
     for kind, own_ids, own_vectors, ids, vectors in sides:
         shared, left, right = np.intersect1d(own_ids, ids, return_indices=True)
         if not len(shared):
             continue
-        known = same(own_vectors, left, vectors, right).numpy()
-        if known.any():
-            first = int(shared[known][0])
+        equal = same(own_vectors, left, vectors, right).numpy()
+        if equal.any():
+            first = int(shared[equal][0])
             raise InputError(
-                f"{where}: the {what} holds {known.sum()} of the vectors that are ranked, the first is {kind} "
+                f"{where}: the {label} holds {equal.sum()} of the vectors that are ranked, the first is {kind} "
                 f"{names.shown(kind, first) if names else first}; it must have none of them"
             )
 
 
-def cosine(one: Tensor, other: Tensor) -> Tensor:
+def cosine(left: Tensor, right: Tensor) -> Tensor:
     """Of unit vectors of the same kind."""
-    return one @ other.T
+    return left @ right.T
 
 
 def halves(split: Split) -> tuple[Split, Split]:
@@ -214,25 +214,25 @@ class Shares:
         self.query += start
 
     @classmethod
-    def of(cls, scores: Scores, beta: float) -> "Shares":
-        parts = scores.each(lambda rows: cls(scores.strip(rows), rows.start, beta))
+    def over(cls, scores: Scores, beta: float) -> "Shares":
+        parts = scores.over_strips(lambda rows: cls(scores.strip(rows), rows.start, beta))
         _, bank = next(parts)
         for _, part in parts:
             bank.add(part)
         return bank
 
-    def add(self, other: "Shares") -> None:
+    def add(self, part: "Shares") -> None:
         """Take in further queries."""
-        ahead = other.first > self.first
-        runner_up = torch.where(ahead, self.first, other.first)
-        second = torch.maximum(torch.maximum(self.second, other.second), runner_up)
+        ahead = part.first > self.first
+        runner_up = torch.where(ahead, self.first, part.first)
+        second = torch.maximum(torch.maximum(self.second, part.second), runner_up)
         self.rest = (
             self.rest * (self.second - second).exp()
-            + other.rest * (other.second - second).exp()
+            + part.rest * (part.second - second).exp()
             + (runner_up - second).exp()
         )
-        self.first = torch.where(ahead, other.first, self.first)
-        self.query = torch.where(ahead, other.query, self.query)
+        self.first = torch.where(ahead, part.first, self.first)
+        self.query = torch.where(ahead, part.query, self.query)
         self.second = second
 
     @cached_property

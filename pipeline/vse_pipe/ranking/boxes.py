@@ -16,7 +16,7 @@ def iou(left: Float[Tensor, "left 4"], right: Float[Tensor, "right 4"]) -> Float
     return ops.box_iou(left + beyond, right + beyond)
 
 
-def kept(
+def surviving(
     overlap: Float[Tensor, "boxes boxes"], scores: Float[Tensor, "rows boxes"], threshold: float
 ) -> Bool[Tensor, "rows boxes"]:
     """Non-maximum suppression of the same boxes by many scores at once: which stay in each row, whichever has an overlap above
@@ -29,7 +29,7 @@ def kept(
     beaten = (scores[:, better] > scores[:, worse]) | ((scores[:, better] == scores[:, worse]) & (better < worse))
     stays = torch.ones_like(scores, dtype=torch.bool)
     while True:
-        gone = torch.zeros_like(scores).index_add_(1, worse, (beaten & stays[:, better]).to(scores.dtype)) > 0
-        if torch.equal(gone, ~stays):
+        removed = torch.zeros_like(scores).index_add_(1, worse, (beaten & stays[:, better]).to(scores.dtype)) > 0
+        if torch.equal(removed, ~stays):
             return stays
-        stays = ~gone
+        stays = ~removed

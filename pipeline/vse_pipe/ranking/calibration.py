@@ -45,7 +45,7 @@ def candidates(scores: Scores, truth: Truth) -> Candidates:
     """Of the queries with a correct item. scores: as the criterion has them."""
     scores, truth = judged_items(scores, truth)
     values, columns = [], []
-    for _, (best, places) in scores.each(lambda rows: top_k(scores.strip(rows), CANDIDATES)):
+    for _, (best, places) in scores.over_strips(lambda rows: top_k(scores.strip(rows), CANDIDATES)):
         values.append(best.double().cpu().numpy())
         columns.append(places.cpu().numpy())
     owners = np.repeat(np.arange(len(truth)), values[0].shape[1])
@@ -62,36 +62,39 @@ def joined(parts: Sequence[Candidates]) -> Candidates:
 
 
 def measured(
-    method: str, known: Candidates, asked: Candidates, clusters: np.ndarray, resamples: int, seed: int
+    method: str, validation: Candidates, test: Candidates, clusters: np.ndarray, resamples: int, seed: int
 ) -> dict:
     """For metrics.json: fitted on ``known``, measured on ``asked``. clusters: of each of its queries.
 
     ece_interval: percentiles of bootstrap draws of clusters, moved to have their median at the estimate, since a draw
     that repeats pairs lies further from the line than a new set of them would.
     """
-    curve = fitted(method, known.scores, known.matched)
-    probabilities = curve(asked.scores)
-    found = reliability(probabilities, asked.matched)
-    told = {
+    curve = fitted(method, validation.scores, validation.matched)
+    probabilities = curve(test.scores)
+    diagram = reliability(probabilities, test.matched)
+    report = {
         "method": method,
         "candidates": CANDIDATES,
-        "fitted": known.about,
-        "measured": asked.about,
-        "ece": round(found.ece, _DIGITS),
-        "brier": round(found.brier, _DIGITS),
-        "bins": [_bin(*one) for one in enumerate(zip(found.counts, found.probabilities, found.shares, strict=True))],
+        "fitted": validation.about,
+        "measured": test.about,
+        "ece": round(diagram.ece, _DIGITS),
+        "brier": round(diagram.brier, _DIGITS),
+        "bins": [
+            _bin(*values)
+            for values in enumerate(zip(diagram.counts, diagram.probabilities, diagram.shares, strict=True))
+        ],
     }
     if resamples:
         rng = generator(seed, "calibration")
-        draws = ece_draws(probabilities, asked.matched, clusters[asked.owners], resamples, rng)
-        ends = interval(draws - np.median(draws) + found.ece)
-        told["ece_interval"] = [round(min(max(end, 0.0), 1.0), _DIGITS) for end in ends]
-    return told
+        draws = ece_draws(probabilities, test.matched, clusters[test.owners], resamples, rng)
+        ends = interval(draws - np.median(draws) + diagram.ece)
+        report["ece_interval"] = [round(min(max(end, 0.0), 1.0), _DIGITS) for end in ends]
+    return report
 
 
 def _bin(place: int, values: tuple) -> dict:
     count, probability, share = values
-    told = {"from": place / BINS, "to": (place + 1) / BINS, "pairs": int(count)}
+    entry = {"from": place / BINS, "to": (place + 1) / BINS, "pairs": int(count)}
     if count:
-        told |= {"probability": round(float(probability), _DIGITS), "matched": round(float(share), _DIGITS)}
-    return told
+        entry |= {"probability": round(float(probability), _DIGITS), "matched": round(float(share), _DIGITS)}
+    return entry

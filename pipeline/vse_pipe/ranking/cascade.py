@@ -36,19 +36,19 @@ def scores(
     if isinstance(similarity, Fused | Cascade):
         raise UsageError("a cascade, and a fusion other than the mean, have no score of a pair alone")
     if not (inner and plain(split.images) and plain(split.captions)):
-        held = ScoredPairs(split.images, split.captions, similarity, memory)
-        return held.of(torch.from_numpy(images), torch.from_numpy(captions)).cpu().numpy()
-    found = np.empty(len(images), np.float32)
+        pairs = ScoredPairs(split.images, split.captions, similarity, memory)
+        return pairs.score(torch.from_numpy(images), torch.from_numpy(captions)).cpu().numpy()
+    values = np.empty(len(images), np.float32)
     for start in range(0, len(images), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        found[part] = _products(split.images, split.captions, images[part], captions[part])
-    return found
+        values[part] = _products(split.images, split.captions, images[part], captions[part])
+    return values
 
 
-def _products(one: Tensor, other: Tensor, rows: Places, columns: Places) -> np.ndarray:
+def _products(left: Tensor, right: Tensor, rows: Places, columns: Places) -> np.ndarray:
     sides = (
         vectors[torch.from_numpy(places).to(vectors.device)].double()
-        for vectors, places in ((one, rows), (other, columns))
+        for vectors, places in ((left, rows), (right, columns))
     )
     return torch.linalg.vecdot(*sides).float().cpu().numpy()
 
@@ -69,7 +69,7 @@ class Cascade:
         """Of images as queries and no other texts than these."""
         scores = Scores.of(images.parts[0], texts.parts[0], self.first)
         pairs = ScoredPairs(images.parts[1], texts.parts[1], self.second, 0)
-        return torch.cat([block for _, block in cascaded(scores, pairs.of, self.k).blocks()])
+        return torch.cat([block for _, block in cascaded(scores, pairs.score, self.k).blocks()])
 
 
 class ScoredPairs:
@@ -90,25 +90,25 @@ class ScoredPairs:
         """NaN where nothing was asked for yet."""
         return empty((len(self._images), len(self._captions)), self._memory, self._images.device).fill_(torch.nan)
 
-    def of(self, images: Int[Tensor, "..."], captions: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
+    def score(self, images: Int[Tensor, "..."], captions: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Raises InputError on scores that are not finite."""
         # A matrix in a file is on the CPU, wherever the images are and whoever asks.
         matrix, asking, where = self._matrix, images.device, self._images.device
         images, captions = images.to(matrix.device), captions.to(matrix.device)
-        missing = matrix[images, captions].isnan()
-        asked = (images * len(self._captions) + captions)[missing].unique()
-        parts = asked.split(_AT_ONCE) if len(asked) else ()
-        found = processes.each(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
-        shown = console.track(parts, len(parts), f"scoring {len(asked)} pairs, {_AT_ONCE} at a time")
-        for part, scores in zip(shown, found, strict=True):
+        is_missing = matrix[images, captions].isnan()
+        cells = (images * len(self._captions) + captions)[is_missing].unique()
+        parts = cells.split(_AT_ONCE) if len(cells) else ()
+        scored = processes.each(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
+        tracked = console.track(parts, len(parts), f"scoring {len(cells)} pairs, {_AT_ONCE} at a time")
+        for part, scores in zip(tracked, scored, strict=True):
             must_be_finite(scores)
             matrix[part // len(self._captions), part % len(self._captions)] = scores.to(matrix.device)
-        self.scored += len(asked)
+        self.scored += len(cells)
         return matrix[images, captions].to(asking)
 
     def turned(self, captions: Int[Tensor, "..."], images: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
         """The same, the caption first."""
-        return self.of(images, captions)
+        return self.score(images, captions)
 
 
 def _scored(score: Pick, captions: int, device: torch.device, pairs: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
@@ -124,8 +124,8 @@ def scorer(similarity: Similarity, images: Sides, captions: Sides) -> Pick:
         assert isinstance(images, Several)
         assert isinstance(captions, Several)
         sides = zip(similarity.similarities, images.parts, captions.parts, strict=True)
-        each = [scorer(*one) for one in sides]
-        return lambda rows, columns: mean([of(rows, columns) for of in each], images.weights)
+        scorers = [scorer(*one) for one in sides]
+        return lambda rows, columns: mean([of(rows, columns) for of in scorers], images.weights)
     if isinstance(similarity, OfFragments):
         assert isinstance(images, Tensor)
         assert isinstance(captions, Words)
@@ -156,17 +156,17 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
     def prepared() -> tuple[Int[Tensor, "queries k"], Float[Tensor, "queries k"]]:
         """Columns and the second model's scores of all queries at once: it is asked once."""
         if not chosen:
-            columns = torch.cat([found for _, found in first.each(best)])
+            columns = torch.cat([found for _, found in first.over_strips(best)])
             owners = torch.arange(len(columns), device=columns.device)[:, None].expand_as(columns)
             chosen.append((columns, pick(owners, columns)))
         return chosen[0]
 
     def reordered(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-        columns, seconds = (of[rows] for of in prepared())
-        others = strip.scatter(1, columns, -torch.inf).amax(dim=1, keepdim=True)
-        others = others.where(others.isfinite(), 0.0)  # where all are among the k
+        columns, seconds = (table[rows] for table in prepared())
+        rest = strip.scatter(1, columns, -torch.inf).amax(dim=1, keepdim=True)
+        rest = rest.where(rest.isfinite(), 0.0)  # where all are among the k
         above = (k + 1 - ranks(seconds)).to(strip)
-        return strip.scatter(1, columns, others + others.abs().clamp_min(1.0) * above)
+        return strip.scatter(1, columns, rest + rest.abs().clamp_min(1.0) * above)
 
     # Here, where the second model's scores are kept.
     return first.mapped(reordered, first.notes, stored=True)

@@ -44,8 +44,8 @@ class Method:
     models: dict[str, Compared]
 
     @classmethod
-    def of(cls, one: Compared) -> "Method":
-        return cls(one.name, {"": one})
+    def single(cls, model: Compared) -> "Method":
+        return cls(model.name, {"": model})
 
     @property
     def metrics(self) -> dict:
@@ -67,7 +67,7 @@ def check(a: Compared, b: Compared) -> None:
             raise InputError(
                 f"{names}: {key} is {a.metrics.get(key)!r} in the first, {b.metrics.get(key)!r} in the second"
             )
-    data = [one.metrics.get("data") for one in (a, b)]
+    data = [model.metrics.get("data") for model in (a, b)]
     if None not in data and data[0] != data[1]:
         raise InputError(
             f"{names}: measured on other data ({data[0]} in the first, {data[1]} in the second); the same pictures and captions "
@@ -76,60 +76,60 @@ def check(a: Compared, b: Compared) -> None:
     if data.count(None) == 1:
         warn(f"{(a, b)[data.index(None)].name} does not say which data it was measured on; evaluate again to be sure")
     queries = _index(a, a.ranks, "query_id"), _index(b, b.ranks, "query_id")
-    _same(names, *queries, "queries")
+    _check_index(names, *queries, "queries")
     images = [
-        pd.Series(one.ranks["image_id"].to_numpy(), index=index).sort_index()
-        for one, index in zip((a, b), queries, strict=True)
+        pd.Series(model.ranks["image_id"].to_numpy(), index=index).sort_index()
+        for model, index in zip((a, b), queries, strict=True)
     ]
     moved = images[0].index[images[0].to_numpy() != images[1].to_numpy()]
     if len(moved):
-        ids = ", ".join(str(one[moved[0]]) for one in images)
+        ids = ", ".join(str(model[moved[0]]) for model in images)
         raise InputError(
             f"{names}: {len(moved)} queries belong to other images, the first is "
             f"{_text(moved[0], 'query_id')} of images {ids}"
         )
     items = _index(a, a.occurrence, "item_id"), _index(b, b.occurrence, "item_id")
-    _same(names, *items, "items")
-    _alike(names, *map(_texts, (a.ranks, b.ranks), queries, ("query_name",) * 2))
-    _alike(names, *map(_texts, (a.occurrence, b.occurrence), items, ("item_name",) * 2))
+    _check_index(names, *items, "items")
+    _check_texts(names, *map(_texts, (a.ranks, b.ranks), queries, ("query_name",) * 2))
+    _check_texts(names, *map(_texts, (a.occurrence, b.occurrence), items, ("item_name",) * 2))
 
 
 def _texts(table: pa.Table, index: pd.MultiIndex, column: str) -> pd.Series:
     """Of ids that are text, whose numbers mean nothing by themselves; empty for the others."""
-    found = (
+    texts = (
         table[column].to_pandas() if column in table.column_names else pd.Series(None, range(len(table)), dtype=object)
     )
-    return pd.Series(found.fillna("").to_numpy(), index=index).sort_index()
+    return pd.Series(texts.fillna("").to_numpy(), index=index).sort_index()
 
 
-def _alike(names: str, a: pd.Series, b: pd.Series) -> None:
+def _check_texts(names: str, a: pd.Series, b: pd.Series) -> None:
     """Raises InputError where one number stands for two texts."""
-    other = a.index[a.to_numpy() != b.to_numpy()]
-    if len(other):
+    changed = a.index[a.to_numpy() != b.to_numpy()]
+    if len(changed):
         raise InputError(
-            f"{names}: {_text(other[0], a.index.names[2])} is {a[other[0]] or 'a number'!r} in the first and "
-            f"{b[other[0]] or 'a number'!r} in the second; evaluate files whose rows come in the same order"
+            f"{names}: {_text(changed[0], a.index.names[2])} is {a[changed[0]] or 'a number'!r} in the first and "
+            f"{b[changed[0]] or 'a number'!r} in the second; evaluate files whose rows come in the same order"
         )
 
 
-def _index(one: Compared, table: pa.Table, column: str) -> pd.MultiIndex:
+def _index(model: Compared, table: pa.Table, column: str) -> pd.MultiIndex:
     index = pd.MultiIndex.from_arrays(
         [table["direction"].to_numpy(), table["fold"].to_numpy(), table[column].to_numpy()],
         names=["direction", "fold", column],
     )
     if index.has_duplicates:
-        twice = index[index.duplicated()][0]
-        raise InputError(f"{one.name}: {_text(twice, column)} is there more than once; evaluate again")
+        duplicate = index[index.duplicated()][0]
+        raise InputError(f"{model.name}: {_text(duplicate, column)} is there more than once; evaluate again")
     return index
 
 
-def _same(names: str, a: pd.MultiIndex, b: pd.MultiIndex, what: str) -> None:
+def _check_index(names: str, a: pd.MultiIndex, b: pd.MultiIndex, label: str) -> None:
     differing = a.symmetric_difference(b)
     if len(differing):
         first = differing[0]
         side = "first" if first in a else "second"
         raise InputError(
-            f"{names}: {len(a)} and {len(b)} {what}, of which {len(differing)} are on one side only; "
+            f"{names}: {len(a)} and {len(b)} {label}, of which {len(differing)} are on one side only; "
             f"{_text(first, a.names[2])} is only in the {side}"
         )
 
@@ -164,9 +164,9 @@ class Repetitions:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __sub__(self, other: "Repetitions") -> "Repetitions":
+    def __sub__(self, right: "Repetitions") -> "Repetitions":
         """Seed by seed; both must have the same seeds in the same order."""
-        return Repetitions(self.values - other.values, self.draws - other.draws)
+        return Repetitions(self.values - right.values, self.draws - right.draws)
 
     @property
     def between(self) -> float:
@@ -227,27 +227,29 @@ def of_difference(a: Repetitions, b: Repetitions) -> Spread:
 
 
 def _spread(mean: float, methods: list[Repetitions], images: float) -> Spread:
-    parts = np.array([one.between for one in methods])
+    parts = np.array([method.between for method in methods])
     seeds = float(parts.sum())
     variance = seeds + max(images, 0.0)
-    doubt = sum(part**2 / (len(one) - 1) for part, one in zip(parts, methods, strict=True) if part)
+    doubt = sum(part**2 / (len(method) - 1) for part, method in zip(parts, methods, strict=True) if part)
     return Spread(mean, variance**0.5, float(seeds * variance / doubt) if doubt else np.inf)
 
 
 def repetitions(evaluations: Sequence[Figures], samples: Sequence[Sample]) -> dict[Address, Repetitions]:
     """The figures that all seeds have. samples: of ``evaluations``, under the same draws."""
-    estimates = [one.estimate() for one in evaluations]
+    estimates = [figures.estimate() for figures in evaluations]
     return {
-        address: Repetitions(np.array([one[address] for one in estimates]), np.stack([one[address] for one in samples]))
+        address: Repetitions(
+            np.array([figures[address] for figures in estimates]), np.stack([figures[address] for figures in samples])
+        )
         for address in estimates[0]
-        if all(address in one for one in estimates) and all(address in one for one in samples)
+        if all(address in figures for figures in estimates) and all(address in figures for figures in samples)
     }
 
 
 def spreads(evaluations: Sequence[Figures], resamples: int, seed: int) -> dict[Address, Spread]:
     """Of every figure of a method with one evaluation a seed, all of the same images. Raises InputError as ``sample``."""
-    found = repetitions(evaluations, sample(evaluations, resamples, seed))
-    return {address: of_one(one) for address, one in found.items()}
+    figures = repetitions(evaluations, sample(evaluations, resamples, seed))
+    return {address: of_one(figure) for address, figure in figures.items()}
 
 
 METRICS = (
@@ -315,13 +317,18 @@ def compared(a: Method, b: Method, resamples: int, seed: int) -> Comparison:
     """Every figure that both have, with the 95% interval and two-sided p-value of the difference under the
     same draws of images for both, and where one has several seeds under other seeds too. Raises InputError when they cannot
     be paired, or when metrics.json and the tables disagree."""
-    images, found = differences(a, b, resamples, seed)
+    images, figures = differences(a, b, resamples, seed)
     rows = []
-    for one in found:
-        interval, p = (None, None) if one.doubt is None else (one.doubt.interval(), one.doubt.p_value())
+    for figure in figures:
+        interval, p = (None, None) if figure.doubt is None else (figure.doubt.interval(), figure.doubt.p_value())
         rows.append(
             FigureRow(
-                one.address, float(one.a.mean()), float(one.b.mean()), interval, p, spread=(_sd(one.a), _sd(one.b))
+                figure.address,
+                float(figure.a.mean()),
+                float(figure.b.mean()),
+                interval,
+                p,
+                spread=(_sd(figure.a), _sd(figure.b)),
             )
         )
     return Comparison(a, b, images, rows)
@@ -339,25 +346,25 @@ def paired(a: Method, b: Method) -> bool:
 def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, list[Difference]]:
     """How many images there are, and what ``compared`` makes its rows of. Raises as it does."""
     seeds = list(a.models)
-    models = [*a.models.values(), *(b.models[one] for one in (seeds if paired(a, b) else b.models))]
-    for other in models[1:]:
-        check(models[0], other)
-    figures = [Figures.of(one.ranks, one.occurrence) for one in models]
-    estimates = [_known(one, found.estimate()) for one, found in zip(models, figures, strict=True)]
+    models = [*a.models.values(), *(b.models[model] for model in (seeds if paired(a, b) else b.models))]
+    for model in models[1:]:
+        check(models[0], model)
+    figures = [Figures.of(model.ranks, model.occurrence) for model in models]
+    estimates = [_checked(model, rows.estimate()) for model, rows in zip(models, figures, strict=True)]
     samples = sample(figures, resamples, seed)
     changed = swapped(figures[0], figures[1], resamples, seed) if len(models) == 2 else {}
-    found = []
-    for address in (address for address in ADDRESSES if all(address in known for known in estimates)):
-        values = np.array([known[address] for known in estimates])
-        draws = np.stack([one[address] for one in samples]) if all(address in one for one in samples) else None
+    rows = []
+    for address in (address for address in ADDRESSES if all(address in estimate for estimate in estimates)):
+        values = np.array([estimate[address] for estimate in estimates])
+        draws = np.stack([model[address] for model in samples]) if all(address in model for model in samples) else None
         of_a, of_b = np.split(values, [len(a)])
         doubt: Spread | Drawn | None = None
         if address in changed:
             doubt = Drawn(values[1] - values[0] + changed[address])
         elif draws is not None:
             doubt = _doubt(a, b, values, draws)
-        found.append(Difference(address, of_a, of_b, doubt))
-    return sum(figures[0].images().values()), found
+        rows.append(Difference(address, of_a, of_b, doubt))
+    return sum(figures[0].images().values()), rows
 
 
 def _doubt(a: Method, b: Method, values: np.ndarray, draws: np.ndarray) -> Spread | Drawn:
@@ -367,21 +374,21 @@ def _doubt(a: Method, b: Method, values: np.ndarray, draws: np.ndarray) -> Sprea
     return of_one(of_b - of_a) if paired(a, b) else of_difference(of_a, of_b)
 
 
-def _known(one: Compared, counted: dict[Address, float]) -> dict[Address, float]:
+def _checked(model: Compared, counted: dict[Address, float]) -> dict[Address, float]:
     """Figures counted from the tables, and from metrics.json those that cannot be: of a matching, hubness."""
-    known = {}
+    figures = {}
     for address in ADDRESSES:
-        stated = one.metrics.get(address[0])
+        stated = model.metrics.get(address[0])
         stated = stated.get(address[1]) if len(address) == 2 and isinstance(stated, dict) else stated
         value = counted.get(address, stated)
         if not isinstance(value, int | float):
             continue
         if not math.isfinite(value):
-            raise InputError(f"{one.name}: metrics.json {'.'.join(address)} is {value!r}, expected a finite number")
+            raise InputError(f"{model.name}: metrics.json {'.'.join(address)} is {value!r}, expected a finite number")
         if isinstance(stated, int | float) and not math.isclose(stated, value, rel_tol=1e-6, abs_tol=_ROUNDING):
             raise InputError(
-                f"{one.name}: metrics.json has {'.'.join(address)} = {stated}, ranks.parquet and "
+                f"{model.name}: metrics.json has {'.'.join(address)} = {stated}, ranks.parquet and "
                 f"occurrence.parquet give {value:.6f}; the files do not belong together, evaluate again"
             )
-        known[address] = float(value)
-    return known
+        figures[address] = float(value)
+    return figures

@@ -72,9 +72,9 @@ class Criterion:
 
     def varied(self) -> list[str]:
         """Names of the parameters that its candidates have at another value than it has."""
-        own = self.rescoring.params.model_dump()
-        others = [one.rescoring.params.model_dump() for one in self.candidates()]
-        return [name for name in own if any(other[name] != own[name] for other in others)]
+        current = self.rescoring.params.model_dump()
+        alternatives = [candidate.rescoring.params.model_dump() for candidate in self.candidates()]
+        return [name for name in current if any(alternative[name] != current[name] for alternative in alternatives)]
 
     def match(self, scores: Scores, settings: Sequence[Allowance], truth: Truth) -> Iterator[MatchedPairs]:
         """One matching for each setting, of scores that ``rerank`` made. truth: says which captions are of one image, for
@@ -93,10 +93,10 @@ class Criterion:
         chosen = [scores if len(lots) == 1 else Chosen(scores, lot) for lot in lots]
         ties = [Ties(of_lot, truth.only(lot)) for of_lot, lot in zip(chosen, lots, strict=True)]
         matchings = (module.match(Shuffled(of_lot, order), settings, params) for of_lot in chosen)
-        for found in zip(*matchings, strict=True):
-            rows = [lot[pairs.rows] for lot, pairs in zip(lots, found, strict=True)]
-            columns = order[np.concatenate([pairs.columns for pairs in found])]
-            lost = [lot[of_lot.lost(pairs)] for lot, of_lot, pairs in zip(lots, ties, found, strict=True)]
+        for matched in zip(*matchings, strict=True):
+            rows = [lot[pairs.rows] for lot, pairs in zip(lots, matched, strict=True)]
+            columns = order[np.concatenate([pairs.columns for pairs in matched])]
+            lost = [lot[of_lot.lost(pairs)] for lot, of_lot, pairs in zip(lots, ties, matched, strict=True)]
             yield MatchedPairs(np.concatenate(rows), columns, np.sort(np.concatenate(lost)))
 
 

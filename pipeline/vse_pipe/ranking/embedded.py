@@ -51,12 +51,12 @@ class Embedded:
         """
         trained, folder = params.trained(run), paths.embedded(run)
         mend = joins.repair_advice(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
-        found = replace(cls.read(folder / place, run), prepared=paths.prepared(params.dataset(run)), mend=mend)
+        embedded = replace(cls.read(folder / place, run), prepared=paths.prepared(params.dataset(run)), mend=mend)
         if not place:
             joins.require_model(
-                folder, found.images.about.get("model_sha256", ""), paths.trained(trained), trained, mend
+                folder, embedded.images.about.get("model_sha256", ""), paths.trained(trained), trained, mend
             )
-        return found
+        return embedded
 
     @classmethod
     def read(cls, folder: Path, run: str | None = None) -> "Embedded":
@@ -115,8 +115,8 @@ class Embedded:
 
     def data(self, split: str) -> str | None:
         """Digest of what is in the split; None in files that do not say."""
-        said = embeddings.said(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
-        return None if said is None else str(said)
+        digest = embeddings.said(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
+        return None if digest is None else str(digest)
 
     def split(self, name: str, device: torch.device) -> Split:
         """Raises InputError when the split is empty or an image or caption in it has no counterpart, but where there are no
@@ -124,8 +124,8 @@ class Embedded:
         if not self.has(name):
             raise InputError(f"{self.folder / embeddings.IMAGES}: no image of split '{name}'{self._advice(name)}")
         images, captions = self.images.split(name), self.captions.split(name)
-        for file, side, other in [(embeddings.IMAGES, images, captions), (embeddings.CAPTIONS, captions, images)]:
-            lonely = side.image_ids[~np.isin(side.image_ids, other.image_ids)]
+        for file, side, opposite in [(embeddings.IMAGES, images, captions), (embeddings.CAPTIONS, captions, images)]:
+            lonely = side.image_ids[~np.isin(side.image_ids, opposite.image_ids)]
             if len(lonely) and len(self.captions.ids):
                 raise InputError(
                     f"{self.folder / file}: {len(lonely)} rows of split '{name}' have no counterpart in the other file, "
@@ -139,24 +139,24 @@ class Embedded:
         self._compare([name])
         return bool((self.images.splits == name).any())
 
-    def whole(self, device: torch.device) -> Split:
+    def all_splits(self, device: torch.device) -> Split:
         """All splits as one, without proposed boxes. Raises InputError for fragments, which are read one split at a time."""
         if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
             raise InputError(f"{self.folder}: a bank of another folder must be one of vectors, not of fragments")
         self._compare(sorted(set(self.images.splits)))
-        kept = self.images.splits != PROPOSAL
+        rows = self.images.splits != PROPOSAL
         images, captions = (
-            torch.tensor(vectors, device=device) for vectors in (self.images.vectors[kept], self.captions.vectors)
+            torch.tensor(vectors, device=device) for vectors in (self.images.vectors[rows], self.captions.vectors)
         )
-        return Split(self.images.ids[kept], self.captions.ids, self.captions.image_ids, images, captions)
+        return Split(self.images.ids[rows], self.captions.ids, self.captions.image_ids, images, captions)
 
-    def must_match(self, other: "Embedded") -> None:
+    def must_match(self, embedded: "Embedded") -> None:
         """Raises InputError unless both come from the same model and are compared in the same way."""
         for key in ("model_sha256", "similarity", "similarity_params", "normalised"):
-            ours, theirs = self.images.about.get(key), other.images.about.get(key)
+            ours, theirs = self.images.about.get(key), embedded.images.about.get(key)
             if ours != theirs:
                 raise InputError(
-                    f"{other.folder}: {key} is {theirs!r}, that of {self.folder} is {ours!r}; embed with the same model"
+                    f"{embedded.folder}: {key} is {theirs!r}, that of {self.folder} is {ours!r}; embed with the same model"
                 )
 
     def similarity(self, device: torch.device | None = None) -> Similarity:
@@ -167,13 +167,13 @@ class Embedded:
         where, about = self.folder / embeddings.IMAGES, self.images.about
         name = about.get("similarity", "")
         if name not in SIMILARITIES.names():
-            known = ", ".join(SIMILARITIES.names())
-            raise InputError(f"{where}: footer names the similarity '{name}'; known: {known}; embed the run again")
+            names = ", ".join(SIMILARITIES.names())
+            raise InputError(f"{where}: footer names the similarity '{name}'; known: {names}; embed the run again")
         module, traits = SIMILARITIES.load(name), SIMILARITIES.traits(name)
         if traits.fragments != isinstance(self.images, FragmentSide):
-            held = "fragments" if isinstance(self.images, FragmentSide) else "vectors"
+            kind = "fragments" if isinstance(self.images, FragmentSide) else "vectors"
             raise InputError(
-                f"{where}: footer names the similarity '{name}', which does not compare {held}; embed the run again"
+                f"{where}: footer names the similarity '{name}', which does not compare {kind}; embed the run again"
             )
         try:
             params = SIMILARITIES.options(name).model_validate(json.loads(about.get("similarity_params", "{}")))
@@ -194,38 +194,38 @@ class Embedded:
         from safetensors.torch import load_file
 
         try:
-            whole = build_similarity(member, int(about["dim"]), int(about["regions"]), torch.Generator())
-            assert whole.network is not None
-            whole.network.load_state_dict(load_file(path))
+            model = build_similarity(member, int(about["dim"]), int(about["regions"]), torch.Generator())
+            assert model.network is not None
+            model.network.load_state_dict(load_file(path))
         except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise IntegrityError(f"{path}: does not fit '{member.name}' ({reason}); embed the run again") from error
-        whole = whole.eval().to(device)
+        model = model.eval().to(device)
 
         def score(images: Tensor, texts: Words) -> Tensor:
             with torch.inference_mode():
-                return whole(images, texts)
+                return model(images, texts)
 
-        pairs = partial(SIMILARITIES.load(member.name).pairs, params=member.params, network=whole.network)
+        pairs = partial(SIMILARITIES.load(member.name).pairs, params=member.params, network=model.network)
         return OfFragments(score, pairs)
 
     def _regions(self, part: Side | FragmentRows, device: torch.device) -> Sides:
         if isinstance(part, Side):
             return torch.from_numpy(part.vectors).to(device)
-        said = self.images.about.get("regions", "")
-        wrong = np.flatnonzero(part.lengths.astype(str) != said)
+        regions = self.images.about.get("regions", "")
+        wrong = np.flatnonzero(part.lengths.astype(str) != regions)
         if len(wrong):
             raise InputError(
                 f"{self.folder / embeddings.IMAGES}: image_id {part.ids[wrong[0]]} has {part.lengths[wrong[0]]} regions, "
-                f"the footer says {said!r}; embed the run again"
+                f"the footer says {regions!r}; embed the run again"
             )
-        return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, int(said)))
+        return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, int(regions)))
 
     def _advice(self, split: str) -> str:
-        told = f", it holds {', '.join(sorted(set(self.images.splits)))}"
+        splits = f", it holds {', '.join(sorted(set(self.images.splits)))}"
         if isinstance(self.images, FragmentSide):
-            return f"{told}; name '{split}' in embed.splits and embed the run again"
-        return f"{told}; the data set has none, or embed.splits leaves it out"
+            return f"{splits}; name '{split}' in embed.splits and embed the run again"
+        return f"{splits}; the data set has none, or embed.splits leaves it out"
 
 
 def _side(path: Path, command: str) -> Side | FragmentSide:

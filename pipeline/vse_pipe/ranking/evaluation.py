@@ -49,8 +49,8 @@ def tuning_folds(split: Split, params: EvaluateParams) -> list[Split]:
     beyond the last whole fold are left out, and a split smaller than a fold is used as it is."""
     if params.protocol == "full" or len(split.image_ids) < params.fold_size:
         return [split]
-    found = _consecutive(split, params.fold_size)
-    return found[:1] if params.protocol == "first" else found
+    parts = _consecutive(split, params.fold_size)
+    return parts[:1] if params.protocol == "first" else parts
 
 
 def _consecutive(split: Split, size: int) -> list[Split]:
@@ -81,13 +81,13 @@ class Depths:
     ndcg: tuple[int, ...] = (_NDCG,)
 
     @classmethod
-    def of(cls, recall: Sequence[int], ndcg: Sequence[int]) -> "Depths":
+    def including(cls, recall: Sequence[int], ndcg: Sequence[int]) -> "Depths":
         return cls(tuple(sorted({*KS, *recall})), tuple(sorted({_NDCG, *ndcg})))
 
     def measures(self, positions: graded.Pairs, starts: graded.Starts) -> dict[str, np.ndarray]:
         """What every query gets but for its rank, by column; see ``metrics.precision``."""
-        found = {name: measure(positions, starts) for name, measure in _MEASURES.items()}
-        return found | {f"ndcg_{k}": graded.binary_ndcg(positions, starts, k) for k in self.ndcg}
+        values = {name: measure(positions, starts) for name, measure in _MEASURES.items()}
+        return values | {f"ndcg_{k}": graded.binary_ndcg(positions, starts, k) for k in self.ndcg}
 
     def hits(self, ranks: graded.Queries) -> dict[int, np.ndarray]:
         return {k: recall.hits_at(ranks, k) for k in self.recall}
@@ -97,10 +97,10 @@ def means(
     ranks: graded.Queries, measures: dict[str, np.ndarray], hits: dict[int, np.ndarray] | None = None
 ) -> dict[str, float]:
     """mrr, of each column of ``Depths.measures`` its mean, and r@K, in percent. ranks: 0-based."""
-    found = {f"r@{k}": recall.recall(of_k) for k, of_k in (hits or {}).items()}
-    found["mrr"] = 100.0 * float(graded.reciprocal_rank(ranks).mean())
+    metrics = {f"r@{k}": recall.recall(of_k) for k, of_k in (hits or {}).items()}
+    metrics["mrr"] = 100.0 * float(graded.reciprocal_rank(ranks).mean())
     names = {name: _MEANS.get(name, name.replace("ndcg_", "ndcg@")) for name in measures}
-    return found | {names[name]: 100.0 * float(values.mean()) for name, values in measures.items()}
+    return metrics | {names[name]: 100.0 * float(values.mean()) for name, values in measures.items()}
 
 
 @dataclass(frozen=True)
@@ -124,13 +124,13 @@ class Outcome:
         hubness: skew@K, and at the largest K the indices robin_hood and gini, 0 to 1, anti_hubs in percent of
         the items, and largest_hub, a number of queries.
         """
-        found = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
+        metrics = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
         if self.ranks is not None:
-            found |= {"med_r": recall.median_rank(self.ranks), "mean_r": recall.mean_rank(self.ranks)}
-            found |= means(self.ranks, self.measures)
-        found |= {f"skew@{k}": hubness.skewness(counts) for k, counts in self.occurrence.items()}
+            metrics |= {"med_r": recall.median_rank(self.ranks), "mean_r": recall.mean_rank(self.ranks)}
+            metrics |= means(self.ranks, self.measures)
+        metrics |= {f"skew@{k}": hubness.skewness(counts) for k, counts in self.occurrence.items()}
         k = max(self.occurrence)
-        return found | {f"{name}@{k}": measure(self.occurrence[k]) for name, measure in _HUBNESS.items()}
+        return metrics | {f"{name}@{k}": measure(self.occurrence[k]) for name, measure in _HUBNESS.items()}
 
 
 def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, depths: Depths | None = None) -> Outcome:
@@ -144,25 +144,26 @@ def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, dep
         strip = scores.strip(rows)
         return positions(strip, rows, truth, ties), top_k(strip, max(ks))[1].cpu().numpy()
 
-    for rows, (places, best) in scores.each(placed):
+    for rows, (places, best) in scores.over_strips(placed):
         joined[truth.starts[rows.start] : truth.starts[rows.stop]] = places
         top[rows] = best
-    return _of(joined, top, truth, ks, depths)
+    return _outcome(joined, top, truth, ks, depths)
 
 
 def rank_both(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, depths: Depths) -> list[Outcome]:
     """``rank`` of both directions of the same scores, of the queries with a correct item; in one pass where that is possible."""
-    given = [judged_items(scores, truth) for scores, truth in zip(sides, truths, strict=True)]
-    found = tiles.ranked(sides, truths, ties, max(KS))
-    if found is None:
-        return [rank(scores, truth, ties, depths=depths) for scores, truth in given]
-    tops = [top[truth.judged()] for (_, top), truth in zip(found, truths, strict=True)]
+    judged = [judged_items(scores, truth) for scores, truth in zip(sides, truths, strict=True)]
+    rankings = tiles.ranked(sides, truths, ties, max(KS))
+    if rankings is None:
+        return [rank(scores, truth, ties, depths=depths) for scores, truth in judged]
+    tops = [top[truth.judged()] for (_, top), truth in zip(rankings, truths, strict=True)]
     return [
-        _of(joined, top, truth, KS, depths) for (joined, _), top, (_, truth) in zip(found, tops, given, strict=True)
+        _outcome(joined, top, truth, KS, depths)
+        for (joined, _), top, (_, truth) in zip(rankings, tops, judged, strict=True)
     ]
 
 
-def _of(
+def _outcome(
     joined: graded.Pairs, top: Int[np.ndarray, "queries best"], truth: Truth, ks: tuple[int, ...], depths: Depths
 ) -> Outcome:
     """joined: the positions of correct items, query after query."""
@@ -177,10 +178,10 @@ def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
     """pairs: by K, what Algorithm 1 matched when run with k = K."""
     queries = len(truth)
     hits, occurrence = {}, {}
-    for k, found in pairs.items():
-        right = found.rows[truth.holds(found.rows, found.columns) & found.counted()]
+    for k, matching in pairs.items():
+        right = matching.rows[truth.holds(matching.rows, matching.columns) & matching.counted()]
         hits[k] = np.bincount(right, minlength=queries) > 0
-        occurrence[k] = hubness.occurrence(found.columns, truth.columns)
+        occurrence[k] = hubness.occurrence(matching.columns, truth.columns)
     widest = pairs[max(pairs)]
     by_query = np.argsort(widest.rows, kind="stable")
     return Outcome(None, hits, widest.columns[by_query], np.bincount(widest.rows, minlength=queries), occurrence)
@@ -203,8 +204,8 @@ def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: 
     rows = cells.truth(above)[0].judged()
     if not len(rows):
         return None
-    own = cells.of(rows)
-    (correct, _), (good, grades) = own.truth(above), own.truth(0.0)
+    judged = cells.select(rows)
+    (correct, _), (good, grades) = judged.truth(above), judged.truth(0.0)
     places, good_places, gains = np.empty(len(correct.items)), np.empty(len(good.items)), np.empty(len(good.items))
     asking = Chosen(scores, rows)
 
@@ -213,9 +214,9 @@ def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: 
         of_good = positions(strip, part, good, ties), graded.gains(strip, part, good, grades, ties)
         return positions(strip, part, correct, ties), *of_good
 
-    for part, found in asking.each(measured):
+    for part, values in asking.over_strips(measured):
         of_part = slice(good.starts[part.start], good.starts[part.stop])
-        places[correct.starts[part.start] : correct.starts[part.stop]], good_places[of_part], gains[of_part] = found
+        places[correct.starts[part.start] : correct.starts[part.stop]], good_places[of_part], gains[of_part] = values
     ranks = places[correct.starts[:-1]]
     measures = depths.measures(places, correct.starts)
     measures |= {f"graded_ndcg_{k}": graded.ndcg(good_places, gains, grades, good.starts, k) for k in depths.ndcg}
@@ -225,19 +226,19 @@ def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: 
 def of_pairs(scores: Scores, cells: Cells) -> np.ndarray:
     """float64, the score of each graded cell, in their order."""
     rows, places = np.unique(cells.rows, return_inverse=True)
-    order, found = np.argsort(places, kind="stable"), np.empty(len(places))
+    order, cell_scores = np.argsort(places, kind="stable"), np.empty(len(places))
     asking = Chosen(scores, rows)
 
-    def own(part: slice) -> np.ndarray:
+    def cells_of(part: slice) -> np.ndarray:
         return order[slice(*np.searchsorted(places, (part.start, part.stop), sorter=order))]
 
     def scored(part: slice) -> np.ndarray:
-        chosen = own(part)
+        chosen = cells_of(part)
         return asking.strip(part).cpu().numpy()[places[chosen] - part.start, cells.columns[chosen]]
 
-    for part, values in asking.each(scored):
-        found[own(part)] = values
-    return found
+    for part, values in asking.over_strips(scored):
+        cell_scores[cells_of(part)] = values
+    return cell_scores
 
 
 def judged_items(scores: Scores, truth: Truth) -> tuple[Scores, Truth]:
@@ -251,12 +252,12 @@ def judged_pairs(pairs: dict[int, MatchedPairs], truth: Truth) -> tuple[dict[int
     rows = _rows(truth)
     if len(rows) == len(truth):
         return pairs, truth
-    kept = {}
-    for k, found in pairs.items():
-        inside = np.isin(found.rows, rows)
-        lost = np.searchsorted(rows, np.intersect1d(found.lost, rows))
-        kept[k] = MatchedPairs(np.searchsorted(rows, found.rows[inside]), found.columns[inside], lost)
-    return kept, truth.only_judged()
+    judged = {}
+    for k, matching in pairs.items():
+        inside = np.isin(matching.rows, rows)
+        lost = np.searchsorted(rows, np.intersect1d(matching.lost, rows))
+        judged[k] = MatchedPairs(np.searchsorted(rows, matching.rows[inside]), matching.columns[inside], lost)
+    return judged, truth.only_judged()
 
 
 def _rows(truth: Truth) -> np.ndarray:

@@ -30,7 +30,7 @@ class Words:
             )
 
     @classmethod
-    def of(cls, padded: Float[Tensor, "captions length dim"], lengths: Int[Tensor, " captions"]) -> "Words":
+    def from_padded(cls, padded: Float[Tensor, "captions length dim"], lengths: Int[Tensor, " captions"]) -> "Words":
         """From (captions, L, dim) with whatever after the end of each caption."""
         lengths = lengths.cpu()
         inside = torch.arange(padded.shape[1])[None] < lengths[:, None]
@@ -128,8 +128,8 @@ def mean(scores: Sequence[Float[Tensor, "*cells"]], weights: Sequence[float] | N
 def weighted(scores: Iterable[Float[Tensor, "*cells"]], weights: Sequence[float]) -> Float[Tensor, "*cells"]:
     """Their sum, each times its weight; one at a time, so that no more than two are there at once."""
     total = None
-    for one, weight in zip(scores, weights, strict=True):
-        total = weight * one if total is None else total.add_(one, alpha=weight)
+    for part, weight in zip(scores, weights, strict=True):
+        total = weight * part if total is None else total.add_(part, alpha=weight)
     assert total is not None
     return total
 
@@ -169,26 +169,26 @@ def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
 
 
 def same(
-    one: Sides, left: Sequence[int] | np.ndarray, other: Sides, right: Sequence[int] | np.ndarray
+    left: Sides, left_rows: Sequence[int] | np.ndarray, right: Sides, right_rows: Sequence[int] | np.ndarray
 ) -> Bool[Tensor, " pairs"]:
-    """Is item ``left[i]`` of the one the item ``right[i]`` of the other, number by number?"""
-    ours, theirs = take(one, torch.as_tensor(left)), take(other, torch.as_tensor(right))
-    if isinstance(ours, Several) and isinstance(theirs, Several) and len(ours.parts) == len(theirs.parts):
-        places = range(len(ours))
-        each = [same(a, places, b, places) for a, b in zip(ours.parts, theirs.parts, strict=True)]
-        return torch.stack(each).all(dim=0)
-    if isinstance(ours, Words) and isinstance(theirs, Words):
-        alike = (ours.lengths == theirs.lengths).nonzero()[:, 0]
-        equal = torch.zeros(len(ours), dtype=torch.bool)
-        ours, theirs = ours.take(alike), theirs.take(alike)
-        if ours.vectors.shape == theirs.vectors.shape:
-            differs = (ours.vectors != theirs.vectors).any(dim=1).cpu().int()
-            owners = torch.arange(len(ours)).repeat_interleave(ours.lengths)
-            equal[alike] = torch.zeros(len(ours), dtype=torch.int32).index_add_(0, owners, differs) == 0
+    """Whether row ``left_rows[i]`` of the left side has the same numbers as row ``right_rows[i]`` of the right side."""
+    left, right = take(left, torch.as_tensor(left_rows)), take(right, torch.as_tensor(right_rows))
+    if isinstance(left, Several) and isinstance(right, Several) and len(left.parts) == len(right.parts):
+        rows = range(len(left))
+        parts = zip(left.parts, right.parts, strict=True)
+        return torch.stack([same(left_part, rows, right_part, rows) for left_part, right_part in parts]).all(dim=0)
+    if isinstance(left, Words) and isinstance(right, Words):
+        equal_lengths = (left.lengths == right.lengths).nonzero()[:, 0]
+        equal = torch.zeros(len(left), dtype=torch.bool)
+        left, right = left.take(equal_lengths), right.take(equal_lengths)
+        if left.vectors.shape == right.vectors.shape:
+            differs = (left.vectors != right.vectors).any(dim=1).cpu().int()
+            owners = torch.arange(len(left)).repeat_interleave(left.lengths)
+            equal[equal_lengths] = torch.zeros(len(left), dtype=torch.int32).index_add_(0, owners, differs) == 0
         return equal
-    if not isinstance(ours, Tensor) or not isinstance(theirs, Tensor) or ours.shape != theirs.shape:
-        return torch.zeros(len(ours), dtype=torch.bool)
-    return (ours == theirs).flatten(1).all(dim=1).cpu()
+    if not isinstance(left, Tensor) or not isinstance(right, Tensor) or left.shape != right.shape:
+        return torch.zeros(len(left), dtype=torch.bool)
+    return (left == right).flatten(1).all(dim=1).cpu()
 
 
 def tables(side: Sides) -> list[Float[Tensor, "rows _"]]:

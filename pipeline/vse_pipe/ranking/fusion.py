@@ -59,8 +59,8 @@ def standardised(scores: Float[Tensor, "rows items"]) -> Float[Tensor, "rows ite
     """
     must_be_finite(scores)
     spread, mean = torch.std_mean(scores, dim=1, correction=0, keepdim=True)
-    alike = scores.amax(dim=1, keepdim=True) == scores.amin(dim=1, keepdim=True)
-    return (scores - mean).div_(spread.masked_fill(alike, torch.inf))
+    is_constant = scores.amax(dim=1, keepdim=True) == scores.amin(dim=1, keepdim=True)
+    return (scores - mean).div_(spread.masked_fill(is_constant, torch.inf))
 
 
 RULES: dict[str, Callable[[Tensor], Tensor]] = {

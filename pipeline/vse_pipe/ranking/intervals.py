@@ -50,13 +50,13 @@ class FoldDirection:
     items: int
 
     @classmethod
-    def of(cls, images: np.ndarray, ranks: pa.Table, items: np.ndarray) -> "FoldDirection":
+    def from_rows(cls, images: np.ndarray, ranks: pa.Table, items: np.ndarray) -> "FoldDirection":
         """ranks: the rows of one direction and fold; items: the ids in occurrence.parquet. Raises InputError
         when a query chose an item that is not among them."""
         items, chosen = np.sort(items), ranks["top"].combine_chunks()
         picked = chosen.flatten().to_numpy(zero_copy_only=False)
-        if not len(items) or (strange := picked[~np.isin(picked, items)]).size:
-            which = f"{strange[0]}, the first of {len(strange)} such items," if len(items) else "an item"
+        if not len(items) or (unlisted := picked[~np.isin(picked, items)]).size:
+            which = f"{unlisted[0]}, the first of {len(unlisted)} such items," if len(items) else "an item"
             raise InputError(f"ranks.parquet: column 'top' names {which} that occurrence.parquet does not list")
         lengths = chosen.value_lengths().to_numpy(zero_copy_only=False)
         image_of = np.searchsorted(images, ranks["image_id"].to_numpy())
@@ -72,14 +72,14 @@ class FoldDirection:
         sizes = np.bincount(self.image_of, minlength=len(self.images))
         sums = [np.bincount(self.image_of, values, len(self.images)) for values in self.means.values()]
         means = statistics_kernels.means(weights, np.stack(sums, axis=1), sizes)
-        found = dict(zip(self.means, means.T, strict=True))
+        metrics = dict(zip(self.means, means.T, strict=True))
         if self.ranks is None:
             # Queries compete for the quotas of a matching. One that is drawn twice would have to be matched
             # twice, so counting it twice gives N_k that no matching has; and only its set at K = 10 is kept.
-            return found
+            return metrics
         order = np.argsort(self.ranks, kind="stable")
-        found["med_r"] = statistics_kernels.medians(weights, self.ranks[order], self.image_of[order])
-        return found | self.hubness(weights)
+        metrics["med_r"] = statistics_kernels.medians(weights, self.ranks[order], self.image_of[order])
+        return metrics | self.hubness(weights)
 
     def hubness(self, weights: Int[np.ndarray, "draws images"]) -> dict[str, Float[np.ndarray, " draws"]]:
         """The figures of N_k under each row of weights; none of a matching."""
@@ -87,35 +87,35 @@ class FoldDirection:
 
         if self.ranks is None:
             return {}
-        one, five, ten = (
+        at_1, at_5, at_10 = (
             statistics_kernels.hubness(weights, self.image_of, self.starts, self.picks, self.items, k).T
             for k in (1, 5, 10)
         )
-        return {"skew@1": one[0], "skew@5": five[0], **dict(zip(_SHAPES, ten, strict=True))}
+        return {"skew@1": at_1[0], "skew@5": at_5[0], **dict(zip(_SHAPES, at_10, strict=True))}
 
-    def beside(self, other: "FoldDirection") -> "FoldDirection":
+    def joined(self, second: "FoldDirection") -> "FoldDirection":
         """The queries of both, the same images and items counted twice: an image of the other has its place behind all of these."""
-        ranks = None if self.ranks is None or other.ranks is None else np.concatenate([self.ranks, other.ranks])
+        ranks = None if self.ranks is None or second.ranks is None else np.concatenate([self.ranks, second.ranks])
         return replace(
             self,
-            images=np.concatenate([self.images, other.images]),
-            image_of=np.concatenate([self.image_of, other.image_of + len(self.images)]),
+            images=np.concatenate([self.images, second.images]),
+            image_of=np.concatenate([self.image_of, second.image_of + len(self.images)]),
             means={},
             ranks=ranks,
-            starts=np.concatenate([self.starts, other.starts[1:] + self.starts[-1]]),
-            picks=np.concatenate([self.picks, other.picks]),
+            starts=np.concatenate([self.starts, second.starts[1:] + self.starts[-1]]),
+            picks=np.concatenate([self.picks, second.picks]),
         )
 
 
 def _means(ranks: pa.Table) -> dict[str, np.ndarray]:
     hits, ndcg = ([name for name in ranks.column_names if name.startswith(prefix)] for prefix in (_HITS, _NDCG))
-    found: dict[str, np.ndarray] = {name.replace(_HITS, "r@"): 100.0 * _numbers(ranks, name) for name in hits}
+    means: dict[str, np.ndarray] = {name.replace(_HITS, "r@"): 100.0 * _numbers(ranks, name) for name in hits}
     position = _column(ranks, "rank")
     if position is not None:
-        found |= {"mean_r": position, "mrr": 100.0 / position}
+        means |= {"mean_r": position, "mrr": 100.0 / position}
     columns = {**_GRADED_COLUMNS, **{name.replace(_NDCG, "ndcg@"): name for name in ndcg}}
     shares = {name: _column(ranks, column) for name, column in columns.items()}
-    return found | {name: 100.0 * values for name, values in shares.items() if values is not None}
+    return means | {name: 100.0 * values for name, values in shares.items() if values is not None}
 
 
 def _column(ranks: pa.Table, name: str) -> np.ndarray | None:
@@ -150,10 +150,10 @@ class Figures:
             images = np.unique(of_fold["image_id"].to_numpy())
             items = occurrence.filter(pc.field("fold") == fold)
             for direction in DIRECTIONS:
-                here = pc.field("direction") == direction
-                if len(queries := of_fold.filter(here)):
-                    listed = items.filter(here)["item_id"].to_numpy()
-                    sides.setdefault(fold, {})[direction] = FoldDirection.of(images, queries, listed)
+                in_direction = pc.field("direction") == direction
+                if len(queries := of_fold.filter(in_direction)):
+                    listed = items.filter(in_direction)["item_id"].to_numpy()
+                    sides.setdefault(fold, {})[direction] = FoldDirection.from_rows(images, queries, listed)
         return cls(sides)
 
     def images(self) -> dict[int, int]:
@@ -173,17 +173,17 @@ class Figures:
     def estimate(self) -> dict[Address, float]:
         """The figures themselves: every image once. Without those that are undefined, as the skewness of equal counts is."""
         once = {fold: np.ones((1, images), np.int64) for fold, images in self.images().items()}
-        found = {address: float(values[0]) for address, values in self.measure(once).items()}
-        return {address: value for address, value in found.items() if np.isfinite(value)}
+        estimates = {address: float(values[0]) for address, values in self.measure(once).items()}
+        return {address: value for address, value in estimates.items() if np.isfinite(value)}
 
 
-def _with_sums(found: Sample) -> Sample:
+def _with_sums(figures: Sample) -> Sample:
     """With the sums over both directions of which all parts are there."""
     for name, part in _SUMS.items():
         summands = [(direction, f"{part}@{k}") for direction in DIRECTIONS for k in KS]
-        if all(address in found for address in summands):
-            found[(name,)] = np.sum([found[address] for address in summands], axis=0)
-    return found
+        if all(address in figures for address in summands):
+            figures[(name,)] = np.sum([figures[address] for address in summands], axis=0)
+    return figures
 
 
 def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE) -> list[Sample]:
@@ -194,16 +194,22 @@ def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: i
     which the skewness of one is undefined are left out of this figure; the figure is left out where that is all of them.
     """
     samples = measured(evaluations, resamples, seed, at_once)
-    finite = [{address: np.isfinite(values) for address, values in one.items()} for one in samples]
-    defined = np.all([one[address] for one in finite for address in one if not _is_skewness(address)], axis=0)
+    finite = [{address: np.isfinite(values) for address, values in figures.items()} for figures in samples]
+    defined = np.all(
+        [figures[address] for figures in finite for address in figures if not _is_skewness(address)], axis=0
+    )
     if not defined.any():
         raise InputError(
             f"none of {resamples} bootstrap draws has a query in every direction and fold; there are too few images"
         )
-    every = {address for one in finite for address in one}
-    kept = {address: defined & np.all([one[address] for one in finite if address in one], axis=0) for address in every}
+    addresses = {address for figures in finite for address in figures}
+    usable = {
+        address: defined & np.all([figures[address] for figures in finite if address in figures], axis=0)
+        for address in addresses
+    }
     return [
-        {address: values[kept[address]] for address, values in one.items() if kept[address].any()} for one in samples
+        {address: values[usable[address]] for address, values in figures.items() if usable[address].any()}
+        for figures in samples
     ]
 
 
@@ -239,13 +245,15 @@ def swapped(a: Figures, b: Figures, draws: int, seed: int, at_once: int = _WEIGH
             stays = stream.integers(2, size=(min(step, draws - start), images))
             first, second = np.hstack([stays, 1 - stays]), np.hstack([1 - stays, stays])
             for direction, side in a.sides[fold].items():
-                both = side.beside(b.sides[fold][direction])
+                both = side.joined(b.sides[fold][direction])
                 of_a, of_b = both.hubness(first), both.hubness(second)
                 for name, values in of_a.items():
                     parts.setdefault((direction, name), []).append(of_b[name] - values)
     folds = len(a.sides)
-    found = {address: np.concatenate(values).reshape(folds, draws).mean(axis=0) for address, values in parts.items()}
-    defined = {address: values[np.isfinite(values)] for address, values in _with_sums(found).items()}
+    differences = {
+        address: np.concatenate(values).reshape(folds, draws).mean(axis=0) for address, values in parts.items()
+    }
+    defined = {address: values[np.isfinite(values)] for address, values in _with_sums(differences).items()}
     return {address: values for address, values in defined.items() if len(values)}
 
 
@@ -279,12 +287,12 @@ def intervals(
     """
     figures = Figures.of(ranks, occurrence)
     (draws,) = sample([figures], resamples, seed)
-    found: dict = {}
+    limits: dict = {}
     for address, value in figures.estimate().items():
         if address not in draws:
             continue
-        nest(found, address, within(address, interval(centred(address, draws[address], value), level)))
-    return found
+        nest(limits, address, within(address, interval(centred(address, draws[address], value), level)))
+    return limits
 
 
 def within(address: Address, ends: list[float]) -> list[float]:
@@ -321,15 +329,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Of true hypotheses none is then rejected at level a with probability 1 - a, however they depend on each other (Holm,
     Scandinavian Journal of Statistics 6, 1979).
     """
-    found, most, count = [0.0] * len(p_values), 0.0, len(p_values)
+    corrected, most, count = [0.0] * len(p_values), 0.0, len(p_values)
     for place, index in enumerate(sorted(range(count), key=p_values.__getitem__)):
         most = max(most, min(1.0, (count - place) * p_values[index]))
-        found[index] = most
-    return found
+        corrected[index] = most
+    return corrected
 
 
-def nest(found: dict, address: Address, value: object) -> None:
+def nest(tree: dict, address: Address, value: object) -> None:
     """Set ``found[direction][metric]``, or ``found[name]`` for a sum over both directions."""
     for name in address[:-1]:
-        found = found.setdefault(name, {})
-    found[address[-1]] = value
+        tree = tree.setdefault(name, {})
+    tree[address[-1]] = value

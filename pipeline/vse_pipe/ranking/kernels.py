@@ -105,13 +105,13 @@ def _candidates(row, k, sample, chosen):
     for place in range(0, len(row), stride):
         sample[size] = row[place]
         size += 1
-    wanted = int(_MARGIN * k / stride) + 4
-    while wanted < size:
-        threshold = np.partition(sample[:size], size - wanted)[size - wanted]
+    rank = int(_MARGIN * k / stride) + 4
+    while rank < size:
+        threshold = np.partition(sample[:size], size - rank)[size - rank]
         count = _collect(row, threshold, chosen)
         if count >= k:
             return count
-        wanted *= 2
+        rank *= 2
     return _collect(row, -np.inf, chosen)
 
 
@@ -154,12 +154,12 @@ def select(scores, k, priority, best, columns, start, stop):
         if not finite(row):
             return False
         count = _candidates(row, k, sample, chosen)
-        found = chosen[:count].copy()
-        values = row[found]
+        passing = chosen[:count].copy()
+        values = row[passing]
         order = np.argsort(-values, kind="mergesort")
-        values, found = values[order], found[order]
-        _settle_ties(values, found, priority)
-        best[number], columns[number] = values[:k], found[:k]
+        values, passing = values[order], passing[order]
+        _settle_ties(values, passing, priority)
+        best[number], columns[number] = values[:k], passing[:k]
     return True
 
 
@@ -193,7 +193,7 @@ def finite(row: np.ndarray) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def count(scores: np.ndarray, starts: np.ndarray, thresholds: np.ndarray, strictly: bool, found: np.ndarray) -> bool:
+def count(scores: np.ndarray, starts: np.ndarray, thresholds: np.ndarray, strictly: bool, counts: np.ndarray) -> bool:
     """Fill ``found``, and say whether all scores are finite.
 
     scores: float32 or float64 (rows, items), contiguous; thresholds: the same precision, (thresholds,), those
@@ -205,9 +205,9 @@ def count(scores: np.ndarray, starts: np.ndarray, thresholds: np.ndarray, strict
         numbers &= finite(scores[row])
         for place in range(starts[row], starts[row + 1]):
             if strictly:
-                found[place] = above(scores[row], thresholds[place])
+                counts[place] = above(scores[row], thresholds[place])
             else:
-                found[place] = at_least(scores[row], thresholds[place])
+                counts[place] = at_least(scores[row], thresholds[place])
     return numbers
 
 
@@ -215,13 +215,13 @@ def count(scores: np.ndarray, starts: np.ndarray, thresholds: np.ndarray, strict
 def answered(rows, columns, lost, starts, items):
     """Queries with a correct item among those they are matched with, but for those that are ``lost``. rows, columns: int64 (pairs,),
     in any order; the correct items of query q are ``items[starts[q]:starts[q + 1]]``."""
-    found = np.zeros(len(starts) - 1, np.bool_)
+    is_answered = np.zeros(len(starts) - 1, np.bool_)
     for pair in range(len(rows)):
         row = rows[pair]
         for place in range(starts[row], starts[row + 1]):
-            found[row] |= items[place] == columns[pair]
-    found[lost] = False
-    return found.sum()
+            is_answered[row] |= items[place] == columns[pair]
+    is_answered[lost] = False
+    return is_answered.sum()
 
 
 @njit(cache=True, nogil=True)
@@ -297,14 +297,14 @@ def _sift_down(scores: np.ndarray, rows: np.ndarray, size: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def propose(list_scores, list_items, position, end, filled, k, held_scores, held_rows, held) -> None:
+def propose(list_scores, list_items, position, end, filled, k, heap_scores, heap_rows, sizes) -> None:
     """Let every query with fewer than ``k`` places propose until it has them or its list ends. Changes in place:
 
     position, filled: int64 (queries,), next list entry and places held; held_scores float64 and held_rows int32,
     (items, quota): the heaps; held: int32 (items,), their sizes. list_scores float64 and list_items int32: all lists
     one after the other, that of query q from position[q] to end[q].
     """
-    quota = held_scores.shape[1]
+    quota = heap_scores.shape[1]
     queries = len(position)
     stack, size = np.arange(queries)[::-1].copy(), queries
     stacked = np.ones(queries, dtype=np.bool_)
@@ -315,12 +315,12 @@ def propose(list_scores, list_items, position, end, filled, k, held_scores, held
         while filled[row] < k and position[row] < end[row]:
             score, item = list_scores[position[row]], list_items[position[row]]
             position[row] += 1
-            scores, rows = held_scores[item], held_rows[item]
-            if held[item] < quota:
-                scores[held[item]], rows[held[item]] = score, row
-                held[item] += 1
+            scores, rows = heap_scores[item], heap_rows[item]
+            if sizes[item] < quota:
+                scores[sizes[item]], rows[sizes[item]] = score, row
+                sizes[item] += 1
                 filled[row] += 1
-                _sift_up(scores, rows, held[item] - 1)
+                _sift_up(scores, rows, sizes[item] - 1)
             elif _worse(scores[0], rows[0], score, row):
                 loser = rows[0]
                 scores[0], rows[0] = score, row
@@ -353,7 +353,7 @@ def sum_squares(images, texts, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def add_weighted(vectors, others, weights, texts, out):
+def add_weighted(vectors, opposites, weights, texts, out):
     """Add the sums over ``others`` of ``weights * max(0, text - image)`` to ``out`` (vectors, dim).
 
     Under the hardest negative most weights are 0, and these cost nothing.
@@ -361,11 +361,11 @@ def add_weighted(vectors, others, weights, texts, out):
     zero = vectors.dtype.type(0)
     for row in range(len(vectors)):
         vector, total = vectors[row], out[row]
-        for column in range(len(others)):
-            weight, other = weights[row, column], others[column]
+        for column in range(len(opposites)):
+            weight, opposite = weights[row, column], opposites[column]
             if weight == zero:
                 continue
             for j in range(vector.size):
-                above = vector[j] - other[j] if texts else other[j] - vector[j]
+                above = vector[j] - opposite[j] if texts else opposite[j] - vector[j]
                 above = zero if above < zero else above
                 total[j] += weight * above

@@ -33,7 +33,7 @@ class ScoreMatrix:
 
     @cached_property
     def matrix(self) -> Float[Tensor, "images captions"]:
-        found = empty(self.shape, self._memory, self._images.device)
+        matrix = empty(self.shape, self._memory, self._images.device)
         tiles = [
             (slice(i, min(i + _TILE[0], self.shape[0])), slice(t, min(t + _TILE[1], self.shape[1])))
             for i in range(0, self.shape[0], _TILE[0])
@@ -42,8 +42,8 @@ class ScoreMatrix:
         label = f"scoring {self.shape[0]} images and {self.shape[1]} captions"
         scored = processes.each(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
         for tile, scores in zip(console.track(tiles, len(tiles), label), scored, strict=True):
-            found[tile] = scores
-        return found
+            matrix[tile] = scores
+        return matrix
 
 
 def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[slice, slice]) -> Tensor:

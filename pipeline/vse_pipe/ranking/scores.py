@@ -39,7 +39,7 @@ class Parts:
         """Do so many bytes take less than half of the memory?"""
         return not self.memory or 2 * size <= self.memory << 20
 
-    def of(self, product: Tensor, images: Some, captions: Some) -> Tensor:
+    def rescored(self, product: Tensor, images: Some, captions: Some) -> Tensor:
         """Scores, images along rows, of what ``product`` gave for these."""
         if self.rescore is None:
             return product
@@ -90,17 +90,17 @@ class Scores:
         transpose: Callable[[], "Scores"] | None = None,
         hold: bool = False,
         notes: Mapping[str, float] | None = None,
-        along: "Scores | None" = None,
+        strips_of: "Scores | None" = None,
         stored: bool = False,
     ) -> None:
         self._height = strip_height(shape[1])
-        self.shape, self.block, self._along = shape, block or self._height, along
-        self._stored: bool = stored or (along is not None and along._stored)
+        self.shape, self.block, self._strips_of = shape, block or self._height, strips_of
+        self._stored: bool = stored or (strips_of is not None and strips_of._stored)
         self.notes = notes or {}
         self._compute, self._transpose = compute, transpose
-        self._held: dict[int, Tensor] | None = {} if hold else None
+        self._cache: dict[int, Tensor] | None = {} if hold else None
         # Of items against themselves: the scores of any rows with any items.
-        self.among: Callable[[Some, Some], Tensor] | None = None
+        self.submatrix: Callable[[Some, Some], Tensor] | None = None
         # Of vectors whose scores are not held, and of what ``mapped`` can say part by part.
         self.parts: Parts | None = None
 
@@ -137,14 +137,16 @@ class Scores:
         def backward(rows: slice) -> Tensor:
             return similarity(left, right[rows]).T.contiguous()
 
-        one = cls(shape, forward, block, lambda: other, hold)
-        other = cls(shape[::-1], _turned(one, backward) if hold else backward, block, lambda: one, hold)
+        forward_scores = cls(shape, forward, block, lambda: backward_scores, hold)
+        backward_scores = cls(
+            shape[::-1], _turned(forward_scores, backward) if hold else backward, block, lambda: forward_scores, hold
+        )
         if not hold:
-            one.parts = Parts(lambda rows, columns: similarity(left[rows], right[columns]), memory=memory)
-            other.parts = replace(one.parts, turned=True)
+            forward_scores.parts = Parts(lambda rows, columns: similarity(left[rows], right[columns]), memory=memory)
+            backward_scores.parts = replace(forward_scores.parts, turned=True)
         if queries is items:
-            one.among = lambda rows, columns: similarity(left[rows], right[columns])
-        return one
+            forward_scores.submatrix = lambda rows, columns: similarity(left[rows], right[columns])
+        return forward_scores
 
     @classmethod
     def dense(cls, matrix: Float[Tensor, "queries items"], block: int | None = None) -> "Scores":
@@ -166,15 +168,15 @@ class Scores:
         """Of scores of the same queries and items, ``combine`` of their strips, one way and the other: what it does to a
         row is done to the queries that are ranked."""
 
-        def strips(of: Sequence[Scores]) -> Callable[[slice], Tensor]:
-            return lambda rows: combine(part.strip(rows) for part in of)
+        def strips(parts: Sequence[Scores]) -> Callable[[slice], Tensor]:
+            return lambda rows: combine(part.strip(rows) for part in parts)
 
         shape = parts[0].shape
         stored = any(part._stored for part in parts)
-        one = cls(shape, strips(parts), block, lambda: other, hold, stored=stored)
+        scores = cls(shape, strips(parts), block, lambda: transposed, hold, stored=stored)
         turned = [part.transposed() for part in parts]
-        other = cls(shape[::-1], strips(turned), block, lambda: one, hold, stored=stored)
-        return one
+        transposed = cls(shape[::-1], strips(turned), block, lambda: scores, hold, stored=stored)
+        return scores
 
     @classmethod
     def _of_fused(
@@ -183,23 +185,26 @@ class Scores:
         """What is held are the fused scores and not those of the models, but for fragments, which share the memory."""
         assert isinstance(queries, Several)
         assert isinstance(items, Several)
-        each = max(1, memory // len(queries.parts)) if memory else 0
+        share = max(1, memory // len(queries.parts)) if memory else 0
         sides = zip(similarity.similarities, queries.parts, items.parts, strict=True)
-        parts = [cls.of(one, other, of, block, memory if plain(one) else each, sets=0) for of, one, other in sides]
+        parts = [
+            cls.of(queries_part, items_part, score, block, memory if plain(queries_part) else share, sets=0)
+            for score, queries_part, items_part in sides
+        ]
         shape = parts[0].shape
         _must_take(shape, memory)
         return cls.fused(parts, similarity.combine(queries.weights), block, _fits(shape, memory, sets))
 
     @classmethod
-    def _of_kept(cls, kept: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
+    def _of_kept(cls, scored: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
         """device: of the strips; a matrix in a file is on the CPU."""
 
         def backward(rows: slice) -> Tensor:
-            return kept.matrix[:, rows].T.contiguous().to(device)
+            return scored.matrix[:, rows].T.contiguous().to(device)
 
-        one = cls(kept.shape, lambda rows: kept.matrix[rows].to(device), block, lambda: other, stored=True)
-        other = cls(kept.shape[::-1], backward, block, lambda: one, stored=True)
-        return one
+        scores = cls(scored.shape, lambda rows: scored.matrix[rows].to(device), block, lambda: transposed, stored=True)
+        transposed = cls(scored.shape[::-1], backward, block, lambda: scores, stored=True)
+        return scores
 
     def transposed(self) -> "Scores":
         """Items as queries. Raises ValueError after ``mapped``: a rescoring is defined along the rows it was made for."""
@@ -216,26 +221,26 @@ class Scores:
     ) -> "Scores":
         """The scores after ``rescore(strip, rows)``, which gets (B, N) and the rows it covers, keeps the shape, and
         must not write into the strip. stored: it reads what this process alone holds; of_part: the same for any rows and columns."""
-        found = Scores(
+        rescored = Scores(
             self.shape,
             lambda rows: rescore(self.strip(rows), rows),
             self.block,
             notes=notes,
-            along=self,
+            strips_of=self,
             stored=stored,
         )
         if self.parts and not self.parts.rescore and of_part:
-            found.parts = replace(self.parts, rescore=of_part)
-        return found
+            rescored.parts = replace(self.parts, rescore=of_part)
+        return rescored
 
     def __getstate__(self) -> dict:
         """For another process: without what is held."""
-        return {**self.__dict__, "_held": None, "_transpose": None, "parts": None}
+        return {**self.__dict__, "_cache": None, "_transpose": None, "parts": None}
 
     def strips(self) -> Iterator[slice]:
         """The fixed row slices that ``strip`` accepts; sums over queries run along them."""
-        if self._along:
-            yield from self._along.strips()
+        if self._strips_of:
+            yield from self._strips_of.strips()
             return
         for start in range(0, self.shape[0], self._height):
             yield slice(start, min(start + self._height, self.shape[0]))
@@ -246,34 +251,34 @@ class Scores:
 
     def strip(self, rows: slice) -> Float[Tensor, "rows items"]:
         """One of ``strips``, not to be written into."""
-        if self._held is None:
+        if self._cache is None:
             return self._compute(rows)
-        if rows.start not in self._held:
-            self._held[rows.start] = self._compute(rows)
-        return self._held[rows.start]
+        if rows.start not in self._cache:
+            self._cache[rows.start] = self._compute(rows)
+        return self._cache[rows.start]
 
-    def each(self, part: Callable[[slice], Found]) -> Iterator[tuple[slice, Found]]:
+    def over_strips(self, part: Callable[[slice], Found]) -> Iterator[tuple[slice, Found]]:
         """``part`` of every one of ``strips``, in their order: a pass over the scores, whose strips ``part`` asks for itself. It must
         change nothing: other processes may do it, see ``core.workers``."""
         strips = list(self.strips())
         cost = _COPIES * 4 * self._height * self.shape[1]
-        found = map(part, strips) if self._stored else processes.each(partial(map, part), strips, cost)
-        return zip(strips, found, strict=True)
+        results = map(part, strips) if self._stored else processes.each(partial(map, part), strips, cost)
+        return zip(strips, results, strict=True)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
         """All rows in order, ``block`` at a time (the last may be shorter)."""
         waiting: list[Tensor] = []
-        start = held = 0
+        start = height = 0
         for rows in self.strips():
             waiting.append(self.strip(rows))
-            held += rows.stop - rows.start
-            while held >= self.block or (held and rows.stop == self.shape[0]):
-                size = min(self.block, held)
+            height += rows.stop - rows.start
+            while height >= self.block or (height and rows.stop == self.shape[0]):
+                size = min(self.block, height)
                 yield slice(start, start + size), _take(waiting, size)
-                start, held = start + size, held - size
+                start, height = start + size, height - size
 
 
-def _turned(one: Scores, compute: Callable[[slice], Tensor]) -> Callable[[slice], Tensor]:
+def _turned(scores: Scores, compute: Callable[[slice], Tensor]) -> Callable[[slice], Tensor]:
     """Strips of the transpose of scores that are held, moved instead of multiplied again.
 
     Where the first strip and the last whole one differ in a bit from what ``compute`` makes of them, as products may whose sides
@@ -282,15 +287,15 @@ def _turned(one: Scores, compute: Callable[[slice], Tensor]) -> Callable[[slice]
     """
 
     def moved(rows: slice) -> Tensor:
-        return torch.cat([one.strip(part)[:, rows] for part in one.strips()]).T.contiguous()
+        return torch.cat([scores.strip(part)[:, rows] for part in scores.strips()]).T.contiguous()
 
     @cache
-    def alike() -> bool:
-        wholes = one.transposed().wholes()
+    def is_equal() -> bool:
+        wholes = scores.transposed().wholes()
         return all(torch.equal(moved(rows), compute(rows)) for rows in wholes[:1] + wholes[1:][-1:])
 
     def strip(rows: slice) -> Tensor:
-        return moved(rows) if rows in one.transposed().wholes() and alike() else compute(rows)
+        return moved(rows) if rows in scores.transposed().wholes() and is_equal() else compute(rows)
 
     return strip
 
@@ -317,15 +322,15 @@ def _must_take(shape: tuple[int, int], memory: int) -> None:
 
 def _take(waiting: list[Tensor], size: int) -> Tensor:
     """Remove the first ``size`` rows from a list of strips; a view where one strip is enough."""
-    taken = []
+    pieces = []
     while size:
         first = waiting[0]
-        taken.append(first[:size])
-        size -= len(taken[-1])
-        waiting[0] = first[len(taken[-1]) :]
+        pieces.append(first[:size])
+        size -= len(pieces[-1])
+        waiting[0] = first[len(pieces[-1]) :]
         if not len(waiting[0]):
             del waiting[0]
-    return taken[0] if len(taken) == 1 else torch.cat(taken)
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
 class Shuffled(Scores):
@@ -333,7 +338,7 @@ class Shuffled(Scores):
 
     def __init__(self, base: Scores, order: Int[np.ndarray, " items"]) -> None:
         self.base, self.order = base, order
-        super().__init__(base.shape, self._gathered, base.block, notes=base.notes, along=base)
+        super().__init__(base.shape, self._gathered, base.block, notes=base.notes, strips_of=base)
 
     def _gathered(self, rows: slice) -> Tensor:
         strip = self.base.strip(rows)
@@ -345,8 +350,8 @@ def rows_of(scores: Scores, rows: slice, chosen: Int[Tensor, " some"]) -> Float[
     if not isinstance(scores, Shuffled):
         strip = scores.strip(rows)
         return strip[chosen.to(strip.device)]
-    some = rows_of(scores.base, rows, chosen)
-    return some[:, torch.from_numpy(scores.order).to(some.device)]
+    strip = rows_of(scores.base, rows, chosen)
+    return strip[:, torch.from_numpy(scores.order).to(strip.device)]
 
 
 class Chosen(Scores):
@@ -356,13 +361,13 @@ class Chosen(Scores):
         super().__init__((len(rows), base.shape[1]), base.strip, base.block, notes=base.notes, stored=base._stored)
         self._base, self._rows = base, rows
         bounds = ((rows_of, *np.searchsorted(rows, (rows_of.start, rows_of.stop))) for rows_of in base.strips())
-        self._sources = {int(first): (whole, int(last)) for whole, first, last in bounds if first < last}
+        self._sources = {int(first): (base_rows, int(last)) for base_rows, first, last in bounds if first < last}
 
     def strips(self) -> Iterator[slice]:
         for first, (_, last) in self._sources.items():
             yield slice(first, last)
 
     def strip(self, rows: slice) -> Float[Tensor, "rows items"]:
-        whole, _ = self._sources[rows.start]
-        strip = self._base.strip(whole)
-        return strip[torch.from_numpy(self._rows[rows] - whole.start).to(strip.device)]
+        base_rows, _ = self._sources[rows.start]
+        strip = self._base.strip(base_rows)
+        return strip[torch.from_numpy(self._rows[rows] - base_rows.start).to(strip.device)]

@@ -73,12 +73,12 @@ class Alignment(nn.Module):
         def part(portion: Portion) -> tuple[Tensor]:
             return (torch.cat([self.t_global_w(chunk) for chunk in portion.chunks(portion.vectors, 0)]).t(),)
 
-        return over_captions(part, words, words.vectors.shape[1], kept=0)[0].t()
+        return over_captions(part, words, words.vectors.shape[1], saved_bytes=0)[0].t()
 
     def nodes(
         self,
         images: Float[Tensor, "images regions dim"],
-        whole: tuple[Float[Tensor, "images dim"], Float[Tensor, "captions dim"]],
+        global_vectors: tuple[Float[Tensor, "images dim"], Float[Tensor, "captions dim"]],
         inner: Float[Tensor, "images regions regions"],
         portion: Portion,
         temperature: float,
@@ -89,9 +89,9 @@ class Alignment(nn.Module):
         for chunk in portion.chunks(raw, 2):
             weights = attention(chunk, "clipped_l2norm", temperature)
             chunks.append(weights / (lengths(weights, inner)[:, None] + EPS))
-        ones = [images.new_ones(len(images), 1, count, 1) for count, _ in portion.shapes]
+        unit_weights = [images.new_ones(len(images), 1, count, 1) for count, _ in portion.shapes]
         return zip(
-            alignments(whole[0][:, None], whole[1], ones, self.sim_tranglo_w),
+            alignments(global_vectors[0][:, None], global_vectors[1], unit_weights, self.sim_tranglo_w),
             alignments(images, portion.vectors, chunks, self.sim_tranloc_w),
             strict=True,
         )
@@ -103,15 +103,15 @@ class Alignment(nn.Module):
         whole_images = over_images(self.whole_images, images)
         whole_captions, inner = self.whole_captions(texts), gram(images)
 
-        def of(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> tuple[Tensor, Tensor]:
+        def nodes(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> tuple[Tensor, Tensor]:
             regions = images[rows]
             weights = attention(products(regions, words), "clipped_l2norm", temperature)
             weights = (weights / (lengths(weights, inner[rows])[:, None] + EPS))[:, :, 0]
             local = (torch.bmm(weights.transpose(1, 2), regions) - words).square()
-            whole = (whole_images[rows] - whole_captions[columns]).square()
-            return self.sim_tranglo_w(whole)[:, None, None], self.sim_tranloc_w(local)[:, None]
+            global_difference = (whole_images[rows] - whole_captions[columns]).square()
+            return self.sim_tranglo_w(global_difference)[:, None, None], self.sim_tranloc_w(local)[:, None]
 
-        return of
+        return nodes
 
 
 def l2norm(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:

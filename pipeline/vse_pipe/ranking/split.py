@@ -32,9 +32,9 @@ class Split:
     def fold(self, images: slice) -> "Split":
         """Consecutive images with their captions, both in the file's order."""
         ids = self.image_ids[images]
-        kept = np.flatnonzero(np.isin(self.caption_images, ids))
-        captions = self.caption_ids[kept], self.caption_images[kept]
-        chosen = take(self.captions, torch.from_numpy(kept))
+        rows = np.flatnonzero(np.isin(self.caption_images, ids))
+        captions = self.caption_ids[rows], self.caption_images[rows]
+        chosen = take(self.captions, torch.from_numpy(rows))
         return Split(ids, *captions, self.images[images], chosen, self.relevance)
 
     def part(self, place: int) -> "Split":

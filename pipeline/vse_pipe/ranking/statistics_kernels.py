@@ -17,34 +17,34 @@ def by_class(weights, starts, finds, before_starts, before_pictures, before, tru
     mean at the recalls 0, 0.1, ..., 1 (Everingham et al., IJCV 2015, section 3.4.1; IJCV 2010, section 4.2).
     """
     classes = len(starts) - 1
-    found = np.full((len(weights), classes), np.nan)
-    precision, recalled = np.empty(len(finds)), np.empty(len(finds), np.int64)
+    averages = np.full((len(weights), classes), np.nan)
+    precision, found_hits = np.empty(len(finds)), np.empty(len(finds), np.int64)
     for draw in range(len(weights)):
         for c in range(classes):
-            wanted = 0
+            positives = 0
             for truth in range(truth_starts[c], truth_starts[c + 1]):
-                wanted += weights[draw, truths[truth]]
-            if wanted == 0:
+                positives += weights[draw, truths[truth]]
+            if positives == 0:
                 continue
-            seen, right, kept = 0, 0, 0
+            answers, hits, points = 0, 0, 0
             for find in range(starts[c], starts[c + 1]):
                 for row in range(before_starts[find], before_starts[find + 1]):
-                    seen += before[row] * weights[draw, before_pictures[row]]
+                    answers += before[row] * weights[draw, before_pictures[row]]
                 weight = weights[draw, finds[find]]
                 if weight:
-                    right += weight
-                    precision[kept], recalled[kept] = right / seen, right
-                    kept += 1
+                    hits += weight
+                    precision[points], found_hits[points] = hits / answers, hits
+                    points += 1
             best = area = 0.0
-            for place in range(kept - 1, -1, -1):
+            for place in range(points - 1, -1, -1):
                 best = max(best, precision[place])
-                earlier = recalled[place - 1] if place else 0
+                earlier = found_hits[place - 1] if place else 0
                 if eleven:
-                    area += best * (10 * recalled[place] // wanted - 10 * earlier // wanted + (place == 0)) / 11
+                    area += best * (10 * found_hits[place] // positives - 10 * earlier // positives + (place == 0)) / 11
                 else:
-                    area += best * (recalled[place] - earlier) / wanted
-            found[draw, c] = area
-    return found
+                    area += best * (found_hits[place] - earlier) / positives
+            averages[draw, c] = area
+    return averages
 
 
 # The compiled loop under mutual proximity, for float32: logarithms of the normal distribution function from a table.
@@ -115,7 +115,7 @@ def means(weights, sums, sizes):
     queries of each image add up to; sizes: int64 (images,), how many they are. float64 (draws, metrics), NaN
     where no query is drawn."""
     draws, images = weights.shape
-    found = np.zeros((draws, sums.shape[1]))
+    averages = np.zeros((draws, sums.shape[1]))
     for draw in range(draws):
         queries = 0
         for image in range(images):
@@ -123,9 +123,9 @@ def means(weights, sums, sizes):
             if weight:
                 queries += weight * sizes[image]
                 for metric in range(sums.shape[1]):
-                    found[draw, metric] += weight * sums[image, metric]
-        found[draw] = found[draw] / queries if queries else np.full(sums.shape[1], np.nan)
-    return found
+                    averages[draw, metric] += weight * sums[image, metric]
+        averages[draw] = averages[draw] / queries if queries else np.full(sums.shape[1], np.nan)
+    return averages
 
 
 @njit(cache=True, nogil=True)
@@ -133,24 +133,24 @@ def medians(weights, ascending, images_of):
     """floor of the weighted median rank. ascending: float64 (queries,), sorted ranks; images_of: int64, the
     image of each. float64 (draws,), NaN where no query is drawn."""
     draws = len(weights)
-    found = np.empty(draws)
+    ranks = np.empty(draws)
     for draw in range(draws):
         queries = 0
         for query in range(len(ascending)):
             queries += weights[draw, images_of[query]]
         if queries == 0:
-            found[draw] = np.nan
+            ranks[draw] = np.nan
             continue
-        seen, query, lower = 0, -1, (queries - 1) // 2
-        while seen <= lower:
+        cumulated, query, lower = 0, -1, (queries - 1) // 2
+        while cumulated <= lower:
             query += 1
-            seen += weights[draw, images_of[query]]
+            cumulated += weights[draw, images_of[query]]
         low = ascending[query]
-        while seen <= queries // 2:
+        while cumulated <= queries // 2:
             query += 1
-            seen += weights[draw, images_of[query]]
-        found[draw] = np.floor((low + ascending[query]) / 2)
-    return found
+            cumulated += weights[draw, images_of[query]]
+        ranks[draw] = np.floor((low + ascending[query]) / 2)
+    return ranks
 
 
 @njit(cache=True, nogil=True)
@@ -161,7 +161,7 @@ def hubness(weights, images_of, starts, picks, items, k):
     picks: int64, the chosen items, those of query q from starts[q] to starts[q + 1], of which the first k
     count.
     """
-    found = np.empty((len(weights), 5))
+    figures = np.empty((len(weights), 5))
     counts = np.empty(items, np.int64)
     for draw in range(len(weights)):
         counts[:] = 0
@@ -170,8 +170,8 @@ def hubness(weights, images_of, starts, picks, items, k):
             if weight:
                 for pick in range(starts[query], min(starts[query] + k, starts[query + 1])):
                     counts[picks[pick]] += weight
-        found[draw] = _shape(counts)
-    return found
+        figures[draw] = _shape(counts)
+    return figures
 
 
 @njit(cache=True, nogil=True)

@@ -34,7 +34,7 @@ def fit(scores: Scores) -> bool:
     if parts is None or processes.elsewhere() or scores.shape[0] * scores.shape[1] < _FEWEST:
         return False
     if not parts.fits:
-        parts.fits.append(all(map(_alike, (scores, scores.transposed()))))
+        parts.fits.append(all(map(_agrees, (scores, scores.transposed()))))
         if not parts.fits[0]:
             console.say(
                 "scores of tiles differ in their last bits from those of strips here: one pass for each direction"
@@ -50,7 +50,7 @@ def tile_means(scores: Scores, k: int) -> Float[Tensor, " queries"] | None:
         return None
     if k not in parts.means:
         sides = [scores.transposed(), scores] if parts.turned else [scores, scores.transposed()]
-        ways = [_Way.of(side, k) for side in sides]
+        ways = [_Way.begin(side, k) for side in sides]
         if not _passed(ways):
             return None
         parts.means[k] = (ways[0].means(), ways[1].means())
@@ -63,16 +63,16 @@ def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int)
     sides: both directions of the same scores, which ``fit``, each corrected as it may be. None where passes over strips must tell: where
     the corrected scores of tiles differ in a bit from the strips, or one is not finite, or a query has many correct items.
     """
-    one, other = (side.parts for side in sides)
+    first, second = (side.parts for side in sides)
     widest = max(np.diff(truth.starts).max(initial=0) for truth in truths)
-    if one is None or other is None or one.product is not other.product or widest > _CORRECT:
+    if first is None or second is None or first.product is not second.product or widest > _CORRECT:
         return None
-    if not all(parts.rescore is None or _alike(side) for parts, side in zip((one, other), sides, strict=True)):
+    if not all(parts.rescore is None or _agrees(side) for parts, side in zip((first, second), sides, strict=True)):
         return None
-    ways = [_Way.of(side, k, truth) for side, truth in zip(sides, truths, strict=True)]
+    ways = [_Way.begin(side, k, truth) for side, truth in zip(sides, truths, strict=True)]
     if not _passed(ways):
         return None
-    return [way.found(ties) for way in ways]
+    return [way.ranking(ties) for way in ways]
 
 
 @dataclass
@@ -96,7 +96,7 @@ class _Way:
     rest: slice
 
     @classmethod
-    def of(cls, scores: Scores, k: int, truth: Truth | None = None) -> "_Way":
+    def begin(cls, scores: Scores, k: int, truth: Truth | None = None) -> "_Way":
         """truth: without it the best scores are what is asked for."""
         parts = scores.parts
         assert parts is not None
@@ -133,23 +133,23 @@ class _Way:
         """Whether the tile can be: all its scores are finite, and those of correct pairs what they are taken for."""
         from vse_pipe.ranking.kernels import of_columns, of_rows
 
-        tile = self.parts.of(product, images, captions).numpy()
-        known = self.bounds, self.over, self.reached, self.best, self.items
+        tile = self.parts.rescored(product, images, captions).numpy()
+        counters = self.bounds, self.over, self.reached, self.best, self.items
         finite: list[bool] = []
 
         def columns(start: int, stop: int) -> None:
-            finite.append(of_columns(tile, captions.start, images.start, *known, start, stop))
+            finite.append(of_columns(tile, captions.start, images.start, *counters, start, stop))
 
         def rows(start: int, stop: int) -> None:
-            finite.append(of_rows(tile, images.start, captions.start, *known, start, stop))
+            finite.append(of_rows(tile, images.start, captions.start, *counters, start, stop))
 
         over_rows(columns if self.parts.turned else rows, tile.shape[self.parts.turned])
         shape = self.scores.shape[::-1] if self.parts.turned else self.scores.shape
         number = int(_tile(images.start, captions.start, shape))
         first, last = np.searchsorted(self.tiles[0], (number, number + 1))
         inside = self.tiles[1][first:last]
-        there = tile[self.images[inside] - images.start, self.captions[inside] - captions.start]
-        return all(finite) and np.array_equal(there, self.correct[inside])
+        scores = tile[self.images[inside] - images.start, self.captions[inside] - captions.start]
+        return all(finite) and np.array_equal(scores, self.correct[inside])
 
     def finish(self) -> bool:
         """After all tiles: the queries of ``rest`` anew, by their strip. Whether its scores are finite."""
@@ -160,22 +160,22 @@ class _Way:
         self.best[self.rest] = -np.inf
         self.over[:, self.rest] = self.reached[:, self.rest] = 0
         strip = self.scores.strip(self.rest).numpy()
-        known = self.bounds, self.over, self.reached, self.best, self.items
-        return of_rows(strip, self.rest.start, 0, *known, 0, len(strip))
+        counters = self.bounds, self.over, self.reached, self.best, self.items
+        return of_rows(strip, self.rest.start, 0, *counters, 0, len(strip))
 
     def means(self) -> Float[Tensor, " queries"]:
         """In strips, as ``top.mean_of_top``."""
         best = torch.from_numpy(self.best)
         return torch.cat([best[rows].mean(dim=1) for rows in self.scores.strips()])
 
-    def found(self, ties: Ties) -> Found:
+    def ranking(self, ties: Ties) -> Found:
         positions = counted(
             self.place[1], self.correct, ties, lambda strictly: (self.over if strictly else self.reached)[self.place]
         )
         return positions, self.items.astype(np.int64)
 
 
-def _alike(scores: Scores) -> bool:
+def _agrees(scores: Scores) -> bool:
     """Do the first and the last whole strip agree to the bit with the tiles at both their ends? Products of other shapes need not."""
     parts, wholes = scores.parts, scores.wholes()
     assert parts is not None
@@ -187,7 +187,7 @@ def _alike(scores: Scores) -> bool:
         queries = _around(rows.start, height, scores.shape[0])
         for items in (_around(0, width, scores.shape[1]), _around(scores.shape[1] - 1, width, scores.shape[1])):
             pair = (items, queries) if parts.turned else (queries, items)
-            tile = parts.of(parts.product(*pair), *pair)
+            tile = parts.rescored(parts.product(*pair), *pair)
             tile = tile.T if parts.turned else tile
             if not torch.equal(tile[rows.start - queries.start : rows.stop - queries.start], strip[:, items]):
                 return False
@@ -211,13 +211,13 @@ def _correct(
     parts: Parts, shape: tuple[int, int], images: Int[np.ndarray, " pairs"], captions: Int[np.ndarray, " pairs"]
 ) -> Float32[np.ndarray, " pairs"]:
     """Scores of single pairs, from products as high as tiles and as wide as need be."""
-    found = np.empty(len(images), np.float32)
+    values = np.empty(len(images), np.float32)
     for pairs in _blocks(images, shape[0]):
         rows = _around(int(images[pairs[0]]), _HEIGHT, shape[0])
         columns = torch.from_numpy(np.resize(captions[pairs], -(-len(pairs) // _WIDE) * _WIDE))
-        part = parts.of(parts.product(rows, columns), rows, columns).numpy()
-        found[pairs] = part[images[pairs] - rows.start, np.arange(len(pairs))]
-    return found
+        part = parts.rescored(parts.product(rows, columns), rows, columns).numpy()
+        values[pairs] = part[images[pairs] - rows.start, np.arange(len(pairs))]
+    return values
 
 
 def _blocks(images: Int[np.ndarray, " pairs"], end: int) -> Iterator[Int[np.ndarray, " some"]]:
@@ -265,9 +265,9 @@ def top_k(
     """
     k = min(k, scores.shape[1])
     if scores.is_cpu and scores.dtype in _COMPILED and (k >= _LONG_LIST or scores.shape[1] >= _LONG_ROW):
-        found = _compiled(scores, k, priority)
-        if found is not None:
-            return found
+        best = _compiled(scores, k, priority)
+        if best is not None:
+            return best
     if priority is not None:
         order = torch.from_numpy(np.argsort(priority)).to(scores.device)
         values, places = top_k(scores[:, order], k)
@@ -296,9 +296,9 @@ def _compiled(scores: Tensor, k: int, priority: np.ndarray | None) -> tuple[Tens
 
     rows = scores.contiguous().numpy()
     best, columns = np.empty((len(rows), k), rows.dtype), np.empty((len(rows), k), np.int64)
-    by = np.arange(rows.shape[1]) if priority is None else priority
+    order = np.arange(rows.shape[1]) if priority is None else priority
     finite: list[bool] = []
-    over_rows(lambda start, stop: finite.append(select(rows, k, by, best, columns, start, stop)), len(rows))
+    over_rows(lambda start, stop: finite.append(select(rows, k, order, best, columns, start, stop)), len(rows))
     return (torch.from_numpy(best), torch.from_numpy(columns)) if all(finite) else None
 
 
@@ -306,8 +306,8 @@ def _first_of_ties(scores: Float[Tensor, "rows items"], values: Float[Tensor, "r
     """Columns in the order (score descending, column ascending); values: the k best scores, sorted."""
     lowest = values[:, -1:]
     above, equal = scores > lowest, scores == lowest
-    wanted = values.shape[1] - above.sum(dim=1, keepdim=True)
-    equal &= equal.cumsum(dim=1, dtype=torch.int32) <= wanted
+    room = values.shape[1] - above.sum(dim=1, keepdim=True)
+    equal &= equal.cumsum(dim=1, dtype=torch.int32) <= room
     columns = (above | equal).nonzero()[:, 1].reshape(values.shape)
     order = scores.gather(1, columns).sort(dim=1, descending=True, stable=True).indices
     return columns.gather(1, order)
@@ -315,11 +315,11 @@ def _first_of_ties(scores: Float[Tensor, "rows items"], values: Float[Tensor, "r
 
 def mean_of_top(scores: Scores, k: int) -> Float[Tensor, " queries"]:
     """Mean of each query's min(k, items) largest scores: r of CSLS, MUSE's ``get_nn_avg_dist``."""
-    if (found := tile_means(scores, k)) is not None:
-        return found
+    if (means := tile_means(scores, k)) is not None:
+        return means
     # Filled in place: small results that live on between large strips keep the memory of the strips from being reused.
     means = torch.empty(0)
-    for rows, of_strip in scores.each(lambda rows: top_k(scores.strip(rows), k)[0].mean(dim=1)):
+    for rows, of_strip in scores.over_strips(lambda rows: top_k(scores.strip(rows), k)[0].mean(dim=1)):
         means = means if len(means) else of_strip.new_empty(scores.shape[0])
         means[rows] = of_strip
     return means
@@ -328,7 +328,7 @@ def mean_of_top(scores: Scores, k: int) -> Float[Tensor, " queries"]:
 def ever_in_top(scores: Scores, k: int) -> Bool[Tensor, " items"]:
     """Is the item among the k best of some query?"""
     chosen = torch.empty(0, dtype=torch.bool)
-    for _, found in scores.each(lambda rows: top_k(scores.strip(rows), k)[1].flatten()):
-        chosen = chosen if len(chosen) else found.new_zeros(scores.shape[1], dtype=torch.bool)
-        chosen[found] = True
+    for _, columns in scores.over_strips(lambda rows: top_k(scores.strip(rows), k)[1].flatten()):
+        chosen = chosen if len(chosen) else columns.new_zeros(scores.shape[1], dtype=torch.bool)
+        chosen[columns] = True
     return chosen

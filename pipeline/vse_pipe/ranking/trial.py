@@ -32,7 +32,7 @@ class Scan:
 
     answered: Int[np.ndarray, "ks lambdas"]
     queries: int
-    kept: dict[int, MatchedPairs]
+    matchings: dict[int, MatchedPairs]
 
 
 def scan_relaxation(
@@ -45,20 +45,20 @@ def scan_relaxation(
     """
     tried = [(row, k, column) for row, k in enumerate(ks) for column in _columns(criterion, (keep or {}).get(k))]
     settings = [Allowance(k, criterion.lambdas[column]) for _, k, column in tried]
-    counts, kept = np.full((len(ks), len(criterion.lambdas)), _NOT_TRIED), {}
+    counts, matchings = np.full((len(ks), len(criterion.lambdas)), _NOT_TRIED), {}
     matched = criterion.match(scores, settings, truth)
     for (row, k, column), setting, pairs in zip(tried, settings, matched, strict=True):
         counts[row, column] = _answered_queries(pairs, truth)
         if (keep or {}).get(k) == setting.lam:
-            kept[k] = pairs
-    return Scan(counts, len(truth.judged()), kept)
+            matchings[k] = pairs
+    return Scan(counts, len(truth.judged()), matchings)
 
 
-def _columns(criterion: Criterion, kept: float | None) -> list[int]:
+def _columns(criterion: Criterion, lam: float | None) -> list[int]:
     count = len(criterion.lambdas)
-    if kept is None:
+    if lam is None:
         return list(range(count))
-    return sorted({*range(0, count, -(-count // _DRAWN)), count - 1, criterion.lambdas.index(kept)})
+    return sorted({*range(0, count, -(-count // _DRAWN)), count - 1, criterion.lambdas.index(lam)})
 
 
 def _answered_queries(pairs: MatchedPairs, truth: Truth) -> int:
@@ -71,13 +71,13 @@ def _answered_queries(pairs: MatchedPairs, truth: Truth) -> int:
 
 def best(lambdas: Sequence[float], scans: Sequence[Scan], ks: Sequence[int] = KS) -> dict[int, float]:
     """By K, the smallest lambda with the most queries answered over all folds."""
-    chosen = np.sum([one.answered for one in scans], axis=0).argmax(axis=1)
+    chosen = np.sum([scan.answered for scan in scans], axis=0).argmax(axis=1)
     return {k: lambdas[place] for k, place in zip(ks, chosen, strict=True)}
 
 
 def recalls(scans: Sequence[Scan]) -> Float[np.ndarray, "ks lambdas"]:
     """R@K in percent, the mean over the folds; 0 where no query has a correct item, NaN where it was not tried."""
-    shares = [100.0 * one.answered / max(1, one.queries) for one in scans]
+    shares = [100.0 * scan.answered / max(1, scan.queries) for scan in scans]
     return np.where(scans[0].answered == _NOT_TRIED, np.nan, np.mean(shares, axis=0))
 
 
@@ -123,14 +123,14 @@ def trials(
     and others together."""
     if isinstance(similarity, Cascade):
         return _cascades(folds, source, similarity, memory, sets)
-    found: dict[str, list[Trial]] = {direction: [] for direction in DIRECTIONS}
+    by_direction: dict[str, list[Trial]] = {direction: [] for direction in DIRECTIONS}
     sets *= len(folds)
     for fold in folds:
-        one = fold.scores(similarity, memory, sets)
-        for direction, scores in zip(DIRECTIONS, (one, one.transposed()), strict=True):
+        forward = fold.scores(similarity, memory, sets)
+        for direction, scores in zip(DIRECTIONS, (forward, forward.transposed()), strict=True):
             bank = source.bank(fold, scores, direction, similarity, memory, sets)
-            found[direction].append(Trial(scores, bank, fold.truth(direction)))
-    return found
+            by_direction[direction].append(Trial(scores, bank, fold.truth(direction)))
+    return by_direction
 
 
 def _cascades(
@@ -138,14 +138,14 @@ def _cascades(
 ) -> dict[str, list[Trial]]:
     """Those of the first model, with the second behind each; both directions share the pairs it has scored."""
     bank = source if source.split is None else replace(source, split=source.split.part(0))
-    found = trials([fold.part(0) for fold in folds], bank, cascade.first, memory, sets)
+    by_direction = trials([fold.part(0) for fold in folds], bank, cascade.first, memory, sets)
     seconds = [ScoredPairs(fold.part(1).images, fold.part(1).captions, cascade.second, memory) for fold in folds]
-    for direction, of in zip(DIRECTIONS, (ScoredPairs.of, ScoredPairs.turned), strict=True):
-        found[direction] = [
-            replace(trial, finish=partial(cascaded, pick=partial(of, pairs), k=cascade.k))
-            for trial, pairs in zip(found[direction], seconds, strict=True)
+    for direction, score in zip(DIRECTIONS, (ScoredPairs.score, ScoredPairs.turned), strict=True):
+        by_direction[direction] = [
+            replace(trial, finish=partial(cascaded, pick=partial(score, pairs), k=cascade.k))
+            for trial, pairs in zip(by_direction[direction], seconds, strict=True)
         ]
-    return found
+    return by_direction
 
 
 def run(tuned: Tuned, trial: Trial, ties: Ties, depths: Depths | None = None) -> Ran:
@@ -165,18 +165,18 @@ def run(tuned: Tuned, trial: Trial, ties: Ties, depths: Depths | None = None) ->
         pairs = dict(zip(KS, criterion.match(scores, settings, trial.truth), strict=True))
     else:
         scan = scan_relaxation(criterion, scores, trial.truth, keep=tuned.lambdas)
-        pairs = scan.kept
+        pairs = scan.matchings
     return evaluation.matched(*judged_pairs(pairs, trial.truth)), dict(scores.notes), scan
 
 
 def run_both(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths: Depths) -> list[Ran]:
     """``run`` of both directions of a fold, in one pass where there are many scores."""
-    of_tiles = not any(one.criterion.matching for one in tuned) and not any(side.finish for side in sides)
+    of_tiles = not any(choice.criterion.matching for choice in tuned) and not any(side.finish for side in sides)
     if not (of_tiles and tiles.fit(sides[0].scores)):
-        return [run(one, side, ties, depths) for one, side in zip(tuned, sides, strict=True)]
-    scores = [side.under(one.criterion) for one, side in zip(tuned, sides, strict=True)]
-    found = evaluation.rank_both(scores, [side.truth for side in sides], ties, depths)
-    return [(one, dict(of.notes), None) for one, of in zip(found, scores, strict=True)]
+        return [run(choice, side, ties, depths) for choice, side in zip(tuned, sides, strict=True)]
+    scores = [side.under(choice.criterion) for choice, side in zip(tuned, sides, strict=True)]
+    outcomes = evaluation.rank_both(scores, [side.truth for side in sides], ties, depths)
+    return [(choice, dict(side_scores.notes), None) for choice, side_scores in zip(outcomes, scores, strict=True)]
 
 
 def tuned(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:
@@ -198,15 +198,15 @@ def _best_rescoring(criterion: Criterion, trials: Sequence[Trial]) -> Criterion:
     candidates = criterion.candidates()
     if len(candidates) == 1:
         return candidates[0]
-    shown = console.track(candidates, len(candidates), f"tuning {criterion.name}, candidates")
-    answered = [sum(_answered(candidate, trial) for trial in trials) for candidate in shown]
+    tracked = console.track(candidates, len(candidates), f"tuning {criterion.name}, candidates")
+    answered = [sum(_answered(candidate, trial) for trial in trials) for candidate in tracked]
     return candidates[int(np.argmax(answered))]
 
 
 def _answered(criterion: Criterion, trial: Trial) -> int:
     """Queries with a hit among the best K, summed over K; the matching on top is left out of it."""
-    found = evaluation.rank(trial.under(criterion), trial.truth, "pessimistic")
-    return sum(int(hits.sum()) for hits in found.hits.values())
+    outcome = evaluation.rank(trial.under(criterion), trial.truth, "pessimistic")
+    return sum(int(hits.sum()) for hits in outcome.hits.values())
 
 
 def best_lambdas(criterion: Criterion, trials: Sequence[Trial], ks: tuple[int, ...] = KS) -> dict[int, float]:

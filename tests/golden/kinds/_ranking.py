@@ -63,7 +63,7 @@ def nearest_to_failing(name: str, ours: np.ndarray, stored: np.ndarray, allowed:
 def _way(scores: Scores, truth: Truth) -> Way:
     unclear = []
     for rows, block in scores.blocks():
-        local, columns = truth.of(rows, block.device)
+        local, columns = truth.correct_pairs(rows, block.device)
         correct = block[local, columns]
         best = torch.full((len(block),), -torch.inf).scatter_reduce(0, local, correct, "amax")
         close = ((block - best[:, None]).abs() <= _CLOSE).sum(dim=1)

@@ -11,7 +11,7 @@ def scores(arrays: dict[str, np.ndarray], name: str, dtype: torch.dtype) -> torc
     """The network takes its sizes from the weights and must take every one of them."""
     weights = {key[2:]: torch.tensor(value) for key, value in arrays.items() if key.startswith("w/")}
     images = torch.tensor(arrays["images"]).to(dtype)
-    words = Words.of(torch.tensor(arrays["captions"]).to(dtype), torch.tensor(arrays["cap_lens"]))
+    words = Words.from_padded(torch.tensor(arrays["captions"]).to(dtype), torch.tensor(arrays["cap_lens"]))
     member = SIMILARITIES.load(name)
     sizes = {"sim_dim": weights["sim_eval_w.weight"].shape[1]}
     if name == "sgr":

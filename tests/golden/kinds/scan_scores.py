@@ -17,7 +17,7 @@ KEY = re.compile(r"(t2i|i2t)_([A-Za-z]+)_(\w+)_f(32|64)")
 
 
 def words_of(arrays: dict[str, np.ndarray]) -> Words:
-    return Words.of(torch.tensor(arrays["captions"]), torch.tensor(arrays["cap_lens"]))
+    return Words.from_padded(torch.tensor(arrays["captions"]), torch.tensor(arrays["cap_lens"]))
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

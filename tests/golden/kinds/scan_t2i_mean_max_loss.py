@@ -13,7 +13,7 @@ def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
     images = torch.tensor(arrays["images"], requires_grad=True)
     captions = torch.tensor(arrays["captions"], requires_grad=True)
     similarity, loss = SIMILARITIES.load("scan_t2i"), LOSSES.load("max")
-    words = Words.of(captions, torch.tensor(arrays["cap_lens"]))
+    words = Words.from_padded(captions, torch.tensor(arrays["cap_lens"]))
     scores = similarity.score(images, words, similarity.Params(temperature=9.0))
     total = loss.loss(Scored.of(scores), loss.Params(margin=0.2)).total()
     total.backward()

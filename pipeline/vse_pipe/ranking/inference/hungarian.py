@@ -61,10 +61,10 @@ def optimum(scores: Scores, k: int, quota: int) -> tuple[Pairs, Pairs, Float[np.
     keys = _start(unit, k, quota)
     while True:
         rows, columns = np.divmod(keys, scores.shape[1])
-        taken, prices = _program(scores.shape, rows, columns, _values(unit, rows, columns), k, quota)
+        is_matched, prices = _program(scores.shape, rows, columns, _values(unit, rows, columns), k, quota)
         added = np.setdiff1d(_improving(unit, prices, k), keys, assume_unique=True)
         if not len(added):
-            return rows[taken], columns[taken], _values(scores, rows[taken], columns[taken])
+            return rows[is_matched], columns[is_matched], _values(scores, rows[is_matched], columns[is_matched])
         keys = np.union1d(keys, added)
 
 
@@ -86,24 +86,24 @@ def _start(scores: Scores, k: int, quota: int) -> Pairs:
     # Some matching of the size wanted must be among them: the items, or the queries, dealt out in turn.
     if queries * k <= items * quota:
         dealt = np.arange(queries * k)
-        found = [dealt // k * items + dealt % items]
+        parts = [dealt // k * items + dealt % items]
     else:
         dealt = np.arange(items * quota)
-        found = [dealt % queries * items + dealt // quota]
+        parts = [dealt % queries * items + dealt // quota]
     for rows in scores.strips():
         best = top_k(scores.strip(rows), 3 * k + _FIRST)[1].numpy()
-        found.append((best + np.arange(rows.start, rows.stop)[:, None] * items).ravel())
-    return np.unique(np.concatenate(found))
+        parts.append((best + np.arange(rows.start, rows.stop)[:, None] * items).ravel())
+    return np.unique(np.concatenate(parts))
 
 
 def _values(scores: Scores, rows: Pairs, columns: Pairs) -> Float[np.ndarray, " pairs"]:
     """The scores of these pairs; rows: ascending."""
-    found = np.empty(len(rows))
+    values = np.empty(len(rows))
     for strip in scores.strips():
         part = slice(*np.searchsorted(rows, [strip.start, strip.stop]))
         places = torch.from_numpy(rows[part] - strip.start), torch.from_numpy(columns[part])
-        found[part] = scores.strip(strip)[places].cpu().numpy()
-    return found
+        values[part] = scores.strip(strip)[places].cpu().numpy()
+    return values
 
 
 def _program(
@@ -117,21 +117,21 @@ def _program(
     # The side with fewer places is filled to the last: a matching of the largest size, whatever the sign of the scores.
     full = (np.arange(queries + items) < queries) == (queries * k <= items * quota)
     constraints = {"A_eq": uses[full], "b_eq": limits[full], "A_ub": uses[~full], "b_ub": limits[~full]}
-    found = linprog(-values, **constraints, bounds=(0, 1), method="highs-ds")
-    if found.status:
-        raise PipelineError(f"hungarian: {queries} x {items} scores could not be matched: {found.message}")
+    solution = linprog(-values, **constraints, bounds=(0, 1), method="highs-ds")
+    if solution.status:
+        raise PipelineError(f"hungarian: {queries} x {items} scores could not be matched: {solution.message}")
     prices = np.empty(queries + items)
-    prices[full], prices[~full] = -found.eqlin.marginals, -found.ineqlin.marginals
-    return found.x > 0.5, (prices[:queries], prices[queries:])
+    prices[full], prices[~full] = -solution.eqlin.marginals, -solution.ineqlin.marginals
+    return solution.x > 0.5, (prices[:queries], prices[queries:])
 
 
 def _improving(scores: Scores, prices: tuple[np.ndarray, np.ndarray], k: int) -> Pairs:
     """Of each query the items whose score exceeds what the two places cost by most, as places in the flattened scores.
     Up to k of them are in the program already, taken once and wanted twice."""
-    found = []
+    parts = []
     for rows in scores.strips():
         costs = torch.from_numpy(prices[0][rows])[:, None] + torch.from_numpy(prices[1])
         gain, columns = (scores.strip(rows) - costs).topk(min(k + _MORE, scores.shape[1]))
         places = columns + torch.arange(rows.start, rows.stop)[:, None] * scores.shape[1]
-        found.append(places[gain > _TOLERANCE].numpy())
-    return np.concatenate(found)
+        parts.append(places[gain > _TOLERANCE].numpy())
+    return np.concatenate(parts)

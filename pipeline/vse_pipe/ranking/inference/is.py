@@ -21,14 +21,14 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     value by 1 and changes no order: share and odds rise together. With a bank of its own, ``include_query`` adds the
     query to the sum. Raises InputError when there is nothing to sum because the only query is the bank.
     """
-    if not bank.own:
+    if not bank.is_transductive:
         logs = item_bias(bank, params).apply(scores)
         return logs.mapped(lambda strip, rows: _share_of(strip)) if params.include_query else logs
     if scores.shape[0] < 2 and not params.include_query:
         raise InputError(
             "is: the denominator sums over the other queries and there are none; set inference.is.include_query: true"
         )
-    shares = Shares.of(scores, params.beta)
+    shares = Shares.over(scores, params.beta)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
         odds = shares.log_odds(strip, rows)

@@ -24,10 +24,10 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
         spread, centre = torch.std_mean(strip, dim=1, correction=0)
-        own = centre, _inverse(spread)
+        of_queries = centre, _inverse(spread)
         if strip.is_cpu and strip.dtype == torch.float32:
-            return _compiled(strip, *own, mean.float(), sharpness.float())
-        query = (strip - own[0][:, None]).mul_(own[1][:, None])
+            return _compiled(strip, *of_queries, mean.float(), sharpness.float())
+        query = (strip - of_queries[0][:, None]).mul_(of_queries[1][:, None])
         item = (strip - mean.to(strip)).mul_(sharpness.to(strip))
         return _log_normal(query).add_(_log_normal(item))
 
@@ -47,7 +47,9 @@ def _compiled(strip: Tensor, *statistics: Tensor) -> Tensor:
 def _of_items(scores: Scores) -> tuple[Float[Tensor, " items"], Float[Tensor, " items"]]:
     """Mean and standard deviation (population) of each item's similarities, strips merged in float64."""
     count, mean, moment = 0, torch.zeros(()), torch.zeros(())
-    for rows, (variance, of_strip) in scores.each(lambda rows: torch.var_mean(scores.strip(rows), dim=0, correction=0)):
+    for rows, (variance, of_strip) in scores.over_strips(
+        lambda rows: torch.var_mean(scores.strip(rows), dim=0, correction=0)
+    ):
         height = rows.stop - rows.start
         away, both = of_strip.double() - mean, count + height
         moment = moment + variance.double() * height + away.square() * (count * height / both)

@@ -20,7 +20,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     apart, their odds are not. A single query has all of every item, so that all items tie.
     """
     active = ever_in_top(bank.queries, params.k)
-    corrected = _against_others(scores, params.beta) if bank.own else _against_bank(bank, params.beta)
+    corrected = _against_others(scores, params.beta) if bank.is_transductive else _against_bank(bank, params.beta)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
         return torch.where(active[strip.argmax(dim=1)][:, None], corrected(strip, rows), strip)
@@ -36,4 +36,4 @@ def _against_bank(bank: Bank, beta: float) -> Rescore:
 def _against_others(scores: Scores, beta: float) -> Rescore:
     if scores.shape[0] == 1:
         return lambda strip, rows: torch.zeros_like(strip)
-    return Shares.of(scores, beta).log_odds
+    return Shares.over(scores, beta).log_odds

@@ -39,19 +39,22 @@ def _item_bias(bank: Bank, params: Params, is_large: bool) -> ItemBias:
     queries, beta = _exact(bank.queries) if is_large else bank.queries, 1.0 / params.tau
     log_marginal = -math.log(queries.shape[0])
     potential, _ = _pass(queries, beta, None, log_marginal)
-    own = torch.zeros(queries.shape[0], dtype=torch.float64, device=potential.device)
+    query_potential = torch.zeros(queries.shape[0], dtype=torch.float64, device=potential.device)
     for iteration in range(1, params.max_iterations + 1):
-        updated, own_updated = _pass(queries, beta, potential, log_marginal)
+        updated, query_updated = _pass(queries, beta, potential, log_marginal)
         # Under the potentials in force a query's marginal is e^(own - own_updated) times what it should be.
-        residual = float((own - own_updated).exp().sub_(1.0).abs().max())
+        residual = float((query_potential - query_updated).exp().sub_(1.0).abs().max())
         if residual <= params.tolerance or iteration == params.max_iterations:
             break
-        potential, own = updated, own_updated
+        potential, query_potential = updated, query_updated
     return ItemBias(beta, -potential, {"residual": residual, "iterations": iteration})
 
 
 def _is_large(scores: Scores, tau: float) -> bool:
-    return max(largest for _, largest in scores.each(lambda rows: float(scores.strip(rows).abs().max()))) > _LARGE * tau
+    return (
+        max(largest for _, largest in scores.over_strips(lambda rows: float(scores.strip(rows).abs().max())))
+        > _LARGE * tau
+    )
 
 
 def _exact(scores: Scores) -> Scores:
@@ -72,11 +75,11 @@ def _pass(
         return matrix.log_sum_exp(kernel.add_(queries.to(kernel)[:, None])), queries
 
     total: Tensor | None = None
-    own: Tensor | None = None
-    for rows, (part, queries) in scores.each(updated):
+    query_potential: Tensor | None = None
+    for rows, (part, queries) in scores.over_strips(updated):
         if queries is not None:
-            own = queries.new_empty(scores.shape[0]) if own is None else own
-            own[rows] = queries
+            query_potential = queries.new_empty(scores.shape[0]) if query_potential is None else query_potential
+            query_potential[rows] = queries
         total = part if total is None else torch.logaddexp(total, part)
     assert total is not None
-    return -math.log(scores.shape[1]) - total, total.new_empty(0) if own is None else own
+    return -math.log(scores.shape[1]) - total, total.new_empty(0) if query_potential is None else query_potential

@@ -43,8 +43,8 @@ def fitted(method: str, scores: Values, matched: Matched) -> Curve:
 def _isotonic(scores: Values, matched: Matched) -> Curve:
     from sklearn.isotonic import IsotonicRegression  # half a second
 
-    found = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, matched.astype(np.float64))
-    return Curve(ISOTONIC, np.stack([found.X_thresholds_, found.y_thresholds_]))
+    model = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, matched.astype(np.float64))
+    return Curve(ISOTONIC, np.stack([model.X_thresholds_, model.y_thresholds_]))
 
 
 def _platt(scores: Values, matched: Matched) -> Curve:
@@ -58,9 +58,9 @@ def _platt(scores: Values, matched: Matched) -> Curve:
     if spread > 0:
         both = np.concatenate([scores, scores])[:, None]
         labels = np.repeat([1, 0], len(scores))
-        found = LogisticRegression(C=np.inf).fit((both - mean) / spread, labels, np.concatenate([share, 1 - share]))
-        if found.coef_[0, 0] > 0:
-            slope, offset = float(found.coef_[0, 0]), float(found.intercept_[0])
+        model = LogisticRegression(C=np.inf).fit((both - mean) / spread, labels, np.concatenate([share, 1 - share]))
+        if model.coef_[0, 0] > 0:
+            slope, offset = float(model.coef_[0, 0]), float(model.intercept_[0])
     scaled = slope / spread if spread > 0 else 0.0
     return Curve(PLATT, np.array([[scaled], [offset - scaled * mean]]))
 
@@ -82,10 +82,10 @@ def reliability(probabilities: Values, matched: Matched) -> Reliability:
     places = _places(probabilities)
     counts = np.bincount(places, minlength=BINS)
     sums, hits = (np.bincount(places, of, minlength=BINS) for of in (probabilities, matched.astype(np.float64)))
-    each = np.where(counts, counts, np.nan)
+    totals = np.where(counts, counts, np.nan)
     brier = float(np.mean((probabilities - matched) ** 2))
     ece = float(np.abs(sums - hits).sum() / len(places))
-    return Reliability(counts, sums / each, hits / each, ece, brier)
+    return Reliability(counts, sums / totals, hits / totals, ece, brier)
 
 
 def ece_draws(
@@ -101,11 +101,11 @@ def ece_draws(
     cells = numbered * BINS + places
     gaps = np.bincount(cells, probabilities - matched, size * BINS).reshape(size, BINS)
     pairs = np.bincount(numbered, minlength=size).astype(np.float64)
-    found = np.empty(resamples)
+    errors = np.empty(resamples)
     for start in range(0, resamples, _BLOCK):
         drawn = rng.multinomial(size, np.full(size, 1 / size), min(_BLOCK, resamples - start)).astype(np.float64)
-        found[start : start + len(drawn)] = np.abs(drawn @ gaps).sum(axis=1) / (drawn @ pairs)
-    return found
+        errors[start : start + len(drawn)] = np.abs(drawn @ gaps).sum(axis=1) / (drawn @ pairs)
+    return errors
 
 
 def _places(probabilities: Values) -> Int64[np.ndarray, " pairs"]:

@@ -12,9 +12,9 @@ def two_by_two(scores: Float[np.ndarray, "sets 2 2"]) -> Answers:
     """Two pictures and their captions, the i-th of the i-th. Each picture prefers its caption (text), each caption its picture
     (image), or both (group). Thrush et al., Winoground, CVPR 2022, Eqs. 1 to 3; an equal score is no preference there either.
     """
-    own, of_image = scores[:, [0, 1], [0, 1]], scores[:, [0, 1], [1, 0]]
-    text: np.ndarray = np.all(own > of_image, axis=1)
-    image: np.ndarray = np.all(own > of_image[:, ::-1], axis=1)
+    matching, swapped = scores[:, [0, 1], [0, 1]], scores[:, [0, 1], [1, 0]]
+    text: np.ndarray = np.all(matching > swapped, axis=1)
+    image: np.ndarray = np.all(matching > swapped[:, ::-1], axis=1)
     return {"text": text, "image": image, "group": text & image}
 
 

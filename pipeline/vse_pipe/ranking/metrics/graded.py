@@ -89,8 +89,8 @@ class Graded:
         """queries, items: unique ids, int64, in the order of the scores' rows and columns. Pairs of others are left out."""
         sides = (self.images, self.captions) if direction == "image_to_text" else (self.captions, self.images)
         rows, columns = places(queries, sides[0]), places(items, sides[1])
-        there = (rows >= 0) & (columns >= 0)
-        return Cells(rows[there], columns[there], self.grades[there], len(queries), len(items))
+        inside = (rows >= 0) & (columns >= 0)
+        return Cells(rows[inside], columns[inside], self.grades[inside], len(queries), len(items))
 
 
 @dataclass(frozen=True)
@@ -113,11 +113,11 @@ class Cells:
         numbers = np.bincount(chosen // self.items, minlength=self.queries)
         return Truth(np.concatenate([[0], numbers.cumsum()]), chosen % self.items, self.items), means[means > above]
 
-    def of(self, queries: Int64[np.ndarray, " chosen"]) -> "Cells":
+    def select(self, queries: Int64[np.ndarray, " chosen"]) -> "Cells":
         """Of these rows alone, ascending, which become 0, 1, ..."""
-        there = np.isin(self.rows, queries)
-        rows = np.searchsorted(queries, self.rows[there])
-        return Cells(rows, self.columns[there], self.grades[there], len(queries), self.items)
+        inside = np.isin(self.rows, queries)
+        rows = np.searchsorted(queries, self.rows[inside])
+        return Cells(rows, self.columns[inside], self.grades[inside], len(queries), self.items)
 
 
 def gains(
@@ -128,20 +128,20 @@ def gains(
     grades: of ``truth.items``. Of items with the same score the worst come first (pessimistic) or the best (optimistic); with
     ``average`` each has their mean, what it would have on average over all orders.
     """
-    local, columns = truth.of(rows, scores.device)
-    own = grades[truth.starts[rows.start] : truth.starts[rows.stop]]
-    return ordered(local.cpu().numpy(), scores[local, columns].cpu().numpy(), own, ties)
+    local, columns = truth.correct_pairs(rows, scores.device)
+    correct_grades = grades[truth.starts[rows.start] : truth.starts[rows.stop]]
+    return ordered(local.cpu().numpy(), scores[local, columns].cpu().numpy(), correct_grades, ties)
 
 
 def ordered(queries: np.ndarray, scores: np.ndarray, grades: Pairs, ties: Ties) -> Pairs:
     """The grades by query, then by score, the largest first, then as ``gains`` says."""
     order = np.lexsort((-grades if ties == "optimistic" else grades, -scores, queries))
-    found = grades[order]
-    if ties != "average" or not len(found):
-        return found
+    sorted_grades = grades[order]
+    if ties != "average" or not len(sorted_grades):
+        return sorted_grades
     same = (np.diff(queries[order]) == 0) & (np.diff(scores[order]) == 0)
     group = np.concatenate([[0], (~same).cumsum()])
-    return (np.bincount(group, found) / np.bincount(group))[group]
+    return (np.bincount(group, sorted_grades) / np.bincount(group))[group]
 
 
 def ndcg(positions: Pairs, gains: Pairs, grades: Pairs, starts: Starts, k: int) -> Queries:
@@ -202,8 +202,8 @@ def _share(
     above, level = scores > last, scores == last
     before = _SHARE[ties] * (level & ~plausible).sum(dim=1)
     room = (number - above.sum(dim=1) - before).ceil().clamp_min(0)
-    found = (above & plausible).sum(dim=1) + room.minimum((level & plausible).sum(dim=1))
-    return torch.where(number > 0, found / number, torch.nan).double()
+    hits = (above & plausible).sum(dim=1) + room.minimum((level & plausible).sum(dim=1))
+    return torch.where(number > 0, hits / number, torch.nan).double()
 
 
 def kendall(scores: Float[np.ndarray, " rows"], grades: Float[np.ndarray, " rows"]) -> dict[str, float]:

@@ -55,9 +55,9 @@ def listed(
     owners = np.concatenate([owners[correct], absent[lost]])
     positions = np.concatenate([positions, np.full(lost.sum(), np.inf)])
     order = np.lexsort((positions, owners))
-    found, counts = np.unique(owners, return_counts=True)
+    answered, counts = np.unique(owners, return_counts=True)
     gains, grades = (np.concatenate([values[correct], absent_grades[lost]])[order] for values in (gains, grades))
-    return Listed(positions[order], gains, grades, np.concatenate([[0], counts.cumsum()]), found)
+    return Listed(positions[order], gains, grades, np.concatenate([[0], counts.cumsum()]), answered)
 
 
 def _places(
@@ -90,7 +90,7 @@ def positions(
     starts = truth.starts[rows.start : rows.stop + 1] - truth.starts[rows.start]
     if len(bare := np.flatnonzero(np.diff(starts) == 0)):
         raise InputError(f"query {rows.start + bare[0]} has no correct item; every query needs one at least")
-    local, columns = truth.of(rows, scores.device)
+    local, columns = truth.correct_pairs(rows, scores.device)
     correct = scores[local, columns].cpu().numpy()
     queries = local.cpu().numpy()
     correct = correct[descending(queries, correct)]
@@ -110,20 +110,20 @@ def counted(
 ) -> Float[np.ndarray, " pairs"]:
     """``positions`` of correct items with these scores. count: how many scores of its query are above each of them (True), or not
     below."""
-    within, alike = _groups(queries, correct)
-    found = []
+    within, sizes = _groups(queries, correct)
+    counts = []
     if ties != "pessimistic":
-        found.append(count(True) + within)
+        counts.append(count(True) + within)
     if ties != "optimistic":
-        found.append(count(False) - alike + within)
-    return np.mean(found, axis=0)
+        counts.append(count(False) - sizes + within)
+    return np.mean(counts, axis=0)
 
 
 def _counts(scores: Tensor, rows: slice, starts: np.ndarray, thresholds: np.ndarray, strictly: bool) -> np.ndarray:
-    found, finite = counts(scores, starts, thresholds, strictly)
+    above, finite = counts(scores, starts, thresholds, strictly)
     if not finite:
         raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
-    return found
+    return above
 
 
 def _groups(queries: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -163,9 +163,9 @@ def compiled(scores: Tensor, starts: np.ndarray, thresholds: np.ndarray, strictl
     """``counts`` of float32 or float64 on the CPU, in one pass over them."""
     from vse_pipe.ranking.kernels import count
 
-    found = np.empty(len(thresholds), np.int64)
-    finite = count(scores.contiguous().numpy(), starts, thresholds, strictly, found)
-    return found, bool(finite)
+    above = np.empty(len(thresholds), np.int64)
+    finite = count(scores.contiguous().numpy(), starts, thresholds, strictly, above)
+    return above, bool(finite)
 
 
 def by_tensors(scores: Tensor, starts: np.ndarray, thresholds: np.ndarray, strictly: bool) -> Counted:
@@ -173,12 +173,12 @@ def by_tensors(scores: Tensor, starts: np.ndarray, thresholds: np.ndarray, stric
     that have two, and so on. Memory: a copy of the block and a mask of its shape."""
     low, high = scores.aminmax()
     numbers = np.diff(starts)
-    found = torch.zeros(len(thresholds), dtype=torch.int64, device=scores.device)
+    above = torch.zeros(len(thresholds), dtype=torch.int64, device=scores.device)
     bounds = torch.from_numpy(thresholds).to(scores.device)
     for turn in range(numbers.max(initial=0)):
         having = np.flatnonzero(numbers > turn)
         places = torch.from_numpy(starts[having] + turn).to(scores.device)
         rows = scores if len(having) == len(scores) else scores[torch.from_numpy(having).to(scores.device)]
         bound = bounds[places][:, None]
-        found[places] = (rows > bound if strictly else rows >= bound).sum(dim=1)
-    return found.cpu().numpy(), bool(low.isfinite() and high.isfinite())
+        above[places] = (rows > bound if strictly else rows >= bound).sum(dim=1)
+    return above.cpu().numpy(), bool(low.isfinite() and high.isfinite())

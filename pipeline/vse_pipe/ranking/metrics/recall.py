@@ -59,8 +59,8 @@ class Truth:
         int64 (pairs,), in any order. A query may be left without a correct item: see ``judged``.
         """
         rows, columns = places(queries, pair_queries), places(items, pair_items)
-        there = (rows >= 0) & (columns >= 0)
-        pairs = np.unique(rows[there] * len(items) + columns[there])
+        inside = (rows >= 0) & (columns >= 0)
+        pairs = np.unique(rows[inside] * len(items) + columns[inside])
         counts = np.bincount(pairs // len(items), minlength=len(queries))
         return cls(np.concatenate([[0], counts.cumsum()]), pairs % len(items), len(items))
 
@@ -96,7 +96,7 @@ class Truth:
         counts = np.diff(self.starts)[rows]
         return Truth(np.concatenate([[0], counts.cumsum()]), self.items[spans(self.starts[rows], counts)], self.columns)
 
-    def of(self, rows: slice, device: torch.device) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
+    def correct_pairs(self, rows: slice, device: torch.device) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
         """The correct pairs of some queries: row within ``rows``, and column."""
         starts = self.starts[rows.start : rows.stop + 1]
         local = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
@@ -109,11 +109,11 @@ class Truth:
         return np.isin(rows * self.columns + columns, queries * self.columns + self.items)
 
 
-def places(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def places(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Where in ``ids`` each of ``wanted`` is, -1 where it is not."""
     order = np.argsort(ids, kind="stable")
-    found = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]
-    return np.where(ids[found] == wanted, found, -1)
+    positions = order[np.searchsorted(ids, values, sorter=order).clip(max=len(ids) - 1)]
+    return np.where(ids[positions] == values, positions, -1)
 
 
 Ties = Literal["pessimistic", "average", "optimistic"]
@@ -131,7 +131,7 @@ def best_ranks(
     low, high = scores.aminmax()
     if not (low.isfinite() and high.isfinite()):
         raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
-    local, columns = truth.of(rows, scores.device)
+    local, columns = truth.correct_pairs(rows, scores.device)
     correct = scores[local, columns]
     lowest = torch.full((len(scores),), -torch.inf, dtype=scores.dtype, device=scores.device)
     best = lowest.scatter_reduce(0, local, correct, "amax")
@@ -156,8 +156,8 @@ def recall(hits: Bool[np.ndarray, " queries"]) -> float:
 
 def chance(correct: Int[np.ndarray, " queries"], items: int, k: int) -> float:
     """R@K in percent that random ranks have on average. correct: how many of ``items`` are correct for each query."""
-    taken = np.arange(min(k, items))
-    missed = np.clip(items - correct[:, None] - taken, 0, None) / (items - taken)
+    places = np.arange(min(k, items))
+    missed = np.clip(items - correct[:, None] - places, 0, None) / (items - places)
     return 100.0 * float((1 - missed.prod(axis=1)).mean())
 
 

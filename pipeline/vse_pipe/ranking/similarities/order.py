@@ -60,10 +60,10 @@ class _Squared(torch.autograd.Function):
         )
 
 
-def _gradient(vectors: Tensor, others: Tensor, weights: Tensor, texts: bool) -> Tensor:
+def _gradient(vectors: Tensor, opposites: Tensor, weights: Tensor, texts: bool) -> Tensor:
     """The gradient of one side. weights: (vectors, others); texts: whether ``vectors`` are the texts, or the images."""
     out = torch.zeros_like(vectors)
-    rows, columns, factors, sums = (tensor.numpy() for tensor in (vectors, others, weights.contiguous(), out))
+    rows, columns, factors, sums = (tensor.numpy() for tensor in (vectors, opposites, weights.contiguous(), out))
 
     def work(start: int, stop: int) -> None:
         kernels.add_weighted(rows[start:stop], columns, factors[start:stop], texts, sums[start:stop])

@@ -33,12 +33,12 @@ def score(
 
         def part(portion: Portion) -> tuple[Tensor]:
             raw = (portion.vectors @ regions.t()).unflatten(1, images.shape[:2])
-            each = zip(portion.chunks(raw, 0), portion.chunks(portion.vectors, 0), strict=True)
-            cosines = (stacked(chunk, gram(words), long, params.norm, params.temperature) for chunk, words in each)
-            found = [aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
-            return (torch.cat(found).t(),)
+            chunks = zip(portion.chunks(raw, 0), portion.chunks(portion.vectors, 0), strict=True)
+            cosines = (stacked(chunk, gram(words), long, params.norm, params.temperature) for chunk, words in chunks)
+            scores = [aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
+            return (torch.cat(scores).t(),)
 
-        return over_captions(part, texts, len(regions), kept=32 * len(regions))[0]
+        return over_captions(part, texts, len(regions), saved_bytes=32 * len(regions))[0]
 
     return over_images(block, images)
 
@@ -47,9 +47,9 @@ def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Par
     """The same scores of single pairs; see ``over_pairs``."""
     long = sizes(images)
 
-    def of(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
+    def pair_scores(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
         raw = products(words, images[rows])
         cosines = stacked(raw, gram(words), long[rows][:, None], params.norm, params.temperature)
         return aggregated(cosines, params.aggregate, params.lse)[:, 0]
 
-    return of
+    return pair_scores

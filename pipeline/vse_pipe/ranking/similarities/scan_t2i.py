@@ -33,12 +33,12 @@ def score(
 
         def part(portion: Portion) -> tuple[Tensor]:
             raw = (regions @ portion.vectors.t()).unflatten(0, images.shape[:2])
-            each = zip(portion.chunks(raw, 2), portion.chunks(sizes(portion.vectors), 0), strict=True)
-            cosines = (stacked(chunk, inner, long, params.norm, params.temperature) for chunk, long in each)
-            found = [aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
-            return (torch.cat(found, dim=1),)
+            chunks = zip(portion.chunks(raw, 2), portion.chunks(sizes(portion.vectors), 0), strict=True)
+            cosines = (stacked(chunk, inner, long, params.norm, params.temperature) for chunk, long in chunks)
+            scores = [aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
+            return (torch.cat(scores, dim=1),)
 
-        return over_captions(part, texts, len(regions), kept=32 * len(regions))[0]
+        return over_captions(part, texts, len(regions), saved_bytes=32 * len(regions))[0]
 
     return over_images(block, images)
 
@@ -47,9 +47,9 @@ def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Par
     """The same scores of single pairs; see ``over_pairs``."""
     inner = gram(images)
 
-    def of(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
+    def pair_scores(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
         raw, long = products(images[rows], words), sizes(words)[:, None]
         cosines = stacked(raw, inner[rows], long, params.norm, params.temperature)
         return aggregated(cosines, params.aggregate, params.lse)[:, 0]
 
-    return of
+    return pair_scores

@@ -35,15 +35,15 @@ def score(
     whole_captions = network.whole_captions(texts)
 
     def block(images: Tensor) -> Tensor:
-        whole, inner = network.whole_images(images), gram(images)
+        pooled, inner = network.whole_images(images), gram(images)
 
         def part(portion: Portion, captions: Tensor) -> tuple[Tensor]:
-            pairs = network.nodes(images, (whole, captions), inner, portion, params.temperature)
+            pairs = network.nodes(images, (pooled, captions), inner, portion, params.temperature)
             return (torch.cat([_reason(pair, merged, network.sim_eval_w) for pair in pairs], dim=1),)
 
         rows = images.shape[0] * images.shape[1]
-        kept = len(images) * params.sim_dim * (2 * params.steps - 1) * images.element_size()
-        return over_captions(part, texts, rows, kept, beside=(whole_captions,))[0]
+        saved_bytes = len(images) * params.sim_dim * (2 * params.steps - 1) * images.element_size()
+        return over_captions(part, texts, rows, saved_bytes, per_caption=(whole_captions,))[0]
 
     return block(images) if network.training else over_images(block, images)
 
@@ -53,10 +53,10 @@ def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Par
     nodes = network.pairs(images, texts, params.temperature)
     merged = [module.merged() for module in network.steps]
 
-    def of(*pair: Tensor) -> Float[Tensor, " pairs"]:
+    def pair_scores(*pair: Tensor) -> Float[Tensor, " pairs"]:
         return _reason(nodes(*pair), merged, network.sim_eval_w)[:, 0]
 
-    return of
+    return pair_scores
 
 
 def _reason(pair: tuple[Tensor, Tensor], merged: list, final: nn.Linear) -> Float[Tensor, "images captions"]:
@@ -88,10 +88,10 @@ class _GraphReasoning(nn.Module):
 
 
 def _unit_nodes(
-    whole: Float[Tensor, "images captions 1 sim"], local: Float[Tensor, "images captions length sim"]
+    pooled: Float[Tensor, "images captions 1 sim"], local: Float[Tensor, "images captions length sim"]
 ) -> Float[Tensor, "images captions nodes sim"]:
     """Both behind each other at unit length; 1e-8 is added to the norm."""
-    return _UnitNodes.apply(whole, local)
+    return _UnitNodes.apply(pooled, local)
 
 
 def _step(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Float[Tensor, "graphs nodes sim"]:
@@ -111,10 +111,10 @@ class _UnitNodes(torch.autograd.Function):
     """Keeps what it gives and not what it got."""
 
     @staticmethod
-    def forward(ctx, whole, local):
+    def forward(ctx, pooled, local):
         nodes = local.new_empty(*local.shape[:2], 1 + local.shape[2], local.shape[3])
-        sizes = [torch.linalg.vector_norm(piece, dim=3, keepdim=True) for piece in (whole, local)]
-        for piece, size, into in zip((whole, local), sizes, _split(nodes), strict=True):
+        sizes = [torch.linalg.vector_norm(piece, dim=3, keepdim=True) for piece in (pooled, local)]
+        for piece, size, into in zip((pooled, local), sizes, _split(nodes), strict=True):
             torch.div(piece, size + EPS, out=into)
         ctx.save_for_backward(nodes, *sizes)
         return nodes
@@ -123,12 +123,12 @@ class _UnitNodes(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         nodes, *sizes = ctx.saved_tensors
-        found = []
+        grads = []
         for size, node, flow in zip(sizes, _split(nodes), _split(grad), strict=True):
-            along = (node * flow).sum(dim=3, keepdim=True)
-            along *= (size + EPS) / size.clamp_min(TINY)
-            found.append(torch.addcmul(flow, node, along, value=-1).div_(size + EPS))
-        return tuple(found)
+            projection = (node * flow).sum(dim=3, keepdim=True)
+            projection *= (size + EPS) / size.clamp_min(TINY)
+            grads.append(torch.addcmul(flow, node, projection, value=-1).div_(size + EPS))
+        return tuple(grads)
 
 
 def _split(nodes: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,16 +150,16 @@ class _Step(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        *kept, query, weight = ctx.saved_tensors
-        some = sparse(grad)
-        whole, places = None, None
-        if some is not None:
-            places, whole = some.nonzero()[:, 0], torch.zeros_like(grad)
-            grad, *kept = (tensor.index_select(0, places) for tensor in (grad, *kept))
-        d_nodes, *others = _step_back(grad, *kept, query, weight)
+        *saved, query, weight = ctx.saved_tensors
+        active = sparse(grad)
+        full, places = None, None
+        if active is not None:
+            places, full = active.nonzero()[:, 0], torch.zeros_like(grad)
+            grad, *saved = (tensor.index_select(0, places) for tensor in (grad, *saved))
+        d_nodes, *d_params = _step_back(grad, *saved, query, weight)
         if places is not None:
-            d_nodes = whole.index_copy_(0, places, d_nodes)
-        return d_nodes, *others
+            d_nodes = full.index_copy_(0, places, d_nodes)
+        return d_nodes, *d_params
 
 
 def _step_back(grad, nodes, queries, edges, out, query, weight) -> tuple[Tensor, ...]:
