@@ -1,4 +1,4 @@
-"""Stacked cross attention: how much each region matters to each word, or the other way round."""
+"""Stacked cross attention of regions and words, in portions of limited memory."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,15 +14,16 @@ from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import Aggregate, Norm
 
 EPS = 1e-8
-# Added under roots, so that a zero has a gradient of zero and not NaN; far below what a float32 sum of squares resolves.
+# Added under roots, so that a zero has a gradient of zero and not NaN; far below what a float32 sum of squares
+# resolves.
 TINY = 1e-30
 
 
 def attention(raw: Float[Tensor, "a c b q"], norm: Norm, temperature: float) -> Float[Tensor, "a c b q"]:
-    """Weights that add up to 1 over the context (axis 1); ``norm`` is applied over the queries (axis 3) first.
+    """Weights with sum 1 over the context (axis 1); ``norm`` is first applied over the queries (axis 3).
 
-    Lee et al., Stacked Cross Attention, ECCV 2018, Eq. 1 to 3. As in the authors' code "clipped" is a leaky ReLU of slope 0.1
-    (the paper: max(0, x)), and 1e-8 is added to the norm.
+    Lee et al., Stacked Cross Attention, ECCV 2018, Eq. 1 to 3. As in the authors' code "clipped" is a leaky ReLU of
+    slope 0.1 (the paper: max(0, x)), and 1e-8 is added to the norm.
     """
     if norm.startswith("clipped"):
         raw = torch.nn.functional.leaky_relu(raw, 0.1)
@@ -37,7 +38,7 @@ def attention(raw: Float[Tensor, "a c b q"], norm: Norm, temperature: float) -> 
 
 
 def lengths(weights: Float[Tensor, "a c b q"], gram: Float[Tensor, "a c c"]) -> Float[Tensor, "a b q"]:
-    """The length of each weighted sum of context vectors, from their inner products ``gram`` alone."""
+    """The length of each weighted sum of context vectors, from their inner products ``gram``."""
     mixed = (gram @ weights.flatten(2)).view_as(weights)
     return (weights * mixed).sum(dim=1).clamp_min(TINY).sqrt()
 
@@ -69,7 +70,7 @@ class Portion:
         return [count * length for count, length in self.shapes]
 
     def chunks(self, tensor: Tensor, axis: int) -> Iterator[Tensor]:
-        """Pieces of a tensor whose ``axis`` are the words; in them it is two: captions and L."""
+        """Pieces of a tensor, with the words of ``axis`` split into captions and L."""
         for piece, shape in zip(tensor.split(self.sizes, dim=axis), self.shapes, strict=True):
             yield piece.unflatten(axis, shape)
 
@@ -81,13 +82,13 @@ def over_captions(
     saved_bytes: int,
     per_caption: tuple[Tensor, ...] = (),
 ) -> tuple[Tensor, ...]:
-    """What ``part(portion)`` gives, captions along the last axis, in the order of ``words``.
+    """Results of ``part(portion)``, captions along the last axis, in the order of ``words``.
 
-    rows: regions of all images; a portion has at most ``PORTION / rows`` words or one caption, its chunks
-    ``CHUNK / rows``. kept: bytes that autograd keeps for one word; a portion keeps a quarter of ``KEPT`` at most, and those
-    beyond ``KEPT`` are computed again on the way back, so there ``part`` must not draw random numbers; 0: none is.
-    beside: tensors with a row a caption, whose rows ``part`` gets after the portion. Processes that train as one share the
-    captions where some bytes are kept; else, where ``part`` may draw random numbers, each does all.
+    rows: regions of all images; a portion has at most ``PORTION / rows`` words or one caption, a chunk ``CHUNK /
+    rows``. saved_bytes: bytes that autograd saves for one word. A portion saves at most a quarter of ``KEPT``; portions
+    beyond ``KEPT`` are computed again in the backward pass, so ``part`` must not draw random numbers there.
+    per_caption: tensors with a row per caption, passed to ``part`` after the portion. Processes that train as one share
+    the captions if ``saved_bytes`` is not 0; otherwise ``part`` may draw random numbers and each process computes all.
     """
     order, share = words.lengths.argsort(stable=True), processes.Share((len(words),), 0)
     if saved_bytes and len(words):
@@ -110,7 +111,7 @@ def over_captions(
 def over_images(
     score: Callable[[Tensor], Tensor], images: Float[Tensor, "images regions dim"]
 ) -> Float[Tensor, "images captions"]:
-    """``score`` of blocks of images, one below the other."""
+    """``score`` of blocks of images, stacked."""
     if len(images) <= IMAGES:
         return score(images)
     return torch.cat([score(block) for block in images.split(IMAGES)])
@@ -125,7 +126,7 @@ def _again(part, shapes, vectors, *per_caption) -> tuple[Tensor, ...]:
 
 
 def _portions(lengths: list[int], at_once: int) -> Iterator[slice]:
-    """Consecutive captions of at most ``at_once`` words together, or one."""
+    """Consecutive captions with at most ``at_once`` words, or one caption."""
     start = total = 0
     for place, length in enumerate(lengths):
         if total + length > at_once and place > start:
@@ -153,7 +154,8 @@ def _in_order(pieces: tuple[Tensor, ...], share: processes.Share, back: Tensor) 
     return joined.index_select(-1, back) if joined.shape[-1] else joined
 
 
-# Of pairs whose captions have one length: the places of images and captions, and the words (pairs, length, dim), to a score each.
+# Of pairs whose captions have one length: the places of images and captions, and the words (pairs, length, dim), to a
+# score each.
 OfPairs = Callable[[Tensor, Tensor, Tensor], Tensor]
 # Numbers of the regions that are gathered at once: 16 MiB of float32.
 GATHERED = 1 << 22
@@ -166,8 +168,8 @@ def over_pairs(
     rows: Int[Tensor, " pairs"],
     columns: Int[Tensor, " pairs"],
 ) -> Float[Tensor, " pairs"]:
-    """What ``of`` gives for image ``rows[i]`` and caption ``columns[i]``, in blocks of captions of equal length: the cost of a
-    pair does not depend on which others are asked for, and nothing is padded."""
+    """``pair_scores`` of image ``rows[i]`` and caption ``columns[i]``, in blocks of captions of equal length. Nothing
+    is padded, and the cost of a pair does not depend on the other pairs."""
     lengths = texts.lengths[columns.cpu()]
     order = lengths.argsort(stable=True)
     distinct, counts = lengths[order].unique_consecutive(return_counts=True)
@@ -186,7 +188,7 @@ def over_pairs(
 def products(
     contexts: Float[Tensor, "pairs c dim"], queries: Float[Tensor, "pairs q dim"]
 ) -> Float[Tensor, "pairs c 1 q"]:
-    """Inner products of each pair's own vectors, in the shape of those of one context with many sets of queries."""
+    """Inner products of each pair's vectors, in the shape for one context with many sets of queries."""
     return torch.bmm(contexts, queries.transpose(1, 2))[:, :, None]
 
 
@@ -197,12 +199,12 @@ def stacked(
     norm: Norm,
     temperature: float,
 ) -> Float[Tensor, "a b q"]:
-    """The cosine of each query and the context vectors it attends to.
+    """The cosine of each query and the context vector that it attends to.
 
-    raw: products of context and queries; inner: those of the context with itself; sizes: lengths of the queries, (b, q), or (a, 1, q)
-    where each context has queries of its own. The attended
-    vector c = sum_r w_r v_r is never made: e.c = sum_r w_r (v_r.e) and |c|^2 = w^T G w, with G the inner products. As in the
-    authors' code the product of the lengths is at least 1e-8.
+    raw: products of context and queries; inner: products of the context with itself; sizes: lengths of the queries, (b,
+    q), or (a, 1, q) where each context has its own queries. The attended vector c = sum_r w_r v_r is not computed: e.c
+    = sum_r w_r (v_r.e) and |c|^2 = w^T G w with the inner products G. As in the authors' code the product of the
+    lengths is at least 1e-8.
     """
     weights = attention(raw, norm, temperature)
     projection = (weights * raw).sum(dim=1)
@@ -210,12 +212,12 @@ def stacked(
 
 
 def sizes(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "..."]:
-    """Their lengths."""
+    """Lengths of the vectors."""
     return vectors.square().sum(dim=-1).clamp_min(TINY).sqrt()
 
 
 def aggregated(cosines: Float[Tensor, "... q"], aggregate: Aggregate, lse: float) -> Float[Tensor, "..."]:
-    """One score from those of all queries; ``lse``: log(sum exp(lse * x)) / lse."""
+    """One score from the cosines of all queries; ``lse``: log(sum exp(lse * x)) / lse."""
     if aggregate == "mean":
         return cosines.mean(dim=-1)
     if aggregate == "lse":
@@ -235,9 +237,9 @@ def alignments(
 ) -> tuple[Float[Tensor, "a _ _ sim"], ...]:
     """``linear((sum_c weights_c context_c - query)^2)``: one vector for every a and every query.
 
-    weights: in chunks of b times q queries, a chunk's own numbers, as what is given back. The differences, ``dim`` numbers a row, are made in tiles
-    and made again on the way back; only what came with them is kept. Rows without a gradient cost nothing there.
-    Gradients of the first order only.
+    weights: in chunks of b times q queries, as the result. The differences, ``dim`` numbers a row, are computed in
+    tiles, and again in the backward pass; only the inputs are saved. Rows without a gradient cost nothing there.
+    First-order gradients only.
     """
     vectors = _Alignments.apply(context, queries, linear.weight, linear.bias, *(chunk.flatten(2) for chunk in weights))
     return tuple(flat.unflatten(1, chunk.shape[2:]) for flat, chunk in zip(vectors, weights, strict=True))
@@ -300,7 +302,8 @@ def _by_tiles(inputs, into, grad, active) -> None:
 
 
 def _by_rows(inputs, into, grad, active) -> None:
-    """Where most rows have no gradient, as under a loss of the hardest negatives: an image at a time, its rows alone."""
+    """Where most rows have no gradient, as under a loss of the hardest negatives: only rows with one, image by
+    image."""
     context, queries, weights, doubled = inputs
     d_context, d_queries, d_weights, d_matrix = into
     active = active.view(grad.shape[:2])
@@ -316,7 +319,7 @@ def _by_rows(inputs, into, grad, active) -> None:
 
 
 def sparse(grad: Float[Tensor, "rows ..."]) -> Bool[Tensor, " rows"] | None:
-    """Which rows are not all zero; None if most are not, as every eighth of them tells."""
+    """Which rows are not all zero; None if most are not, judged by every eighth row."""
     sample = grad[::8].flatten(1).any(dim=1)
     return None if 4 * int(sample.sum()) >= 3 * len(sample) else grad.flatten(1).any(dim=1)
 

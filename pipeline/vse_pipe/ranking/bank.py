@@ -1,4 +1,4 @@
-"""The query bank: which queries' scores correct the hubs among the items that are ranked."""
+"""The query bank: the queries whose scores correct the hubs among the ranked items."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,12 +29,12 @@ _ALL = slice(None)
 
 @dataclass(frozen=True)
 class Bank:
-    """queries: the bank's queries (rows) against the items that are ranked (columns).
+    """queries: the bank's queries (rows) against the ranked items (columns).
 
-    own: the bank is the very queries that are ranked (transductive, the protocol of the papers). Otherwise it is a set
-    of its own (inductive, what a system in use can do) and no query's result depends on another's.
-    gallery: the bank's items (rows) against the items that are ranked, both of the same kind; None where there are
-    scores only and no vectors. sums: what ``log_sum`` has made.
+    is_transductive: the bank is the ranked queries themselves (the protocol of the papers). Otherwise it is a separate
+    set (inductive, possible in a system in use), and no query's result depends on another's. gallery: the bank's items
+    (rows) against the ranked items, both of the same kind; None where there are scores but no vectors. sums: cache of
+    ``log_sum``.
     """
 
     queries: Scores
@@ -43,8 +43,8 @@ class Bank:
     sums: dict[tuple[float, bool], Float[Tensor, " items"]] = field(default_factory=dict, repr=False)
 
     def log_sum(self, beta: float, of_gallery: bool = False) -> Float[Tensor, " items"]:
-        """``log_sum_exp`` over the bank's queries, or over its items but for the ranked item itself, made once for each beta, whichever
-        criteria ask."""
+        """``log_sum_exp`` over the bank's queries, or over its items without the ranked item itself; cached, because
+        several criteria use it."""
         key = beta, of_gallery
         if key not in self.sums:
             rows = self.items() if of_gallery else self.queries
@@ -52,7 +52,7 @@ class Bank:
         return self.sums[key]
 
     def items(self) -> Scores:
-        """Raises InputError where a criterion asks for a gallery bank and there are no vectors to make one from."""
+        """The gallery's scores. Raises InputError where there are no vectors to compute them from."""
         if self.gallery is None:
             raise InputError("the criterion compares items with items and there are only scores; give embeddings")
         return self.gallery()
@@ -60,17 +60,15 @@ class Bank:
 
 @dataclass(frozen=True)
 class ItemBias:
-    """The score ``scale * s(q, n) - bias_n``: the shape of every criterion that corrects items one by one.
-
-    notes: how the bias came about, for the metrics.
-    """
+    """The score ``scale * s(q, n) - bias_n``, the form of every criterion that corrects each item by one number. notes:
+    how the bias was computed, for the metrics."""
 
     scale: float
     bias: Float[Tensor, " items"]
     notes: dict[str, float] = field(default_factory=dict)
 
     def apply(self, scores: Scores) -> Scores:
-        """In the precision of the scores, in which ``bias`` is as exact as they are."""
+        """The corrected scores in the precision of ``scores``."""
 
         def rescore(part: Tensor, rows: Some, columns: Some = _ALL) -> Tensor:
             return torch.add(-self.bias[columns].to(part), part, alpha=self.scale)
@@ -79,10 +77,11 @@ class ItemBias:
 
 
 def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:
-    """``log sum_q e^{beta s(q, n)}`` over the rows for each item n, in one pass; within a strip in the precision of the
-    scores, over the strips in float64. Of items against themselves each pair is scored once where that is worth it.
+    """``log sum_q e^{beta s(q, n)}`` over the rows for each item n, in one pass. Sums within a strip have the precision
+    of the scores, sums over strips float64. Symmetric scores of items with items are computed once per pair where that
+    saves time.
 
-    but_itself: leave out the diagonal; rows and columns are the same things. Raises InputError without a row to sum.
+    but_itself: leave out the diagonal; rows and columns are the same items. Raises InputError without a row to sum.
     """
     if scores.shape[0] <= int(but_itself):
         raise InputError("the bank is empty: nothing to sum over")
@@ -108,7 +107,8 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
 
 
 def _is_symmetric(scores: Scores) -> bool:
-    """But for rounding, as far as items from first to last tell; False where checking would cost what it saves."""
+    """Whether a sample of the items has symmetric scores, up to rounding; False where the check would cost what it
+    saves."""
     if scores.submatrix is None or len(scores.wholes()) < _MANY_STRIPS:
         return False
     items = torch.arange(_SAMPLE) * (scores.shape[0] - 1) // (_SAMPLE - 1)
@@ -121,8 +121,8 @@ OWN = "test"
 
 @dataclass(frozen=True)
 class BankSource:
-    """name: what metrics call it; split: its images and captions, None for the very queries that are ranked; folder: of its
-    embeddings, where they are read from one."""
+    """name: the bank's name in the metrics; split: its images and captions, None for the ranked queries themselves;
+    folder: where its embeddings were read, if anywhere."""
 
     name: str
     split: Split | None = None
@@ -135,8 +135,8 @@ class BankSource:
     def bank(
         self, fold: Split, scores: Scores, direction: str, similarity: Similarity, memory: int, sets: int = 1
     ) -> Bank:
-        """The bank for one direction of ``fold``, whose own scores in that direction are ``scores``. memory (MiB) and
-        sets: see ``Scores.of``."""
+        """The bank for one direction of ``fold``; scores: of the fold in that direction. memory (MiB), sets: see
+        ``Scores.of``."""
         of_images = direction == "image_to_text"
         source = fold if self.split is None else self.split
 
@@ -157,17 +157,17 @@ class BankSource:
         return Bank(queries, False, gallery)
 
     def checked_against(self, ranked: Split, where: str, names: TextIds | None = None) -> "BankSource":
-        """Itself, if none of its queries is ranked. Raises InputError otherwise: the bank would not be one of its own."""
+        """The source itself. Raises InputError if it holds a ranked query or item."""
         if self.split is not None:
             disjoint(self.split, ranked, where, "bank", names)
         return self
 
 
 def disjoint(split: Split, ranked: Split, where: str, label: str, names: TextIds | None = None) -> None:
-    """Raises InputError when ``kept`` holds an image or a caption that is ranked. what: ``kept`` in the message; names: of
-    ids that are text.
+    """Raises InputError when ``split`` holds an image or a caption that is ranked. label: name of ``split`` in the
+    message; names: of ids that are text.
 
-    Ids may coincide by chance between data sets; the same id with the same vector does not.
+    Ids may coincide by chance between data sets, so only an equal id with an equal vector counts.
     """
     sides = [
         ("image_id", split.image_ids, split.images, ranked.image_ids, ranked.images),
@@ -187,21 +187,22 @@ def disjoint(split: Split, ranked: Split, where: str, label: str, names: TextIds
 
 
 def cosine(left: Tensor, right: Tensor) -> Tensor:
-    """Of unit vectors of the same kind."""
+    """Inner products of unit vectors of the same kind."""
     return left @ right.T
 
 
 def halves(split: Split) -> tuple[Split, Split]:
-    """Every other image with its captions, and the rest: to tune on one half of a split whose other half is the bank."""
+    """Every second image with its captions, and the rest: one half to tune on, the other as its bank."""
     return split.fold(slice(0, None, 2)), split.fold(slice(1, None, 2))
 
 
 class Shares:
-    """Per item, over all queries: the largest exponent ``first``, the ``query`` that has it, the second largest, and
-    ``rest``, the sum of all but the first relative to the second.
+    """Sums of ``e^{beta s(q, n)}`` over queries for each item, with the dominant query kept apart: its exponent
+    ``first``, its row ``query``, the exponent ``second`` of the runner-up, and ``rest``, the sum without the dominant
+    query relative to the second.
 
-    "All less the query" cancels to nothing where the query dominates the sum. With that one query kept apart, nothing
-    cancels: any other has at most half of it.
+    Subtracting a query from the sum over all queries cancels to nothing where it dominates the sum. With the dominant
+    query kept apart nothing cancels: each other query has at most half of the sum.
     """
 
     def __init__(self, strip: Float[Tensor, "rows items"], start: int, beta: float) -> None:
@@ -240,12 +241,13 @@ class Shares:
         return self.first + torch.log1p(self.rest * (self.second - self.first).exp())
 
     def log_odds(self, strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-        """log(p / (1 - p)) for the share p of each of these queries: e^{b x_qn} against the sum over all others. In the
-        precision of the scores; inf where there are no others."""
+        """``log(p / (1 - p))`` for the share p of each of these queries: its ``e^{b x_qn}`` against the sum over the
+        others. In the precision of the scores; inf where there are no others."""
         logs = torch.add(-self.logs_of_all.to(strip), strip, alpha=self.beta)
         # A share of one half or more is the dominant query's, below; a rounding error must not make one above 1.
         odds = logs - logs.exp().clamp_(max=0.75).neg_().log1p_()
-        # 1 - p of the dominant query is known exactly: the rest of the sum. Queries that share the lead have the same odds.
+        # 1 - p of the dominant query is known exactly: the rest of the sum. Queries that share the lead have the same
+        # odds.
         best = (self.first - (self.second + self.rest.log())).to(odds)
         led = ((self.query >= rows.start) & (self.query < rows.stop)).nonzero()[:, 0]
         odds[self.query[led] - rows.start, led] = best[led]
@@ -256,7 +258,7 @@ class Shares:
 
 
 def _leaders(strip: Float[Tensor, "rows items"]) -> tuple[Tensor, Tensor, Int[Tensor, " items"]]:
-    """Of each item the largest score, the second largest (-inf with one row), and the row of the largest."""
+    """For each item the largest score, the second largest (-inf with one row), and the row of the largest."""
     if not (strip.is_cpu and strip.dtype in (torch.float32, torch.float64)):
         first, query = strip.max(dim=0)
         second = strip.scatter(0, query[None], -torch.inf).amax(dim=0)

@@ -1,8 +1,7 @@
-"""How sure a score is: a curve fitted on validation queries, measured on others.
+"""Probability of a match given the score: a curve fitted on validation queries, measured on other queries.
 
-The pairs are those of each query with its best CANDIDATES items under the criterion; a pair matches where the data set says
-that the item is correct. So it is the probability that an item among the best ten of a query is a correct one, given its
-score; what the data set does not say, though true, counts as none.
+The pairs are each query with its best CANDIDATES items under the criterion. A pair matches where the data set says that
+the item is correct; true matches that the data set does not list count as wrong.
 """
 
 from collections.abc import Sequence
@@ -25,7 +24,8 @@ _DIGITS = 6
 
 @dataclass(frozen=True)
 class Candidates:
-    """One pair each: the score under the criterion, whether it matches, and the query's number; queries: how many."""
+    """scores: under the criterion; matched: whether the pair matches; owners: number of the pair's query; queries: how
+    many."""
 
     scores: Float[np.ndarray, " pairs"]
     matched: Bool[np.ndarray, " pairs"]
@@ -42,7 +42,7 @@ class Candidates:
 
 
 def candidates(scores: Scores, truth: Truth) -> Candidates:
-    """Of the queries with a correct item. scores: as the criterion has them."""
+    """Pairs of the queries that have a correct item. scores: under the criterion."""
     scores, truth = judged_items(scores, truth)
     values, columns = [], []
     for _, (best, places) in scores.over_strips(lambda rows: top_k(scores.strip(rows), CANDIDATES)):
@@ -54,7 +54,7 @@ def candidates(scores: Scores, truth: Truth) -> Candidates:
 
 
 def joined(parts: Sequence[Candidates]) -> Candidates:
-    """Of several folds."""
+    """Candidates of several folds together."""
     before = np.cumsum([0, *(part.queries for part in parts)])
     owners = np.concatenate([part.owners + first for part, first in zip(parts, before, strict=False)])
     scores, matched = (np.concatenate([getattr(part, name) for part in parts]) for name in ("scores", "matched"))
@@ -64,10 +64,11 @@ def joined(parts: Sequence[Candidates]) -> Candidates:
 def measured(
     method: str, validation: Candidates, test: Candidates, clusters: np.ndarray, resamples: int, seed: int
 ) -> dict:
-    """For metrics.json: fitted on ``known``, measured on ``asked``. clusters: of each of its queries.
+    """An entry of metrics.json: the curve is fitted on ``validation`` and measured on ``test``. clusters: of each test
+    query.
 
-    ece_interval: percentiles of bootstrap draws of clusters, moved to have their median at the estimate, since a draw
-    that repeats pairs lies further from the line than a new set of them would.
+    ece_interval: percentiles of bootstrap draws of clusters, moved so that their median is the estimate. A draw repeats
+    pairs and therefore lies further from the diagonal than a new set of pairs would.
     """
     curve = fitted(method, validation.scores, validation.matched)
     probabilities = curve(test.scores)

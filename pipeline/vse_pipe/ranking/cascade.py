@@ -1,4 +1,4 @@
-"""Scores of single pairs of an image and a caption."""
+"""Scores of single pairs of an image and a caption, and cascades of two models."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ Places = Int[np.ndarray, " pairs"]
 def scores(
     split: Split, similarity: Callable, inner: bool, images: Places, captions: Places, memory: int
 ) -> Float[np.ndarray, " pairs"]:
-    """images, captions: rows of ``split``; inner: the similarity is the inner product of the vectors; memory: as of
-    ``ScoreMatrix``. Raises UsageError for scores that depend on other pairs.
+    """Scores of single pairs. images, captions: rows of ``split``; inner: the similarity is the inner product of the
+    vectors; memory: see ``ScoreMatrix``. Raises UsageError for scores that depend on other pairs.
 
-    Inner products are summed in float64 and rounded to float32: captions with the same vector, such as those that differ only
-    in the order of words to a model that does not see it, have the same score.
+    Inner products are summed in float64 and rounded to float32. So captions with the same vector have the same score,
+    such as captions that differ only in word order under a model that ignores it.
     """
     if isinstance(similarity, Fused | Cascade):
         raise UsageError("a cascade, and a fusion other than the mean, have no score of a pair alone")
@@ -59,22 +59,23 @@ Pick = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Cascade:
-    """Stands where a similarity does; k: how many of each query the second orders. ``trials`` lets criteria correct the first."""
+    """Replaces a similarity: the second model orders the k best items of each query under the first. ``trial`` lets
+    criteria correct the first model's scores."""
 
     first: Similarity
     second: Similarity
     k: int
 
     def __call__(self, images: Several, texts: Several) -> Float[Tensor, "images texts"]:
-        """Of images as queries and no other texts than these."""
+        """Images are the queries; ``texts`` are all items."""
         scores = Scores.of(images.parts[0], texts.parts[0], self.first)
         pairs = ScoredPairs(images.parts[1], texts.parts[1], self.second, 0)
         return torch.cat([block for _, block in cascaded(scores, pairs.score, self.k).blocks()])
 
 
 class ScoredPairs:
-    """Scores of single pairs, each computed when it is first asked for, by whatever direction and criterion, and kept. memory:
-    as of ``ScoreMatrix``."""
+    """Cached scores of single pairs, each computed on first use by any direction or criterion. memory: see
+    ``ScoreMatrix``."""
 
     def __init__(self, images: Sides, captions: Sides, similarity: Similarity, memory: int) -> None:
         self.scored = 0
@@ -87,7 +88,7 @@ class ScoredPairs:
 
     @cached_property
     def _matrix(self) -> Float[Tensor, "images captions"]:
-        """NaN where nothing was asked for yet."""
+        """NaN where a pair is not scored yet."""
         return empty((len(self._images), len(self._captions)), self._memory, self._images.device).fill_(torch.nan)
 
     def score(self, images: Int[Tensor, "..."], captions: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -107,7 +108,7 @@ class ScoredPairs:
         return matrix[images, captions].to(asking)
 
     def turned(self, captions: Int[Tensor, "..."], images: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """The same, the caption first."""
+        """``score`` with the caption first."""
         return self.score(images, captions)
 
 
@@ -118,8 +119,8 @@ def _scored(score: Pick, captions: int, device: torch.device, pairs: Int[Tensor,
 
 
 def scorer(similarity: Similarity, images: Sides, captions: Sides) -> Pick:
-    """The function of image and caption, by ascending image, to the score of each such pair: in blocks where they are
-    fragments, else an image at a time with all its captions."""
+    """A function of images and captions (by ascending image) that scores each pair: fragments in blocks, vectors one
+    image at a time with all its captions."""
     if isinstance(similarity, MeanScore):
         assert isinstance(images, Several)
         assert isinstance(captions, Several)
@@ -140,10 +141,12 @@ def scorer(similarity: Similarity, images: Sides, captions: Sides) -> Pick:
 
 
 def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
-    """The k best of each row of ``first`` (equal ones by ascending column) above all others and in the order of ``pick``, equal
-    ones at one place; the others as they are. pick: of row and column, the second model's score.
+    """The k best of each row of ``first`` (ties by ascending column) stand above all others, in the order of ``pick``;
+    ties under ``pick`` share a place. The other items keep their scores. pick: scores of the second model for rows and
+    columns.
 
-    The k get ``m + s (k - place)``, m the best of the others and s = max(1, |m|): scores that only their order means anything of.
+    The k items get ``m + s (k - place)`` with m the best score of the others and s = max(1, |m|); only the order of
+    these scores has a meaning.
     """
     k = min(k, first.shape[1])
     chosen: list[tuple[Tensor, Tensor]] = []
@@ -154,7 +157,7 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
         return top_k(strip, k)[1]
 
     def prepared() -> tuple[Int[Tensor, "queries k"], Float[Tensor, "queries k"]]:
-        """Columns and the second model's scores of all queries at once: it is asked once."""
+        """Columns, and the second model's scores for all queries in one call."""
         if not chosen:
             columns = torch.cat([found for _, found in first.over_strips(best)])
             owners = torch.arange(len(columns), device=columns.device)[:, None].expand_as(columns)

@@ -1,4 +1,4 @@
-"""Evaluations that were read to be compared: of one model, or of a method with a model for each of its seeds."""
+"""Comparison of evaluations: of two models, or of two methods with one model per seed."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from vse_pipe.ranking.intervals import Address, Figures, Sample, interval, p_val
 
 @dataclass(frozen=True)
 class Compared:
-    """An evaluation of one model. name: what to call it; metrics: metrics.json; ranks, occurrence: the tables."""
+    """The evaluation of one model. metrics: metrics.json; ranks, occurrence: the tables."""
 
     name: str
     metrics: dict
@@ -38,7 +38,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Method:
-    """models: by seed, in the order of params.yaml; of a run without seeds its one model, by the empty name."""
+    """models: by seed, in the order of params.yaml; a run without seeds has one model under the empty name."""
 
     name: str
     models: dict[str, Compared]
@@ -49,7 +49,7 @@ class Method:
 
     @property
     def metrics(self) -> dict:
-        """Of the first model: what is said there of criterion, bank and protocol holds for all."""
+        """metrics.json of the first model; its criterion, bank and protocol hold for all models."""
         return next(iter(self.models.values())).metrics
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ _PROTOCOL = ("split", "protocol", "ties")
 
 
 def check(a: Compared, b: Compared) -> None:
-    """Raises InputError with what differs: the protocol, the data, the queries, their images or the items."""
+    """Raises InputError with the first difference in protocol, data, queries, their images, or items."""
     names = f"{a.name} and {b.name} cannot be compared"
     for key in _PROTOCOL:
         if a.metrics.get(key) != b.metrics.get(key):
@@ -95,7 +95,7 @@ def check(a: Compared, b: Compared) -> None:
 
 
 def _texts(table: pa.Table, index: pd.MultiIndex, column: str) -> pd.Series:
-    """Of ids that are text, whose numbers mean nothing by themselves; empty for the others."""
+    """Names of ids that are text, because their numbers have no meaning of their own; empty for other ids."""
     texts = (
         table[column].to_pandas() if column in table.column_names else pd.Series(None, range(len(table)), dtype=object)
     )
@@ -140,18 +140,18 @@ def _text(key: tuple, column: str) -> str:
 
 # Intervals of a method: chance in the seeds of its trainings and in the images of the test set.
 #
-# All trainings of a method rank the same images, so seeds and images are crossed. With the figure of seed s as mean + seed
-# effect + mean over images of (image effect + interaction), the variance of the mean over S seeds is
+# All trainings of a method rank the same images, so seeds and images are crossed. With the figure of seed s as mean +
+# seed effect + mean over images of (image effect + interaction), the variance of the mean over S seeds is
 #
 # (variance between the S figures) / S + (covariance, over draws of images, of the figures of two different seeds)
 #
 # of which the first holds seeds and interaction and the second the images alone. It is what multi-reader studies of
 # diagnostic images use with readers for seeds (Obuchowski and Rockette, Communications in Statistics 24, 1995; a
-# covariance below 0 counts as 0). The t quantile has the seeds' degrees of freedom (of two methods with seeds of their own
-# Welch's) divided by their share in the variance. Satterthwaite's, which the same studies use (Hillis, Statistics in
-# Medicine 26, 2007), divide by the square of that share: at 3 seeds that covers 92% where the share is 0.9, this 94% to 96%
-# everywhere. Seeds and images both drawn with replacement, percentiles taken, cover 78% to 83% where seeds matter most:
-# docs/comparisons.md has the simulation.
+# covariance below 0 counts as 0). The t quantile has the seeds' degrees of freedom (of two methods with seeds of their
+# own Welch's) divided by their share in the variance. Satterthwaite's, which the same studies use (Hillis, Statistics
+# in Medicine 26, 2007), divide by the square of that share: at 3 seeds that covers 92% where the share is 0.9, this 94%
+# to 96% everywhere. Seeds and images both drawn with replacement, percentiles taken, cover 78% to 83% where seeds
+# matter most: docs/comparisons.md has the simulation.
 
 
 @dataclass(frozen=True)
@@ -165,17 +165,17 @@ class Repetitions:
         return len(self.values)
 
     def __sub__(self, right: "Repetitions") -> "Repetitions":
-        """Seed by seed; both must have the same seeds in the same order."""
+        """Seed by seed; both have the same seeds in the same order."""
         return Repetitions(self.values - right.values, self.draws - right.draws)
 
     @property
     def between(self) -> float:
-        """What chance in the seeds adds to the variance of the mean; of one seed, which is then the only one meant, 0."""
+        """The variance of the mean due to seeds; 0 for a single seed, which is then the only one of interest."""
         return float(np.var(self.values, ddof=1)) / len(self) if len(self) > 1 else 0.0
 
     @property
     def images(self) -> float:
-        """Covariance over the draws, the mean over all pairs of two seeds; of one seed its variance."""
+        """The covariance over the draws, as a mean over all pairs of seeds; for a single seed its variance."""
         of_mean, of_one = np.var(self.draws.mean(axis=0), ddof=1), np.var(self.draws, axis=1, ddof=1).mean()
         seeds = len(self)
         return float((seeds * of_mean - of_one) / (seeds - 1)) if seeds > 1 else float(of_one)
@@ -183,8 +183,8 @@ class Repetitions:
 
 @dataclass(frozen=True)
 class Spread:
-    """mean: over seeds, or the difference of two; error: its standard error; freedom: degrees of freedom of the t
-    distribution that (mean - truth) / error has, infinite where nothing of the error is due to seeds."""
+    """mean: over seeds, or the difference of two means; error: its standard error; freedom: degrees of freedom of the t
+    distribution of (mean - truth) / error, infinite where seeds have no part in the error."""
 
     mean: float
     error: float
@@ -196,7 +196,7 @@ class Spread:
         return [self.mean - away, self.mean + away]
 
     def p_value(self, null: float = 0.0) -> float:
-        """Two-sided, that the truth is ``null``: below 1 - level just where the interval leaves it out."""
+        """Two-sided, for the truth ``null``: below 1 - level exactly where the interval excludes it."""
         if self.error == 0:
             return float(self.mean == null)
         return float(2 * stdtr(min(self.freedom, 1e9), -abs(self.mean - null) / self.error))
@@ -204,7 +204,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The same of the draws of images for two models, one of either side, whose training is not left to chance."""
+    """The interval and p-value of a difference of two single models under draws of images."""
 
     draws: Float[np.ndarray, " draws"]
 
@@ -216,12 +216,12 @@ class Drawn:
 
 
 def of_one(method: Repetitions) -> Spread:
-    """Of a method's figure, or of a difference paired by seed."""
+    """The spread of a method's figure, or of a difference paired by seed."""
     return _spread(float(method.values.mean()), [method], method.images)
 
 
 def of_difference(a: Repetitions, b: Repetitions) -> Spread:
-    """Of B - A with other seeds in B than in A, images in common (Welch's variance, of seeds)."""
+    """The spread of B - A with different seeds and the same images (Welch's variance over seeds)."""
     together = np.cov(a.draws.mean(axis=0), b.draws.mean(axis=0))[0, 1]
     return _spread(float(b.values.mean() - a.values.mean()), [a, b], a.images + b.images - 2 * float(together))
 
@@ -247,7 +247,8 @@ def repetitions(evaluations: Sequence[Figures], samples: Sequence[Sample]) -> di
 
 
 def spreads(evaluations: Sequence[Figures], resamples: int, seed: int) -> dict[Address, Spread]:
-    """Of every figure of a method with one evaluation a seed, all of the same images. Raises InputError as ``sample``."""
+    """The spread of every figure of a method with one evaluation per seed, all of the same images. Raises InputError as
+    ``sample``."""
     figures = repetitions(evaluations, sample(evaluations, resamples, seed))
     return {address: of_one(figure) for address, figure in figures.items()}
 
@@ -264,8 +265,8 @@ _ROUNDING = 2e-6
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure of every seed of A and of B. doubt: of the mean of B - the mean of A, None where the tables do not allow
-    the figure to be counted again."""
+    """One figure of every seed of A and of B. doubt: of mean B - mean A, None where the tables do not define the
+    figure."""
 
     address: Address
     a: Float[np.ndarray, " seeds_a"]
@@ -275,8 +276,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class FigureRow:
-    """One figure, the mean where a side has seeds. interval and p are None where the tables do not allow the figure to be
-    counted again; holm: p corrected for other B's compared at once; spread: standard deviations over the seeds of A and B."""
+    """One figure, as a mean over seeds. interval, p: None where the tables do not define the figure; holm: p corrected
+    for several B's; spread: standard deviations over the seeds of A and B."""
 
     address: Address
     a: float
@@ -293,7 +294,7 @@ class FigureRow:
 
     @property
     def decisive(self) -> float | None:
-        """The p-value that says whether it is significant."""
+        """The p-value that decides significance."""
         return self.p if self.holm is None else self.holm
 
     @property
@@ -303,8 +304,8 @@ class FigureRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """a, b: what was compared; images: how many were drawn from, folds together; rows: in the order of
-    METRICS, the two sums last; at_once: how many B's share Holm's correction."""
+    """images: number of images over all folds; rows: in the order of METRICS, the two sums last; at_once: number of B's
+    that share Holm's correction."""
 
     a: Method
     b: Method
@@ -314,9 +315,11 @@ class Comparison:
 
 
 def compared(a: Method, b: Method, resamples: int, seed: int) -> Comparison:
-    """Every figure that both have, with the 95% interval and two-sided p-value of the difference under the
-    same draws of images for both, and where one has several seeds under other seeds too. Raises InputError when they cannot
-    be paired, or when metrics.json and the tables disagree."""
+    """Every figure that both have, with the 95% interval and the two-sided p-value of B - A under the same draws of
+    images, and under draws of seeds where a side has several.
+
+    Raises InputError when the two cannot be paired, or when metrics.json and the tables disagree.
+    """
     images, figures = differences(a, b, resamples, seed)
     rows = []
     for figure in figures:
@@ -339,12 +342,12 @@ def _sd(values: np.ndarray) -> float | None:
 
 
 def paired(a: Method, b: Method) -> bool:
-    """Whether seeds go together: both have the same ones."""
+    """Whether both have the same seeds, which are then compared seed by seed."""
     return len(a) > 1 and a.models.keys() == b.models.keys()
 
 
 def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, list[Difference]]:
-    """How many images there are, and what ``compared`` makes its rows of. Raises as it does."""
+    """The number of images, and the figures behind ``compared``'s rows. Raises as ``compared``."""
     seeds = list(a.models)
     models = [*a.models.values(), *(b.models[model] for model in (seeds if paired(a, b) else b.models))]
     for model in models[1:]:
@@ -375,7 +378,8 @@ def _doubt(a: Method, b: Method, values: np.ndarray, draws: np.ndarray) -> Sprea
 
 
 def _checked(model: Compared, counted: dict[Address, float]) -> dict[Address, float]:
-    """Figures counted from the tables, and from metrics.json those that cannot be: of a matching, hubness."""
+    """Figures from the tables, and from metrics.json those that the tables do not define, such as hubness of a
+    matching."""
     figures = {}
     for address in ADDRESSES:
         stated = model.metrics.get(address[0])

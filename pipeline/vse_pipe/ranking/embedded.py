@@ -1,4 +1,4 @@
-"""What ``vse-pipe embed`` wrote for a run, checked: vectors, or fragments and the weights that compare them."""
+"""Embeddings of a run, read and checked: vectors, or fragments and the weights that compare them."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -33,7 +33,7 @@ _OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
 class Embedded:
     """data/embed/<run>/, or any folder with the same two files.
 
-    prepared: the data set that the ids are looked up in, None for vectors that stand for themselves; mend: as of ``joins.Origin``.
+    prepared: the data set of the ids, None for vectors without one; mend: see ``joins.Origin``.
     """
 
     folder: Path
@@ -44,10 +44,10 @@ class Embedded:
 
     @classmethod
     def of_run(cls, params: Params, run: str, place: str = "") -> "Embedded":
-        """data/embed/<run>/, whose splits are compared with the prepared data set when they are taken. place: the folder in it of a
-        second network.
+        """data/embed/<run>/; its splits are compared with the prepared data set on use. place: subfolder of a second
+        network.
 
-        Raises as ``read``; IntegrityError for embeddings of another model than data/train/ holds.
+        Raises as ``read``; IntegrityError for embeddings of another model than data/train/ has.
         """
         trained, folder = params.trained(run), paths.embedded(run)
         mend = joins.repair_advice(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
@@ -60,8 +60,8 @@ class Embedded:
 
     @classmethod
     def read(cls, folder: Path, run: str | None = None) -> "Embedded":
-        """run: whose embeddings they must be, None for any. Raises InputError when a file is missing or unfit, or when the
-        two do not belong together, IntegrityError for those of another run."""
+        """run: whose embeddings they must be, None for any. Raises InputError when a file is missing or unfit, or when
+        the two do not belong together, IntegrityError for those of another run."""
         command = f"vse-pipe embed --run {run}" if run else "vse-pipe embed"
         images = _side(folder / embeddings.IMAGES, command)
         captions = _side(folder / embeddings.CAPTIONS, command)
@@ -85,42 +85,42 @@ class Embedded:
 
     @property
     def peer_sha256(self) -> str | None:
-        """Digest of the second network that the run is evaluated with, None where there is none."""
+        """Digest of the second network of the run, None without one."""
         return self.images.about.get("peer_sha256")
 
     @property
     def compared_by(self) -> str:
-        """The name of the similarity."""
+        """Name of the similarity."""
         return self.images.about.get("similarity", "")
 
     def transfer(self, split: str) -> dict[str, object]:
-        """Of a run on a data set it was not trained on: ``run``, ``trained_on``, ``dataset`` and, where the run has words of its
-        own, the share of the split's words that are none of them as ``unknown_words``; else empty."""
+        """``run``, ``trained_on`` and ``dataset`` of a run on a data set that it was not trained on; ``unknown_words``
+        is the share of the split's words outside the run's vocabulary, where it has one. Else empty."""
         about = json.loads(self.images.about.get(embeddings.TRANSFER, "{}"))
         share = about.pop("unknown_words", {}).get(split)
         return about if share is None else {**about, "unknown_words": share}
 
     def origin(self, *splits: str) -> joins.Origin:
-        """What the vectors of these splits were made from."""
+        """The origin of the vectors of these splits."""
         return embeddings.origin(self.folder, self.images.about, splits, self.mend)
 
     def _compare(self, splits: Iterable[str]) -> None:
-        """Raises IntegrityError where they were made from other images or captions than the data set now has."""
+        """Raises IntegrityError where the vectors were made from other images or captions than the data set now has."""
         if self.prepared is not None:
             joins.require(self.prepared, self.origin(*splits))
 
     def left_out(self, split: str) -> dict[str, int]:
-        """As ``embeddings.left_out``."""
+        """See ``embeddings.left_out``."""
         return embeddings.left_out(self.images.about, split, self.folder / embeddings.IMAGES)
 
     def data(self, split: str) -> str | None:
-        """Digest of what is in the split; None in files that do not say."""
+        """Digest of the split's content; None where the file has none."""
         digest = embeddings.said(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
         return None if digest is None else str(digest)
 
     def split(self, name: str, device: torch.device) -> Split:
-        """Raises InputError when the split is empty or an image or caption in it has no counterpart, but where there are no
-        captions at all; IntegrityError as ``has``."""
+        """Raises InputError when the split is empty, or when an image or caption has no counterpart (unless there are
+        no captions at all); IntegrityError as ``has``."""
         if not self.has(name):
             raise InputError(f"{self.folder / embeddings.IMAGES}: no image of split '{name}'{self._advice(name)}")
         images, captions = self.images.split(name), self.captions.split(name)
@@ -135,12 +135,14 @@ class Embedded:
         return Split(images.ids, captions.ids, captions.image_ids, *sides)
 
     def has(self, name: str) -> bool:
-        """Is there an image of that split? Raises IntegrityError where the data set now has another split of that name."""
+        """Whether the split has an image. Raises IntegrityError where the data set now has another split of that
+        name."""
         self._compare([name])
         return bool((self.images.splits == name).any())
 
     def all_splits(self, device: torch.device) -> Split:
-        """All splits as one, without proposed boxes. Raises InputError for fragments, which are read one split at a time."""
+        """All splits as one, without proposed boxes. Raises InputError for fragments, which are read one split at a
+        time."""
         if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
             raise InputError(f"{self.folder}: a bank of another folder must be one of vectors, not of fragments")
         self._compare(sorted(set(self.images.splits)))
@@ -151,7 +153,7 @@ class Embedded:
         return Split(self.images.ids[rows], self.captions.ids, self.captions.image_ids, images, captions)
 
     def must_match(self, embedded: "Embedded") -> None:
-        """Raises InputError unless both come from the same model and are compared in the same way."""
+        """Raises InputError unless both come from the same model and have the same similarity."""
         for key in ("model_sha256", "similarity", "similarity_params", "normalised"):
             ours, theirs = self.images.about.get(key), embedded.images.about.get(key)
             if ours != theirs:
@@ -160,9 +162,9 @@ class Embedded:
                 )
 
     def similarity(self, device: torch.device | None = None) -> Similarity:
-        """The function of (images, captions), larger is closer, that the files' footer names; its weights on ``device``.
+        """The function of (images, captions) named in the footer, larger is closer; its weights on ``device``.
 
-        Raises InputError for one that this version does not know, IntegrityError when its weights are damaged.
+        Raises InputError for an unknown similarity, IntegrityError when its weights are damaged.
         """
         where, about = self.folder / embeddings.IMAGES, self.images.about
         name = about.get("similarity", "")

@@ -1,4 +1,5 @@
-"""Protocols: the split at once, its first images (COCO's c1), or the mean over consecutive folds (c2, COCO 1K)."""
+"""Outcomes of one direction, and the folds of a protocol: the whole split, its first images (COCO's c1), or consecutive
+folds whose mean is reported (c2, COCO 1K)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +22,10 @@ from vse_pipe.ranking.tiles import top_k
 
 
 def folds(split: Split, params: EvaluateParams) -> list[Split]:
-    """What is measured, in the order of the embedding file. ``full`` and ``first`` are one fold.
+    """The folds to measure, in the order of the embedding file. ``full`` and ``first`` give one fold.
 
-    Raises InputError when the images are not a whole number of folds, or fewer than the first fold: leaving some out, or
-    averaging a short fold in, gives figures that look comparable to a published protocol and are not.
+    Raises InputError when the images are not a whole number of folds, or fewer than the first fold. Leaving images out,
+    or averaging a short fold in, would give figures that look comparable to a published protocol and are not.
     """
     if params.protocol == "full":
         return [split]
@@ -45,8 +46,8 @@ def folds(split: Split, params: EvaluateParams) -> list[Split]:
 
 
 def tuning_folds(split: Split, params: EvaluateParams) -> list[Split]:
-    """Validation images under the same protocol, to choose a parameter on. Nothing is published from them, so images
-    beyond the last whole fold are left out, and a split smaller than a fold is used as it is."""
+    """Folds of validation images under the same protocol, to choose a parameter on. Nothing is published from them, so
+    images beyond the last whole fold are left out, and a split smaller than a fold is used as it is."""
     if params.protocol == "full" or len(split.image_ids) < params.fold_size:
         return [split]
     parts = _consecutive(split, params.fold_size)
@@ -85,7 +86,7 @@ class Depths:
         return cls(tuple(sorted({*KS, *recall})), tuple(sorted({_NDCG, *ndcg})))
 
     def measures(self, positions: graded.Pairs, starts: graded.Starts) -> dict[str, np.ndarray]:
-        """What every query gets but for its rank, by column; see ``metrics.precision``."""
+        """Measures of each query by column; see ``metrics.graded``."""
         values = {name: measure(positions, starts) for name, measure in _MEASURES.items()}
         return values | {f"ndcg_{k}": graded.binary_ndcg(positions, starts, k) for k in self.ndcg}
 
@@ -96,7 +97,7 @@ class Depths:
 def means(
     ranks: graded.Queries, measures: dict[str, np.ndarray], hits: dict[int, np.ndarray] | None = None
 ) -> dict[str, float]:
-    """mrr, of each column of ``Depths.measures`` its mean, and r@K, in percent. ranks: 0-based."""
+    """Means over queries in percent: r@K, mrr, and the mean of each column of ``Depths.measures``. ranks: 0-based."""
     metrics = {f"r@{k}": recall.recall(of_k) for k, of_k in (hits or {}).items()}
     metrics["mrr"] = 100.0 * float(graded.reciprocal_rank(ranks).mean())
     names = {name: _MEANS.get(name, name.replace("ndcg_", "ndcg@")) for name in measures}
@@ -105,10 +106,10 @@ def means(
 
 @dataclass(frozen=True)
 class Outcome:
-    """ranks: float64 (queries,), 0-based, of the best correct item, None for a matching; hits: by K, bool
-    (queries,); top and lengths: columns of the best max(K) items or of those matched at that K, query after
-    query, and how many; occurrence: by K, (items,); measures: by name, float64 (queries,), 0 to 1, empty for
-    a matching."""
+    """The result of one direction. ranks: float64 (queries,), 0-based, of the best correct item, None for a matching;
+    hits: by K, bool (queries,); top: columns of the best max(K) items, or of the items matched at that K, query after
+    query; lengths: number of items per query; occurrence: by K, (items,); measures: by name, float64 (queries,), 0 to
+    1, empty for a matching."""
 
     ranks: np.ndarray | None
     hits: dict[int, np.ndarray]
@@ -118,11 +119,12 @@ class Outcome:
     measures: dict[str, np.ndarray] = field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
-        """r@K: percent of queries with any correct item among the best K (hit at K), not of items found.
+        """r@K: percent of queries with any correct item among the best K (hit at K), not percent of correct items
+        found.
 
-        Where there are ranks: med_r and mean_r, and mrr, map, map@r, r_precision and ndcg@K in percent. Of
-        hubness: skew@K, and at the largest K the indices robin_hood and gini, 0 to 1, anti_hubs in percent of
-        the items, and largest_hub, a number of queries.
+        With ranks also med_r, mean_r, and in percent mrr, map, map@r, r_precision and ndcg@K. Hubness: skew@K, and at
+        the largest K robin_hood and gini (0 to 1), anti_hubs (percent of the items) and largest_hub (number of
+        queries).
         """
         metrics = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
         if self.ranks is not None:
@@ -134,8 +136,8 @@ class Outcome:
 
 
 def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, depths: Depths | None = None) -> Outcome:
-    """Positions and best items in one pass. ks: of hubness, and of R@K without ``depths``. Raises InputError on scores that
-    are not finite."""
+    """Ranks and best items in one pass. ks: K of hubness, and of R@K without ``depths``. Raises InputError on scores
+    that are not finite."""
     depths = depths or Depths(ks)
     joined = np.empty(len(truth.items))
     top = np.empty((scores.shape[0], min(max(ks), scores.shape[1])), np.int64)
@@ -151,7 +153,8 @@ def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, dep
 
 
 def rank_both(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, depths: Depths) -> list[Outcome]:
-    """``rank`` of both directions of the same scores, of the queries with a correct item; in one pass where that is possible."""
+    """``rank`` of both directions of the same scores, for the queries with a correct item; in one pass where
+    possible."""
     judged = [judged_items(scores, truth) for scores, truth in zip(sides, truths, strict=True)]
     rankings = tiles.ranked(sides, truths, ties, max(KS))
     if rankings is None:
@@ -166,7 +169,7 @@ def rank_both(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, dept
 def _outcome(
     joined: graded.Pairs, top: Int[np.ndarray, "queries best"], truth: Truth, ks: tuple[int, ...], depths: Depths
 ) -> Outcome:
-    """joined: the positions of correct items, query after query."""
+    """joined: positions of correct items, query after query."""
     ranks = joined[truth.starts[:-1]]
     occurrence = {k: hubness.occurrence(top[:, :k].ravel(), truth.columns) for k in ks}
     lengths = np.full(len(top), top.shape[1])
@@ -175,7 +178,7 @@ def _outcome(
 
 
 def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
-    """pairs: by K, what Algorithm 1 matched when run with k = K."""
+    """pairs: by K, the matching of Algorithm 1 with k = K."""
     queries = len(truth)
     hits, occurrence = {}, {}
     for k, matching in pairs.items():
@@ -189,8 +192,9 @@ def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
 
 @dataclass(frozen=True)
 class Ranked:
-    """rows: of the queries that have a correct item, ascending; correct: how many; ranks: float64, 0-based, of the best of them;
-    hits: by K; measures: by column, 0 to 1, with ``graded_ndcg_<K>``."""
+    """The result under graded judgements. rows: queries that have a correct item, ascending; correct: number of their
+    correct items; ranks: float64, 0-based, of the best correct item; hits: by K; measures: by column, 0 to 1, with
+    ``graded_ndcg_<K>``."""
 
     rows: np.ndarray
     correct: np.ndarray
@@ -200,7 +204,8 @@ class Ranked:
 
 
 def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: Depths) -> Ranked | None:
-    """All items are ranked; those without a grade are wrong. above: as of ``Graded``. None where no query has a correct item."""
+    """Ranks all items; items without a grade are wrong. above: as in ``Graded``. None where no query has a correct
+    item."""
     rows = cells.truth(above)[0].judged()
     if not len(rows):
         return None
@@ -224,7 +229,7 @@ def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: 
 
 
 def of_pairs(scores: Scores, cells: Cells) -> np.ndarray:
-    """float64, the score of each graded cell, in their order."""
+    """The score of each graded cell, float64, in their order."""
     rows, places = np.unique(cells.rows, return_inverse=True)
     order, cell_scores = np.argsort(places, kind="stable"), np.empty(len(places))
     asking = Chosen(scores, rows)
@@ -242,13 +247,13 @@ def of_pairs(scores: Scores, cells: Cells) -> np.ndarray:
 
 
 def judged_items(scores: Scores, truth: Truth) -> tuple[Scores, Truth]:
-    """Both without the queries that have no correct item. Raises InputError when none is left."""
+    """Scores and truth without the queries that have no correct item. Raises InputError when none is left."""
     rows = _rows(truth)
     return (scores, truth) if len(rows) == len(truth) else (Chosen(scores, rows), truth.only_judged())
 
 
 def judged_pairs(pairs: dict[int, MatchedPairs], truth: Truth) -> tuple[dict[int, MatchedPairs], Truth]:
-    """The same of the matchings by K, in which all queries took part."""
+    """Matchings and truth without the queries that have no correct item; all queries took part in the matchings."""
     rows = _rows(truth)
     if len(rows) == len(truth):
         return pairs, truth

@@ -1,4 +1,5 @@
-"""The words of captions as vectors, caption after caption, without padding: what fragment similarities compare."""
+"""Sides that similarities compare: vectors, regions, words of captions without padding, and the same under several
+models."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +16,9 @@ from vse_pipe.core.errors import InputError
 
 @dataclass(frozen=True)
 class Words:
-    """vectors: (words, dim), those of caption 0 first; lengths: (captions,) words of each caption, on the CPU.
+    """vectors: (words, dim), caption after caption; lengths: (captions,), number of words of each caption, on the CPU.
 
-    Raises InputError unless every caption has a word and the lengths add up to the vectors.
+    Raises InputError unless every caption has a word and the lengths add up to the number of vectors.
     """
 
     vectors: Float[Tensor, "words dim"]
@@ -31,7 +32,7 @@ class Words:
 
     @classmethod
     def from_padded(cls, padded: Float[Tensor, "captions length dim"], lengths: Int[Tensor, " captions"]) -> "Words":
-        """From (captions, L, dim) with whatever after the end of each caption."""
+        """From (captions, L, dim); values after the end of a caption are ignored."""
         lengths = lengths.cpu()
         inside = torch.arange(padded.shape[1])[None] < lengths[:, None]
         return cls(padded[inside.to(padded.device)], lengths)
@@ -47,14 +48,14 @@ class Words:
 
     @cached_property
     def starts(self) -> Int[Tensor, " ends"]:
-        """Where each caption begins in ``vectors``, and the end of the last; on the CPU."""
+        """The start of each caption in ``vectors``, and the end of the last; on the CPU."""
         return torch.cat([torch.zeros(1, dtype=torch.int64), self.lengths.cumsum(0)])
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __getitem__(self, captions: slice) -> "Words":
-        """Consecutive captions; a view. Raises ValueError for a step: ``take`` is for captions that do not follow each other."""
+        """Consecutive captions; a view. Raises ValueError for a step other than 1: use ``take``."""
         first, last, step = captions.indices(len(self))
         if step != 1:
             raise ValueError(f"captions are cut in one piece, got a step of {step}")
@@ -87,8 +88,8 @@ class Words:
 
 @dataclass(frozen=True)
 class Several:
-    """The same n images or captions under several models, one part a model. weights: of each, with a sum of 1; None: the
-    plain mean."""
+    """The same n images or captions under several models, one part per model. weights: of the models, with sum 1; None:
+    the plain mean."""
 
     parts: tuple["Sides", ...]
     weights: tuple[float, ...] | None = None
@@ -110,8 +111,8 @@ Sides = Tensor | Words | Several
 
 @dataclass(frozen=True)
 class MeanScore:
-    """The mean of the models' scores, as SCAN and SGRAF combine two models that were trained apart, by the weights of the
-    sides."""
+    """The mean of the models' scores, weighted by the sides' weights; SCAN and SGRAF combine two separately trained
+    models so."""
 
     similarities: Sequence[Callable]
 
@@ -126,7 +127,7 @@ def mean(scores: Sequence[Float[Tensor, "*cells"]], weights: Sequence[float] | N
 
 
 def weighted(scores: Iterable[Float[Tensor, "*cells"]], weights: Sequence[float]) -> Float[Tensor, "*cells"]:
-    """Their sum, each times its weight; one at a time, so that no more than two are there at once."""
+    """The weighted sum; at most two of the scores are in memory at once."""
     total = None
     for part, weight in zip(scores, weights, strict=True):
         total = weight * part if total is None else total.add_(part, alpha=weight)
@@ -135,7 +136,7 @@ def weighted(scores: Iterable[Float[Tensor, "*cells"]], weights: Sequence[float]
 
 
 def plain(side: Sides) -> TypeGuard[Tensor]:
-    """One vector each?"""
+    """Whether each row is one vector."""
     return isinstance(side, Tensor) and side.ndim == 2
 
 
@@ -149,9 +150,9 @@ def take(side: Sides, rows: Int[Tensor, " chosen"]) -> Sides:
 def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
     """One unit vector for each image or caption: the mean of its fragments.
 
-    What criteria that compare items with items use where the model itself can only compare images with captions. Vectors
-    stay as they are. Of several models the vectors lie side by side, so that an inner product is the mean of theirs, by
-    the weights of the side.
+    Criteria that compare items with items use it where the model compares only images with captions. Vectors stay as
+    they are. Several models' vectors are concatenated, so that the inner product is the weighted mean of the models'
+    products.
     """
     if isinstance(side, Several):
         parts = [pooled(part) for part in side.parts]
@@ -192,7 +193,7 @@ def same(
 
 
 def tables(side: Sides) -> list[Float[Tensor, "rows _"]]:
-    """All vectors of a side, one table for each model."""
+    """All vectors of a side, one table per model."""
     if isinstance(side, Several):
         return [table for part in side.parts for table in tables(part)]
     return [side.vectors if isinstance(side, Words) else side.flatten(0, -2)]

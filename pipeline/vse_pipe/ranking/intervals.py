@@ -1,18 +1,17 @@
-"""Bootstrap intervals over queries, images drawn with their captions.
+"""Bootstrap intervals over queries: images are drawn with their captions.
 
-What varies is the set of queries; the items to choose from stay as they are. An image and its captions are
-drawn together (a cluster bootstrap: Davison and Hinkley, Bootstrap Methods and their Application, 1997,
-section 3.8), since five captions of one image are not five independent queries.
+The set of queries varies; the items stay as they are. An image and its captions are drawn together (a cluster
+bootstrap: Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8), because five captions of
+one image are not independent queries.
 
-Means over queries, the median rank and rsum get the percentile interval. Hubness cannot: a draw repeats some
-queries and lacks others, so its N_k vary twice as much as those of a new set of queries would, and skewness,
-Gini index, anti-hubs and the like are shifted far beyond their spread. The percentile interval, and the basic
-one, which reflects that shift, miss the expected figure of a new set of as many queries: in simulations (200
-to 1,000 images, 1,000 to 5,000 items, k = 1 and 10) they covered it in 0% to 98% of the cases for skewness,
-in at most 20% for the Gini and Robin Hood indexes and in none for anti-hubs. The spread of the draws is about
-right, so hubness gets the draws moved to have their median at the estimate. Their percentiles covered it in
-93% to 98% (skewness), 96% to 98% (largest hub) and 82% to 100% (the other three; least at k = 1 with hardly
-any hubs). The difference of two models has an exact test instead: ``figures.swapped``.
+Means over queries, the median rank and rsum get the percentile interval. Hubness cannot: a draw repeats some queries
+and lacks others, so its N_k vary twice as much as under a new set of queries, and skewness, Gini index and anti-hubs
+are shifted far beyond their spread. The percentile interval and the basic interval, which reflects that shift, miss the
+expected figure of a new set of equal size. In simulations (200 to 1,000 images, 1,000 to 5,000 items, k = 1 and 10)
+they covered it in 0% to 98% of the cases for skewness, in at most 20% for the Gini and Robin Hood indexes and in none
+for anti-hubs. The spread of the draws is about right, so the draws of hubness are moved to have their median at the
+estimate. Their percentiles covered it in 93% to 98% (skewness), 96% to 98% (largest hub) and 82% to 100% (the other
+three; least at k = 1 with hardly any hubs). The difference of two models has an exact test instead: ``swapped``.
 """
 
 from collections.abc import Sequence
@@ -36,10 +35,9 @@ _SHAPES = ("skew@10", "robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@1
 
 @dataclass(frozen=True)
 class FoldDirection:
-    """images: ids of the images in the fold, ascending; image_of: for each query its position there; means:
-    what each query adds to a metric, float64 by name; ranks: float64, 1 = best, None for a matching; picks:
-    positions of the chosen items, those of query q from starts[q] to starts[q + 1]; items: how many there are
-    to choose from."""
+    """One direction of one fold. images: ids of the fold's images, ascending; image_of: position of each query's image
+    there; means: each query's contribution to a metric, float64 by name; ranks: float64, 1 = best, None for a matching;
+    picks: positions of the chosen items, for query q from starts[q] to starts[q + 1]; items: number of items."""
 
     images: Int[np.ndarray, " images"]
     image_of: Int[np.ndarray, " queries"]
@@ -51,8 +49,8 @@ class FoldDirection:
 
     @classmethod
     def from_rows(cls, images: np.ndarray, ranks: pa.Table, items: np.ndarray) -> "FoldDirection":
-        """ranks: the rows of one direction and fold; items: the ids in occurrence.parquet. Raises InputError
-        when a query chose an item that is not among them."""
+        """ranks: rows of one direction and fold; items: ids in occurrence.parquet. Raises InputError when a query chose
+        an item that is not among them."""
         items, chosen = np.sort(items), ranks["top"].combine_chunks()
         picked = chosen.flatten().to_numpy(zero_copy_only=False)
         if not len(items) or (unlisted := picked[~np.isin(picked, items)]).size:
@@ -65,7 +63,7 @@ class FoldDirection:
         return cls(images, image_of, _means(ranks), _column(ranks, "rank"), starts, picks, len(items))
 
     def measure(self, weights: Int[np.ndarray, "draws images"]) -> dict[str, Float[np.ndarray, " draws"]]:
-        """Every metric that the tables allow, under each row of weights. NaN where a draw holds no query."""
+        """Every metric that the tables define, under each row of weights. NaN where a draw has no query."""
         # numba takes half a second to import, which commands that only read params.yaml should not pay.
         from vse_pipe.ranking import statistics_kernels
 
@@ -74,15 +72,15 @@ class FoldDirection:
         means = statistics_kernels.means(weights, np.stack(sums, axis=1), sizes)
         metrics = dict(zip(self.means, means.T, strict=True))
         if self.ranks is None:
-            # Queries compete for the quotas of a matching. One that is drawn twice would have to be matched
-            # twice, so counting it twice gives N_k that no matching has; and only its set at K = 10 is kept.
+            # Queries compete for the quotas of a matching. One that is drawn twice would have to be matched twice, so
+            # counting it twice gives N_k that no matching has; and only its set at K = 10 is kept.
             return metrics
         order = np.argsort(self.ranks, kind="stable")
         metrics["med_r"] = statistics_kernels.medians(weights, self.ranks[order], self.image_of[order])
         return metrics | self.hubness(weights)
 
     def hubness(self, weights: Int[np.ndarray, "draws images"]) -> dict[str, Float[np.ndarray, " draws"]]:
-        """The figures of N_k under each row of weights; none of a matching."""
+        """The figures of N_k under each row of weights; none for a matching."""
         from vse_pipe.ranking import statistics_kernels
 
         if self.ranks is None:
@@ -94,7 +92,8 @@ class FoldDirection:
         return {"skew@1": at_1[0], "skew@5": at_5[0], **dict(zip(_SHAPES, at_10, strict=True))}
 
     def joined(self, second: "FoldDirection") -> "FoldDirection":
-        """The queries of both, the same images and items counted twice: an image of the other has its place behind all of these."""
+        """The queries of both over the same images and items. Images are counted twice: those of ``second`` come after
+        these."""
         ranks = None if self.ranks is None or second.ranks is None else np.concatenate([self.ranks, second.ranks])
         return replace(
             self,
@@ -119,7 +118,7 @@ def _means(ranks: pa.Table) -> dict[str, np.ndarray]:
 
 
 def _column(ranks: pa.Table, name: str) -> np.ndarray | None:
-    """As float64; None when nulls say that the criterion does not define it."""
+    """As float64; None when nulls mark a metric that the criterion does not define."""
     return None if ranks[name].null_count else _numbers(ranks, name)
 
 
@@ -142,8 +141,7 @@ class Figures:
 
     @classmethod
     def of(cls, ranks: pa.Table, occurrence: pa.Table) -> "Figures":
-        """From ranks.parquet and occurrence.parquet. Raises InputError when the two do not belong
-        together."""
+        """From ranks.parquet and occurrence.parquet. Raises InputError when the two do not belong together."""
         sides: dict[int, dict[str, FoldDirection]] = {}
         for fold in sorted(pc.unique(ranks["fold"]).to_pylist()):
             of_fold = ranks.filter(pc.field("fold") == fold)
@@ -157,12 +155,12 @@ class Figures:
         return cls(sides)
 
     def images(self) -> dict[int, int]:
-        """How many images each fold has."""
+        """The number of images in each fold."""
         return {fold: len(next(iter(of_fold.values())).images) for fold, of_fold in self.sides.items()}
 
     def measure(self, weights: dict[int, Int[np.ndarray, "draws images"]]) -> Sample:
-        """weights: by fold, how often each image counts in each draw. A metric is the mean over the folds;
-        the sums are there when all their parts are."""
+        """weights: by fold, how often each image counts in each draw. A metric is the mean over the folds; a sum is
+        defined where all its parts are."""
         parts: dict[Address, list[np.ndarray]] = {}
         for fold, of_fold in self.sides.items():
             for direction, side in of_fold.items():
@@ -171,14 +169,14 @@ class Figures:
         return _with_sums({address: np.mean(values, axis=0) for address, values in parts.items()})
 
     def estimate(self) -> dict[Address, float]:
-        """The figures themselves: every image once. Without those that are undefined, as the skewness of equal counts is."""
+        """The figures with every image once. Undefined figures are absent, such as the skewness of equal counts."""
         once = {fold: np.ones((1, images), np.int64) for fold, images in self.images().items()}
         estimates = {address: float(values[0]) for address, values in self.measure(once).items()}
         return {address: value for address, value in estimates.items() if np.isfinite(value)}
 
 
 def _with_sums(figures: Sample) -> Sample:
-    """With the sums over both directions of which all parts are there."""
+    """Adds the sums over both directions that have all their parts."""
     for name, part in _SUMS.items():
         summands = [(direction, f"{part}@{k}") for direction in DIRECTIONS for k in KS]
         if all(address in figures for address in summands):
@@ -189,9 +187,9 @@ def _with_sums(figures: Sample) -> Sample:
 def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE) -> list[Sample]:
     """The metrics of each evaluation under the same ``resamples`` draws of images with replacement.
 
-    Each fold draws as many images as it has, from its own generator. All evaluations must have the same
-    images. Draws in which a side has no query are left out; it takes images without captions and very few of them. Those in
-    which the skewness of one is undefined are left out of this figure; the figure is left out where that is all of them.
+    Each fold draws as many images as it has, from its own generator. All evaluations have the same images. A draw in
+    which a direction has no query is left out; this needs very few images, some without captions. A draw with an
+    undefined skewness is left out of that figure, and the figure is absent where no draw remains.
     """
     samples = measured(evaluations, resamples, seed, at_once)
     finite = [{address: np.isfinite(values) for address, values in figures.items()} for figures in samples]
@@ -220,7 +218,7 @@ def _is_skewness(address: Address) -> bool:
 def measured(
     evaluations: Sequence[Figures], resamples: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE
 ) -> list[Sample]:
-    """``sample`` with NaN where a draw does not define a figure. at_once: weights held in memory, which does not change
+    """``sample`` with NaN where a draw does not define a figure. at_once: weights held in memory; it does not change
     the result."""
     images = evaluations[0].images()
     streams = {fold: devices.generator(seed, "bootstrap", fold) for fold in images}
@@ -234,9 +232,9 @@ def measured(
 
 
 def swapped(a: Figures, b: Figures, draws: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE) -> Sample:
-    """B - A of the figures of hubness after A and B have changed places in every second image, drawn at random: what the difference
-    would be if it were chance which of the two a result is of. Both must have the same images and items; none of a matching.
-    Draws in which a skewness is undefined are left out of it."""
+    """B - A of the hubness figures after A and B have swapped places in randomly drawn images: the distribution of the
+    difference if the model made none. Both have the same images and items; empty for a matching. Draws with an
+    undefined skewness are left out of it."""
     parts: dict[Address, list[np.ndarray]] = {}
     for fold, images in a.images().items():
         stream = devices.generator(seed, "swap", fold)
@@ -276,14 +274,12 @@ Draws = Float[np.ndarray, " draws"]
 def intervals(
     ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int, level: float = 0.95
 ) -> dict[str, dict[str, list[float]] | list[float]]:
-    """``{direction: {metric: [low, high]}, "rsum": [low, high], "hs_sum": [low, high]}`` in the units of
-    metrics.json.
+    """``{direction: {metric: [low, high]}, "rsum": [low, high], "hs_sum": [low, high]}`` in the units of metrics.json.
 
-    ranks, occurrence: as ``vse_pipe.artifacts.evaluation`` reads them; resamples: how many draws; level: the
-    share of them inside. Each fold draws among its own images. Absent are, for a matching, the metrics that
-    need a rank and those of hubness: which queries an item gets depends there on all queries at once, so it
-    cannot be counted for drawn ones. What a criterion learnt from a bank of queries stays as it was too.
-    Raises InputError when the tables do not belong together.
+    ranks, occurrence: as ``vse_pipe.artifacts.evaluation`` reads them; resamples: number of draws; level: share of
+    draws inside. Each fold draws among its own images. A matching has no interval for metrics that need a rank, nor for
+    hubness: its pairs depend on all queries at once and cannot be counted for drawn queries. What a criterion learnt
+    from a query bank also stays as it was. Raises InputError when the tables do not belong together.
     """
     figures = Figures.of(ranks, occurrence)
     (draws,) = sample([figures], resamples, seed)
@@ -296,14 +292,13 @@ def intervals(
 
 
 def within(address: Address, ends: list[float]) -> list[float]:
-    """An interval, cut where the figure can lie no further out."""
+    """The interval, cut at the figure's limits."""
     lowest, highest = next((_LIMITS[name] for name in _LIMITS if address[-1].startswith(name)), (-np.inf, np.inf))
     return [max(ends[0], lowest), min(ends[1], highest)]
 
 
 def centred(address: Address, draws: Draws, estimate: float) -> Draws:
-    """Draws whose percentiles are an interval: of hubness moved to have their median at the estimate, others
-    as they are."""
+    """Draws whose percentiles are an interval: hubness is moved to have its median at the estimate."""
     return draws - np.median(draws) + estimate if address[-1].startswith(HUBNESS) else draws
 
 
@@ -313,21 +308,21 @@ def interval(draws: Draws, level: float = 0.95) -> list[float]:
 
 
 def p_value(differences: Draws) -> float:
-    """Two-sided: min(1, 2 (1 + the smaller of how many draws are <= 0 and >= 0) / (1 + draws)), never 0.
+    """Two-sided: min(1, 2 (1 + the smaller number of draws <= 0 and draws >= 0) / (1 + draws)), never 0.
 
-    Twice the tail that the percentile interval leaves on the other side of no difference, so that the two
-    agree; counting the observed difference as one more draw keeps it valid (Davison and Hinkley, 1997,
-    section 4.2).
+    It is twice the tail that the percentile interval leaves beyond a difference of 0, so the two agree. Counting the
+    observed difference as one more draw keeps it valid (Davison and Hinkley, 1997, section 4.2).
     """
     beyond = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
     return min(1.0, 2.0 * (1 + beyond) / (1 + len(differences)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrected for how many there are, in their order: the i-th smallest of n times n - i + 1, never below one before it.
+    """P-values corrected for their number, in their order: the i-th smallest of n times n - i + 1, never below a
+    smaller one.
 
-    Of true hypotheses none is then rejected at level a with probability 1 - a, however they depend on each other (Holm,
-    Scandinavian Journal of Statistics 6, 1979).
+    With probability 1 - a no true hypothesis is then rejected at level a, under any dependence (Holm, Scandinavian
+    Journal of Statistics 6, 1979).
     """
     corrected, most, count = [0.0] * len(p_values), 0.0, len(p_values)
     for place, index in enumerate(sorted(range(count), key=p_values.__getitem__)):
@@ -337,7 +332,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def nest(tree: dict, address: Address, value: object) -> None:
-    """Set ``found[direction][metric]``, or ``found[name]`` for a sum over both directions."""
+    """Set ``tree[direction][metric]``, or ``tree[name]`` for a sum over both directions."""
     for name in address[:-1]:
         tree = tree.setdefault(name, {})
     tree[address[-1]] = value

@@ -1,8 +1,8 @@
 """Greedy matching with quotas, without sorting all pairs.
 
-Algorithm 1 of the RGM paper sorts every (query, item) pair and walks down the list. Under scores that both sides share,
-the pairs it accepts are the one stable assignment with those quotas, which deferred acceptance finds from each
-query's best candidates alone; a query that runs out of them gets the next ones it can still win.
+Algorithm 1 of the RGM paper sorts every (query, item) pair and accepts pairs from the top. Under scores shared by both
+sides the accepted pairs are the one stable assignment with those quotas. Deferred acceptance finds it from each query's
+best candidates; a query whose list is used up gets the next items that may still accept it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,16 +33,17 @@ class Allowance:
     lam: float = 1.0
 
     def quota(self, queries: int, items: int, mode: Mode) -> int:
-        """How many queries an item may serve; halves round to even."""
+        """The number of queries an item may serve; halves round to even."""
         crowding = 1 if mode == "literal" else max(1, queries / items)
         return round(self.lam * self.k * crowding)
 
 
 @dataclass(frozen=True)
 class MatchedPairs:
-    """rows, columns: query and item of each matched pair in the order of Algorithm 1. lost: queries that are not answered
-    although they hold a right item. ``ties.Ties`` finds them by the rest. scores: of the pairs; tied: another item may have
-    the same score for that query; same: a number for each query, equal for queries whose scores are equal."""
+    """rows, columns: query and item of each matched pair in the order of Algorithm 1. lost: queries that count as not
+    answered although they have a correct item; ``Ties`` finds them from the other fields. scores: of the pairs; tied:
+    another item may have the same score for that query; same: a number for each query, equal for queries with equal
+    scores."""
 
     rows: Int[np.ndarray, " pairs"]
     columns: Int[np.ndarray, " pairs"]
@@ -52,13 +53,13 @@ class MatchedPairs:
     same: Int[np.ndarray, "*queries"] = field(default_factory=lambda: np.empty(0, np.int64))
 
     def counted(self) -> Bool[np.ndarray, " pairs"]:
-        """False for the pairs of queries that are lost."""
+        """False for pairs of lost queries."""
         return ~np.isin(self.rows, self.lost) if len(self.lost) else np.ones(len(self.rows), bool)
 
 
 @dataclass(frozen=True)
 class _Lists:
-    """The best items of each query, best first: scores float64 and items int32."""
+    """The best items of each query, best first: scores float64, items int32."""
 
     scores: Float[np.ndarray, "queries best"]
     items: Int[np.ndarray, "queries best"]
@@ -66,7 +67,7 @@ class _Lists:
 
     @cached_property
     def same(self) -> Int[np.ndarray, " queries"]:
-        """A number for each query, equal for those with the same list."""
+        """A number for each query, equal for queries with the same list."""
         both = np.ascontiguousarray(np.hstack([(self.scores + 0.0).view(np.int64), self.items]))
         return np.unique(both.view(np.dtype((np.void, both.itemsize * both.shape[1]))).ravel(), return_inverse=True)[1]
 
@@ -77,7 +78,7 @@ class _Lists:
         return np.hstack([equal, edge]) | np.hstack([edge, equal])
 
     def tied(self, rows: Int[np.ndarray, " pairs"], scores: Float[np.ndarray, " pairs"]) -> Bool[np.ndarray, " pairs"]:
-        """May another item have this score for this query? Beyond the end of a list nobody knows."""
+        """Whether another item may have this score for this query; unknown beyond the end of a list."""
         is_tied = (scores <= self.scores[rows, -1]) & (not self.complete)
         unsure = np.flatnonzero(~is_tied & np.any(self._repeated, axis=1)[rows])
         of_row = rows[unsure]
@@ -86,11 +87,11 @@ class _Lists:
 
 
 def greedy(scores: Scores, settings: Sequence[Allowance], mode: Mode) -> Iterator[MatchedPairs]:
-    """The pairs that Algorithm 1 accepts under each setting, ties by the lowest (row, column).
+    """The pairs that Algorithm 1 accepts under each setting; ties go to the lowest (row, column).
 
-    rows: an item's quota is round(lambda k max(1, queries / items)); the end comes when every query has k items or the
-    list is exhausted. literal: as printed, quota round(lambda k), cut at min(queries, items) k pairs. captions: as rows; that
-    the queries come in several lots is ``Criterion.match``'s part.
+    rows: an item's quota is round(lambda k max(1, queries / items)); the algorithm ends when every query has k items or
+    no pair is left. literal: as printed, quota round(lambda k), cut at min(queries, items) k pairs. captions: as rows;
+    ``Criterion.match`` splits the queries.
     """
     lists = _first_candidates(scores)
     setting_before, matching = None, None
@@ -114,7 +115,7 @@ def _matched(scores: Scores, lists: _Lists, k: int, quota: int, mode: Mode) -> M
 
 
 def _best_first(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The order by value descending, then row and column: ``lexsort`` of the three, but of equal values alone, which are few."""
+    """The order by descending value, then row and column: ``lexsort`` restricted to equal values, which are few."""
     order = np.argsort(-values)
     equal = np.diff(values[order]) == 0
     tied = np.concatenate([equal, [False]]) | np.concatenate([[False], equal])
@@ -134,11 +135,11 @@ def _first_candidates(scores: Scores) -> _Lists:
 
 
 class _Assignment:
-    """The state of one setting: a heap of proposals per item, the rest of a candidate list per query.
+    """State of the proposals: a heap per item, the unused rest of a candidate list per query.
 
-    ``listed_scores`` and ``listed_items`` hold the lists one after the other, that of query q from ``position[q]`` to
-    ``end[q]``; ``last_score`` and ``last_item`` are what each list ends with, also after it is used up and dropped;
-    ``complete[q]``: there is nothing to add to it.
+    The list of query q lies in ``listed_scores`` and ``listed_items`` from ``position[q]`` to ``end[q]``;
+    ``last_score`` and ``last_item`` are its last entry, also after the list is used up; ``complete[q]``: no further
+    item can be added.
     """
 
     def __init__(self, scores: Scores, lists: _Lists, k: int, quota: int) -> None:
@@ -155,7 +156,7 @@ class _Assignment:
         self.heap_sizes = np.zeros(items, np.int32)
 
     def solve(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows, columns and scores of the matched pairs, in no order."""
+        """Rows, columns and scores of the matched pairs, unordered."""
         self._propose()
         while len(dry := np.flatnonzero(self._unsatisfied())):
             self._extend(dry)
@@ -175,7 +176,7 @@ class _Assignment:
         return (self.filled < self.k) & (self.position == self.end) & ~self.complete
 
     def _extend(self, dry: np.ndarray) -> None:
-        """Give the ``dry`` queries further candidates; drop what the others have used up of theirs."""
+        """Give the ``dry`` queries further candidates; drop used entries of all lists."""
         width = min(max(FETCHED_AT_ONCE // len(dry), FIRST_CANDIDATES), self.scores.shape[1])
         parts = []
         for rows in self.scores.strips():
@@ -199,8 +200,8 @@ class _Assignment:
     def _still_winnable(
         self, rows: slice, queries: np.ndarray, width: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of some queries of one strip, the best ``width`` items beyond their lists that may accept them:
-        scores and items, flat, and how many there are in all. What an item refuses now it refuses for good."""
+        """For queries of one strip the best ``width`` items beyond their lists that may accept them: scores and items,
+        flat, and the number of all such items. An item never accepts later what it refuses now."""
         strip = rows_of(self.scores, rows, torch.from_numpy(queries - rows.start))
         columns = torch.arange(strip.shape[1], device=strip.device)
 
@@ -221,8 +222,8 @@ class _Assignment:
 
 # Which queries a matching answers where scores are equal: wrong items are taken before right ones.
 #
-# A matching has to choose among equal scores, and which item or query it takes is no merit of the model. What it has chosen is
-# therefore read as the worst of the choices that it had, whatever the order of items and queries:
+# A matching has to choose among equal scores, and which item or query it takes is no merit of the model. What it has
+# chosen is therefore read as the worst of the choices that it had, whatever the order of items and queries:
 #
 # - Of items that score the same for a query, the wrong ones come first. A query that holds h of them, of which w are wrong, is
 # answered by them only if h > w. With an unlimited quota this is the pessimistic rank of nearest-neighbour search.
@@ -236,14 +237,14 @@ Levels = dict[float, int]
 
 @dataclass
 class Ties:
-    """scores: of all queries that were matched; truth: the same queries and items. Both as ``MatchedPairs`` counts them."""
+    """scores: of all matched queries; truth: the same queries and items. Both are numbered as in ``MatchedPairs``."""
 
     scores: Scores
     truth: Truth
     wrong: dict[int, Levels] = field(default_factory=dict)
 
     def lost(self, pairs: MatchedPairs) -> Int[np.ndarray, " lost"]:
-        """Queries that hold a right item by the choice among equal scores alone, ascending."""
+        """Queries that have a correct item only by a choice among equal scores, ascending."""
         groups = [*_groups(pairs)]
         if not groups:
             return np.empty(0, np.int64)
@@ -256,7 +257,8 @@ class Ties:
         return members[~answered[members]]
 
     def _answered(self, group: Int[np.ndarray, " group"], levels: dict[int, Levels]) -> Bool[np.ndarray, " group"]:
-        """Of queries with the same scores, which are answered: as many as in the worst case, of those that are at their places."""
+        """The answered queries of a group with equal scores: as many as in the worst case, among those answered at
+        their own places."""
         places = [frozenset(levels[query].items()) for query in group.tolist()]
         kinds = {place: kind for kind, place in enumerate(dict.fromkeys(places))}
         answers = np.array([[_answers(dict(place), self.wrong[query]) for place in kinds] for query in group.tolist()])
@@ -269,7 +271,7 @@ class Ties:
         return actual & (actual.cumsum() <= fewest)
 
     def _count_wrong(self, queries: Int[np.ndarray, " queries"]) -> None:
-        """Of each query the scores of its right items, and how many wrong ones have them too."""
+        """Cache, for each query, the scores of its correct items and the number of wrong items with each of them."""
         new = np.array([query for query in queries.tolist() if query not in self.wrong], np.int64)
         for rows in self.scores.strips():
             missing = new[slice(*np.searchsorted(new, [rows.start, rows.stop]))]
@@ -284,7 +286,7 @@ class Ties:
 
 
 def _groups(pairs: MatchedPairs) -> Iterator[Int[np.ndarray, " group"]]:
-    """Queries with the same scores together, and each of the others that holds an item whose score another item has too."""
+    """Groups of queries with equal scores, and single queries that hold an item whose score another item has too."""
     order = np.argsort(pairs.same, kind="stable")
     bounds = np.flatnonzero(np.diff(pairs.same[order])) + 1
     together = [group for group in np.split(order, bounds) if len(group) > 1]

@@ -1,4 +1,4 @@
-"""Scores that cost too much to be computed twice: once, tile by tile, into memory or into a temporary file."""
+"""Score matrices in memory or in a temporary file, and sums over strips."""
 
 import os
 import tempfile
@@ -21,10 +21,10 @@ _HELD_SHARE = 4
 
 
 class ScoreMatrix:
-    """The scores of all images with all captions under ``similarity``, computed when they are first asked for.
+    """The scores of all images with all captions under ``similarity``, computed on first use.
 
-    memory: MiB for all of an evaluation; a matrix of more than a quarter of it lies in a temporary file, which the system
-    removes with the process. 0 for no limit.
+    memory: MiB for the whole evaluation, 0 for no limit. A matrix larger than a quarter of it lies in a temporary file,
+    which the system removes with the process.
     """
 
     def __init__(self, images: Sides, captions: Sides, similarity: Callable, memory: int) -> None:
@@ -51,7 +51,8 @@ def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[sl
 
 
 def empty(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Tensor, "images captions"]:
-    """Room for scores, in a temporary file where it is more than a quarter of ``memory`` MiB; 0 for no limit."""
+    """Uninitialised scores, in a temporary file where they take more than a quarter of ``memory`` MiB; 0 for no
+    limit."""
     rows, columns = shape
     if memory and rows * columns * 4 * _HELD_SHARE > memory * _MIB:
         # The map keeps the file, which has no name, as long as it lives.
@@ -63,8 +64,8 @@ def empty(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Te
 
 
 def over_rows(work: Callable[[int, int], None], rows: int) -> None:
-    """``work(start, stop)`` for consecutive parts of the rows, at the same time; it must release the interpreter's lock
-    (numba's ``nogil``) and treat rows one by one, so that the parts change nothing."""
+    """Calls ``work(start, stop)`` for consecutive parts of the rows in parallel. ``work`` must release the
+    interpreter's lock (numba's ``nogil``) and treat rows independently."""
     threads = min(torch.get_num_threads(), rows)
     if threads < 2:
         work(0, rows)
@@ -75,16 +76,14 @@ def over_rows(work: Callable[[int, int], None], rows: int) -> None:
 
 
 def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The flat positions of many ranges: ``[s, s + 1, ..., s + n - 1]`` for each start and length, joined.
-
-    starts, lengths: int64 (lists,).
-    """
+    """The flat positions of many ranges, ``[s, s + 1, ..., s + n - 1]`` for each start and length, joined. starts,
+    lengths: int64 (lists,)."""
     ends = lengths.cumsum()
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
 def per_row(mask: Bool[Tensor, "rows items"]) -> Int[Tensor, " rows"]:
-    """How many are true in each row. On the CPU by numpy, which is several times faster at it than torch."""
+    """The number of true values in each row. numpy counts several times faster than torch on the CPU."""
     if mask.is_cpu:
         return torch.from_numpy(np.count_nonzero(mask.numpy(), axis=1))
     return mask.sum(dim=1)
@@ -92,12 +91,17 @@ def per_row(mask: Bool[Tensor, "rows items"]) -> Int[Tensor, " rows"]:
 
 # Sums over the queries of a strip, equal for items whose scores are equal.
 #
-# ``torch.sum`` and ``torch.logsumexp`` over the first dimension add up the last few columns in another order than the rest: two
-# items with the same scores get sums that differ in the last bit, and which of them comes first is then a matter of rounding.
+# ``torch.sum`` and ``torch.logsumexp`` over the first dimension add up the last few columns in another order than the
+# rest: two items with the same scores get sums that differ in the last bit, and which of them comes first is then a
+# matter of rounding.
 
 
 def total(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
-    """The sum of each column, float64."""
+    """The sum of each column, float64, equal for columns with equal values.
+
+    ``torch.sum`` and ``torch.logsumexp`` over the first dimension add the last few columns in another order than the
+    rest. Two items with equal scores would get sums that differ in the last bit, and rounding would decide their order.
+    """
     if not (strip.is_cpu and strip.dtype in (torch.float32, torch.float64)):
         return strip.sum(dim=0, dtype=torch.float64)
     # numba takes half a second to import, which commands that rank nothing should not pay.

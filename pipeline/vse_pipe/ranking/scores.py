@@ -1,4 +1,4 @@
-"""How any rows and columns of a score matrix are computed without the rest of their strips."""
+"""Scores of queries against items, computed in strips of fixed height, and in parts of any rows and columns."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,10 +23,10 @@ RescorePart = Callable[[Tensor, Some, Some], Tensor]
 
 @dataclass(frozen=True)
 class Parts:
-    """product: of images and captions, the same object for both directions; turned: the rows of these scores are its columns;
-    rescore: what was made of the product's part since, given in the shape of these scores with its rows and columns; memory: MiB for
-    all of an evaluation, 0 for no limit; means: of the best k of every image and of every caption, by k, where they are known; fits:
-    what ``tiles.fit`` found, once it was asked."""
+    """Parts of a score matrix without its strips. product: scores of images and captions, the same object for both
+    directions; turned: the rows of these scores are the product's columns; rescore: a rescoring of the part, in the
+    shape of these scores; memory: MiB for the whole evaluation, 0 for no limit; means: cached means of the best k of
+    every image and of every caption, by k; fits: cached result of ``tiles.fit``."""
 
     product: Callable[[Some, Some], Tensor]
     turned: bool = False
@@ -36,11 +36,11 @@ class Parts:
     fits: list[bool] = field(default_factory=list)
 
     def room(self, size: int) -> bool:
-        """Do so many bytes take less than half of the memory?"""
+        """Whether ``size`` bytes take less than half of the memory."""
         return not self.memory or 2 * size <= self.memory << 20
 
     def rescored(self, product: Tensor, images: Some, captions: Some) -> Tensor:
-        """Scores, images along rows, of what ``product`` gave for these."""
+        """The scores, images along rows, of a part of ``product``."""
         if self.rescore is None:
             return product
         if self.turned:
@@ -66,7 +66,7 @@ Found = TypeVar("Found")
 
 
 def strip_height(items: int) -> int:
-    """Rows of a strip of so many items: STRIP, fewer from 2^18 items on, so that a strip stays below 256 MiB."""
+    """Rows of a strip: STRIP, fewer from 2^18 items on, so that a strip stays below 256 MiB."""
     height = STRIP
     while height > 1 and height * items > STRIP * _WIDEST:
         height //= 2
@@ -76,10 +76,10 @@ def strip_height(items: int) -> int:
 class Scores:
     """Scores of queries (rows) against items (columns), larger is better.
 
-    Each pass computes them again unless they are held. Memory in use is that of one block plus some copies of a strip.
-    ``block`` is the height of what ``blocks`` yields, a strip without it, and changes no value. notes: how a rescoring came about. along:
-    the scores whose strips these have, without it strips of one height. stored: strips are read from what this process alone
-    holds, so that no other is asked for them.
+    Each pass computes them again unless they are cached. Memory use is one block plus some copies of a strip. ``block``
+    is the height of what ``blocks`` yields, one strip by default; it changes no value. notes: from a rescoring.
+    strips_of: scores with the same strips; without it strips have one height. stored: strips are read from memory of
+    this process, so no other process computes them.
     """
 
     def __init__(
@@ -114,13 +114,13 @@ class Scores:
         memory: int = 0,
         sets: int = 1,
     ) -> "Scores":
-        """similarity: (B, D) and (N, D) to (B, N), of the queries' kind and the items' kind in this order. With
-        images as queries, ``transposed()`` gives text to image under the same function. Fragments are scored once, when
-        first needed, and kept.
+        """similarity: (B, D) and (N, D) to (B, N); its arguments have the kinds of the queries and of the items. With
+        images as queries, ``transposed()`` gives text to image under the same function. Fragments are scored once, on
+        first use, and cached.
 
-        memory: MiB for all of an evaluation, 0 for no limit and nothing held; sets: how many pairs of scores and bank
-        share it, 0 to hold nothing. Scores that fit into an eighth of their share are computed once and held. Raises
-        UsageError where the memory is too little for one strip.
+        memory: MiB for the whole evaluation, 0 for no limit and no cache; sets: how many pairs of scores and bank share
+        it, 0 for no cache. Scores that fit into an eighth of their share are cached. Raises UsageError where the memory
+        is too small for one strip.
         """
         if isinstance(similarity, Fused):
             return cls._of_fused(queries, items, similarity, block, memory, sets)
@@ -150,7 +150,7 @@ class Scores:
 
     @classmethod
     def dense(cls, matrix: Float[Tensor, "queries items"], block: int | None = None) -> "Scores":
-        """Of a matrix that is there already; its precision is kept."""
+        """From a matrix; its precision stays."""
 
         def transpose() -> Scores:
             return cls.dense(matrix.T.contiguous(), block)
@@ -165,8 +165,8 @@ class Scores:
         block: int | None = None,
         hold: bool = False,
     ) -> "Scores":
-        """Of scores of the same queries and items, ``combine`` of their strips, one way and the other: what it does to a
-        row is done to the queries that are ranked."""
+        """``combine`` of the strips of several scores with the same queries and items. The queries of either direction
+        are combined along their own rows."""
 
         def strips(parts: Sequence[Scores]) -> Callable[[slice], Tensor]:
             return lambda rows: combine(part.strip(rows) for part in parts)
@@ -182,7 +182,7 @@ class Scores:
     def _of_fused(
         cls, queries: Sides, items: Sides, similarity: Fused, block: int | None, memory: int, sets: int
     ) -> "Scores":
-        """What is held are the fused scores and not those of the models, but for fragments, which share the memory."""
+        """Only the fused scores are cached. Scores of fragment models are cached too; they share the memory limit."""
         assert isinstance(queries, Several)
         assert isinstance(items, Several)
         share = max(1, memory // len(queries.parts)) if memory else 0
@@ -207,7 +207,8 @@ class Scores:
         return scores
 
     def transposed(self) -> "Scores":
-        """Items as queries. Raises ValueError after ``mapped``: a rescoring is defined along the rows it was made for."""
+        """Items as queries. Raises ValueError after ``mapped``: a rescoring is defined along the rows it was made
+        for."""
         if self._transpose is None:
             raise ValueError("rescored scores have no transpose; transpose first, then rescore")
         return self._transpose()
@@ -219,8 +220,9 @@ class Scores:
         stored: bool = False,
         of_part: RescorePart | None = None,
     ) -> "Scores":
-        """The scores after ``rescore(strip, rows)``, which gets (B, N) and the rows it covers, keeps the shape, and
-        must not write into the strip. stored: it reads what this process alone holds; of_part: the same for any rows and columns."""
+        """The scores after ``rescore(strip, rows)``, which gets (B, N) and its rows, keeps the shape, and must not
+        write into the strip. stored: the rescoring reads memory of this process; of_part: the same rescoring for any
+        rows and columns."""
         rescored = Scores(
             self.shape,
             lambda rows: rescore(self.strip(rows), rows),
@@ -234,11 +236,11 @@ class Scores:
         return rescored
 
     def __getstate__(self) -> dict:
-        """For another process: without what is held."""
+        """For another process: without the cache."""
         return {**self.__dict__, "_cache": None, "_transpose": None, "parts": None}
 
     def strips(self) -> Iterator[slice]:
-        """The fixed row slices that ``strip`` accepts; sums over queries run along them."""
+        """The row slices that ``strip`` accepts."""
         if self._strips_of:
             yield from self._strips_of.strips()
             return
@@ -246,7 +248,7 @@ class Scores:
             yield slice(start, min(start + self._height, self.shape[0]))
 
     def wholes(self) -> list[slice]:
-        """Those of ``strips`` that have the full height."""
+        """The strips that have the full height."""
         return [rows for rows in self.strips() if rows.stop - rows.start == self._height]
 
     def strip(self, rows: slice) -> Float[Tensor, "rows items"]:
@@ -258,15 +260,15 @@ class Scores:
         return self._cache[rows.start]
 
     def over_strips(self, part: Callable[[slice], Found]) -> Iterator[tuple[slice, Found]]:
-        """``part`` of every one of ``strips``, in their order: a pass over the scores, whose strips ``part`` asks for itself. It must
-        change nothing: other processes may do it, see ``core.workers``."""
+        """``part(rows)`` for each of ``strips``, in order; ``part`` calls ``strip`` itself. It must have no side
+        effects: other processes may run it, see ``core.processes``."""
         strips = list(self.strips())
         cost = _COPIES * 4 * self._height * self.shape[1]
         results = map(part, strips) if self._stored else processes.each(partial(map, part), strips, cost)
         return zip(strips, results, strict=True)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
-        """All rows in order, ``block`` at a time (the last may be shorter)."""
+        """All rows in order, ``block`` at a time; the last may be shorter."""
         waiting: list[Tensor] = []
         start = height = 0
         for rows in self.strips():
@@ -279,11 +281,11 @@ class Scores:
 
 
 def _turned(scores: Scores, compute: Callable[[slice], Tensor]) -> Callable[[slice], Tensor]:
-    """Strips of the transpose of scores that are held, moved instead of multiplied again.
+    """Strips of the transpose of cached scores, moved instead of computed again.
 
-    Where the first strip and the last whole one differ in a bit from what ``compute`` makes of them, as products may whose sides
-    change places, all are computed: scores must not depend on whether there is memory to hold them. Less than a strip is computed
-    in any case: narrow products have kernels of their own.
+    Products with swapped sides may differ in their last bits. Scores must not depend on the cache, so all strips are
+    computed where the first or the last whole strip differs from ``compute``. A shorter strip is always computed:
+    narrow products have kernels of their own.
     """
 
     def moved(rows: slice) -> Tensor:
@@ -301,17 +303,18 @@ def _turned(scores: Scores, compute: Callable[[slice], Tensor]) -> Callable[[sli
 
 
 def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
-    """The last bits of a product can depend on the address of its factors; a fresh copy is aligned."""
+    """The vectors at an aligned address, because the last bits of a product can depend on the address of its
+    factors."""
     return vectors if vectors.is_contiguous() and vectors.data_ptr() % 64 == 0 else vectors.clone()
 
 
 def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
-    """May scores be held, of which ``sets`` share the memory? Not where other processes compute them."""
+    """Whether scores may be cached when ``sets`` share the memory; never where other processes compute them."""
     return 0 < sets * shape[0] * shape[1] * 4 * _HELD_SHARE <= memory * _MIB and not processes.elsewhere()
 
 
 def _must_take(shape: tuple[int, int], memory: int) -> None:
-    """Raises UsageError when ``memory`` MiB, unless 0, cannot take a strip of float32 scores, either way."""
+    """Raises UsageError when ``memory`` MiB, unless 0, cannot hold the copies of a strip in either direction."""
     least = max(_COPIES * min(rows, strip_height(columns)) * columns * 4 for rows, columns in (shape, shape[::-1]))
     if memory and least > memory * _MIB:
         raise UsageError(
@@ -334,7 +337,7 @@ def _take(waiting: list[Tensor], size: int) -> Tensor:
 
 
 class Shuffled(Scores):
-    """Scores whose items come in another order: item j here is item ``order[j]`` of ``base``."""
+    """Scores with items in another order: item j is item ``order[j]`` of ``base``."""
 
     def __init__(self, base: Scores, order: Int[np.ndarray, " items"]) -> None:
         self.base, self.order = base, order
@@ -346,7 +349,7 @@ class Shuffled(Scores):
 
 
 def rows_of(scores: Scores, rows: slice, chosen: Int[Tensor, " some"]) -> Float[Tensor, "some items"]:
-    """Some rows of a strip: of shuffled scores their items are moved and no others."""
+    """Some rows of a strip; for shuffled scores only the items of these rows are moved."""
     if not isinstance(scores, Shuffled):
         strip = scores.strip(rows)
         return strip[chosen.to(strip.device)]
@@ -355,7 +358,8 @@ def rows_of(scores: Scores, rows: slice, chosen: Int[Tensor, " some"]) -> Float[
 
 
 class Chosen(Scores):
-    """Some rows of other scores, ascending, read along the strips of those, so that each is computed once and none changes."""
+    """Some rows of other scores, ascending, read from the strips of ``base``, so that each is computed once and no
+    value changes."""
 
     def __init__(self, base: Scores, rows: Int[np.ndarray, " rows"]) -> None:
         super().__init__((len(rows), base.shape[1]), base.strip, base.block, notes=base.notes, stored=base._stored)

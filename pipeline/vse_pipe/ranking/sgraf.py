@@ -1,4 +1,4 @@
-"""What SGR and SAF share: the global vectors by self-attention, and the alignment of every word and of the whole."""
+"""Shared layers of SGR and SAF: global vectors by self-attention, and alignments of words and of global vectors."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -23,9 +23,9 @@ from vse_pipe.ranking.fragments import Words
 
 
 class SelfAttention(nn.Module):
-    """One vector for a set of vectors: their mean, weighted by how each agrees with the plain mean.
+    """One vector for a set of vectors: their mean, weighted by the agreement of each vector with the plain mean.
 
-    regions: with batch normalisation, of every region over images and dimensions, which fixes their number (VisualSA);
+    regions: with batch normalisation of each region over images and dimensions, which fixes their number (VisualSA);
     None: without (TextSA). Names as in the authors' state_dict.
     """
 
@@ -47,7 +47,7 @@ def _branch(dim: int, dropout: float, channels: int | None) -> nn.Sequential:
 
 
 class Alignment(nn.Module):
-    """The layers before SGR and SAF differ, and the last one."""
+    """The first layers and the last layer of SGR and SAF."""
 
     def __init__(self, dim: int, sim_dim: int, regions: int, dropout: float) -> None:
         super().__init__()
@@ -59,7 +59,8 @@ class Alignment(nn.Module):
         self.sim_eval_w = nn.Linear(sim_dim, 1)
 
     def whole_images(self, images: Float[Tensor, "images regions dim"]) -> Float[Tensor, "images dim"]:
-        """Raises InputError for another number of regions than the network was built for, and in training for one image."""
+        """Raises InputError for another number of regions than the network was built for, and in training for a single
+        image."""
         if images.shape[1] != self.regions:
             raise InputError(
                 f"this network was built for {self.regions} regions an image, got {images.shape[1]}: "
@@ -83,7 +84,7 @@ class Alignment(nn.Module):
         portion: Portion,
         temperature: float,
     ) -> Iterator[tuple[Float[Tensor, "images captions 1 sim"], Float[Tensor, "images captions length sim"]]]:
-        """For each chunk the alignment of the whole and those of the words, not yet of unit length."""
+        """For each chunk the alignment of the global vectors and of the words, not yet of unit length."""
         raw = (images.flatten(0, 1) @ portion.vectors.t()).unflatten(0, images.shape[:2])
         chunks = []
         for chunk in portion.chunks(raw, 2):
@@ -99,7 +100,7 @@ class Alignment(nn.Module):
     def pairs(
         self, images: Float[Tensor, "images regions dim"], texts: Words, temperature: float
     ) -> Callable[..., tuple[Float[Tensor, "pairs 1 1 sim"], Float[Tensor, "pairs 1 length sim"]]]:
-        """``nodes`` of single pairs, as a function of what ``over_pairs`` gives; what belongs to one side is computed once."""
+        """``nodes`` of single pairs, as a function for ``over_pairs``; values of one side are computed once."""
         whole_images = over_images(self.whole_images, images)
         whole_captions, inner = self.whole_captions(texts), gram(images)
 
@@ -115,12 +116,12 @@ class Alignment(nn.Module):
 
 
 def l2norm(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:
-    """1e-8 is added to the norm, as the authors have it."""
+    """Vectors of unit length; 1e-8 is added to the norm as in the authors' code."""
     return vectors / (torch.linalg.vector_norm(vectors, dim=-1, keepdim=True) + EPS)
 
 
 def draw(network: nn.Module, rng: torch.Generator) -> nn.Module:
-    """Every linear layer uniform in +-sqrt(6 / (in + out)), biases 0; batch normalisation starts at 1 and 0."""
+    """Linear layers are uniform in +-sqrt(6 / (in + out)), biases 0; batch normalisation starts at 1 and 0."""
     for module in network.modules():
         if isinstance(module, nn.Linear):
             bound = math.sqrt(6.0 / (module.in_features + module.out_features))

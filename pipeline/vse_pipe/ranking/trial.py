@@ -1,4 +1,5 @@
-"""Recall against lambda, the relaxation factor of a matching (Fig. 4 of the RGM paper)."""
+"""One direction of a fold under a criterion, and the choice of parameters such as lambda, the relaxation factor of a
+matching (Fig. 4 of the RGM paper)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +27,8 @@ _NOT_TRIED = -1
 
 @dataclass(frozen=True)
 class Scan:
-    """One fold under many lambdas. answered: queries with a correct item among those they are matched with, a row a K and
-    a column a lambda, -1 where it was not tried; queries: those that have a correct item at all; kept: by K, the matchings
-    that were asked for."""
+    """One fold under many lambdas. answered: queries matched with a correct item, (K, lambdas), -1 where not tried;
+    queries: number of queries with a correct item; matchings: by K, the requested matchings."""
 
     answered: Int[np.ndarray, "ks lambdas"]
     queries: int
@@ -38,10 +38,10 @@ class Scan:
 def scan_relaxation(
     criterion: Criterion, scores: Scores, truth: Truth, ks: Sequence[int] = KS, keep: dict[int, float] | None = None
 ) -> Scan:
-    """Match ``scores``, already rescored, once for each K and each lambda that the criterion may choose from.
+    """Match rescored ``scores`` for each K and each lambda of the criterion.
 
-    keep: by K, the lambda whose matching is wanted; given it, of a long grid only some others are tried. All queries take
-    part; those without a correct item are in no figure.
+    keep: by K, the lambda whose matching is returned; with it only some other lambdas of a long grid are tried. All
+    queries take part; queries without a correct item are in no figure.
     """
     tried = [(row, k, column) for row, k in enumerate(ks) for column in _columns(criterion, (keep or {}).get(k))]
     settings = [Allowance(k, criterion.lambdas[column]) for _, k, column in tried]
@@ -62,7 +62,6 @@ def _columns(criterion: Criterion, lam: float | None) -> list[int]:
 
 
 def _answered_queries(pairs: MatchedPairs, truth: Truth) -> int:
-    """This runs for every lambda."""
     # numba takes half a second to import, which commands that rank nothing should not pay.
     from vse_pipe.ranking.kernels import answered
 
@@ -76,7 +75,7 @@ def best(lambdas: Sequence[float], scans: Sequence[Scan], ks: Sequence[int] = KS
 
 
 def recalls(scans: Sequence[Scan]) -> Float[np.ndarray, "ks lambdas"]:
-    """R@K in percent, the mean over the folds; 0 where no query has a correct item, NaN where it was not tried."""
+    """R@K in percent, the mean over the folds; 0 where no query has a correct item, NaN where not tried."""
     shares = [100.0 * scan.answered / max(1, scan.queries) for scan in scans]
     return np.where(scans[0].answered == _NOT_TRIED, np.nan, np.mean(shares, axis=0))
 
@@ -86,8 +85,7 @@ Ran = tuple[Outcome, dict[str, float], Scan | None]
 
 @dataclass(frozen=True)
 class Trial:
-    """One direction of one fold: what is ranked, what corrects it, and what is right. finish: of a cascade, what its second
-    model makes of the scores of the first."""
+    """One direction of one fold. finish: the second model of a cascade, applied to the scores of the first."""
 
     scores: Scores
     bank: Bank
@@ -95,21 +93,21 @@ class Trial:
     finish: Callable[[Scores], Scores] | None = None
 
     def under(self, criterion: Criterion) -> Scores:
-        """Corrected by the criterion, then in the order of the second model of a cascade."""
+        """The scores under the criterion, then in the order of a cascade's second model."""
         scores = criterion.rerank(self.scores, self.bank)
         return self.finish(scores) if self.finish else scores
 
     def item_by_item(self, criterion: Criterion) -> Scores:
-        """Corrected by one number an item where the criterion is that, as a search corrects: the ranking of ``under``, by scores
-        that may differ by what moves all items of a query alike, or by a function that grows. Else as ``under``."""
+        """The scores under the criterion's item bias, as a search corrects them; the ranking equals that of ``under``.
+        Without an item bias as ``under``."""
         bias = criterion.item_bias(self.bank)
         return self.under(criterion) if bias is None else bias.apply(self.scores)
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """A criterion with its parameters chosen. lambdas: the relaxation factor of its matching by K, empty without one;
-    recalls: R@K on validation data under every lambda it was chosen from, None where it was given."""
+    """A criterion with chosen parameters. lambdas: relaxation factor by K, empty without a matching; recalls: R@K on
+    validation data under each lambda, None where lambda was given."""
 
     criterion: Criterion
     lambdas: dict[int, float]
@@ -119,8 +117,8 @@ class Tuned:
 def trials(
     folds: Sequence[Split], source: BankSource, similarity: Similarity, memory: int, sets: int = 1
 ) -> dict[str, list[Trial]]:
-    """By direction, one for each fold; both directions of a fold share scores. memory: MiB for these ``sets`` of folds
-    and others together."""
+    """By direction, one trial per fold; both directions of a fold share scores. memory: MiB for all ``sets`` of folds
+    together."""
     if isinstance(similarity, Cascade):
         return _cascades(folds, source, similarity, memory, sets)
     by_direction: dict[str, list[Trial]] = {direction: [] for direction in DIRECTIONS}
@@ -136,7 +134,7 @@ def trials(
 def _cascades(
     folds: Sequence[Split], source: BankSource, cascade: Cascade, memory: int, sets: int
 ) -> dict[str, list[Trial]]:
-    """Those of the first model, with the second behind each; both directions share the pairs it has scored."""
+    """Trials of the first model followed by the second; both directions share its scored pairs."""
     bank = source if source.split is None else replace(source, split=source.split.part(0))
     by_direction = trials([fold.part(0) for fold in folds], bank, cascade.first, memory, sets)
     seconds = [ScoredPairs(fold.part(1).images, fold.part(1).captions, cascade.second, memory) for fold in folds]
@@ -149,11 +147,11 @@ def _cascades(
 
 
 def run(tuned: Tuned, trial: Trial, ties: Ties, depths: Depths | None = None) -> Ran:
-    """What comes out, the notes of the rescoring (see ``Scores.notes``), and where lambda was chosen what the other
-    lambdas would have given.
+    """The outcome, the notes of the rescoring (see ``Scores.notes``), and the scan of all lambdas where lambda was
+    chosen.
 
-    All queries are ranked and correct hubs; those without a correct item are left out of the outcome. Raises InputError
-    when no other is left.
+    All queries are ranked and correct hubs; the outcome leaves out queries without a correct item. Raises InputError
+    when no query is left.
     """
     criterion = tuned.criterion
     scores = trial.under(criterion)
@@ -182,8 +180,8 @@ def run_both(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths:
 def tuned(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:
     """The criterion with the parameters that answer most validation queries of one direction.
 
-    Lambda, where it is open, is chosen for each K, and the recalls it was chosen by are kept. everything: choose the rescoring's parameters too, before lambda, by
-    the sum of R@K over K. trials: the folds of that direction; not looked at where nothing is open.
+    An open lambda is chosen for each K, and its recalls are kept. everything: first choose the rescoring's parameters
+    by the sum of R@K over K. trials: the folds of that direction; unused where nothing is open.
     """
     if everything:
         criterion = _best_rescoring(criterion, trials)
@@ -204,7 +202,7 @@ def _best_rescoring(criterion: Criterion, trials: Sequence[Trial]) -> Criterion:
 
 
 def _answered(criterion: Criterion, trial: Trial) -> int:
-    """Queries with a hit among the best K, summed over K; the matching on top is left out of it."""
+    """Queries with a hit among the best K, summed over K, without the matching."""
     outcome = evaluation.rank(trial.under(criterion), trial.truth, "pessimistic")
     return sum(int(hits.sum()) for hits in outcome.hits.values())
 

@@ -1,4 +1,4 @@
-"""Optimal matching: what GM and RGM approximate, the matching with the largest sum of scores."""
+"""Optimal matching: the matching with the largest sum of scores, which GM and RGM approximate."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,13 +22,13 @@ Pairs = Int[np.ndarray, " pairs"]
 
 
 def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iterator[MatchedPairs]:
-    """For each K the pairs with the largest sum of scores among the largest matchings in which a query has at most K items
-    and an item serves no more queries than under ``gm``. Pairs come by score, then row and column.
+    """For each K the pairs with the largest sum of scores among the largest matchings in which a query has at most K
+    items and an item serves no more queries than under ``gm``. Pairs are ordered by score, then row and column.
 
-    At K = 1 this is Kuhn's Hungarian matching, which the RGM paper (sections 2.2 and 3.3.3) names as exact and too slow. For
-    K > 1 it names Murty's K best assignments, which are K whole matchings that may share all pairs but one and give no query
-    K items; the b-matching is what Algorithm 1 approximates. Where several matchings have the largest sum, which of them
-    comes out is the solver's choice, the same for the same scores; items that score the same for a query count as wrong first.
+    At K = 1 this is Kuhn's Hungarian matching, which the RGM paper (sections 2.2 and 3.3.3) calls exact and too slow.
+    For K > 1 it names Murty's K best assignments: K whole matchings that may share all pairs but one and give no query
+    K items. The b-matching is what Algorithm 1 approximates. Among several optimal matchings the solver chooses, always
+    the same for the same scores; ties of a query count as wrong first.
 
     Raises UsageError above ``most_pairs``.
     """
@@ -47,13 +47,14 @@ def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iter
 
 
 def optimum(scores: Scores, k: int, quota: int) -> tuple[Pairs, Pairs, Float[np.ndarray, " pairs"]]:
-    """Rows, columns and scores of the matched pairs, in no order: as many as k items a query (at most all) and ``quota``
-    queries an item (at most all) allow, and of such matchings the one with the largest sum, to 1e-7 of the range of scores.
+    """Rows, columns and scores of the matched pairs, unordered: as many as k items a query (at most all) and ``quota``
+    queries an item (at most all) allow; among such matchings the one with the largest sum, to 1e-7 of the range of
+    scores.
 
-    The constraints, each query up to k items and each item up to a quota of queries, are those of a flow: every corner of
-    the polytope is whole. So the simplex method of HiGHS gives a matching, with a price for each query and item. It gets
-    the best items of each query; pairs left out whose score exceeds both prices could improve it and are added, until
-    there are none. Then the optimum over these pairs is the optimum over all, and memory grows with these pairs alone.
+    The constraints are those of a flow, so every corner of the polytope is integral and the simplex method of HiGHS
+    gives a matching, with a price for each query and item. The program starts with the best items of each query. Pairs
+    outside the program whose score exceeds both prices could improve the sum and are added until there are none; its
+    optimum is then the optimum over all pairs, and memory grows only with the pairs in the program.
 
     Raises InputError for scores that are not finite.
     """
@@ -69,7 +70,7 @@ def optimum(scores: Scores, k: int, quota: int) -> tuple[Pairs, Pairs, Float[np.
 
 
 def _unit(scores: Scores) -> Scores:
-    """The scores as float64 from 0 to 1; HiGHS takes prices within 1e-7 for optimal."""
+    """The scores scaled to 0 to 1, float64; HiGHS accepts prices within 1e-7 as optimal."""
     lowest, highest = math.inf, -math.inf
     for rows in scores.strips():
         strip = scores.strip(rows)
@@ -109,7 +110,7 @@ def _values(scores: Scores, rows: Pairs, columns: Pairs) -> Float[np.ndarray, " 
 def _program(
     shape: tuple[int, int], rows: Pairs, columns: Pairs, values: Float[np.ndarray, " pairs"], k: int, quota: int
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Which of these pairs are matched, bool (pairs,), and what a place costs at each query and at each item."""
+    """Which of these pairs are matched, bool (pairs,), and the prices of each query and of each item."""
     queries, items = shape
     ends = np.concatenate([rows, queries + columns])
     uses = csr_array((np.ones(len(ends)), (ends, np.tile(np.arange(len(rows)), 2))), shape=(queries + items, len(rows)))
@@ -126,8 +127,8 @@ def _program(
 
 
 def _improving(scores: Scores, prices: tuple[np.ndarray, np.ndarray], k: int) -> Pairs:
-    """Of each query the items whose score exceeds what the two places cost by most, as places in the flattened scores.
-    Up to k of them are in the program already, taken once and wanted twice."""
+    """For each query the items whose score exceeds both prices most, as places in the flattened scores. Up to k of them
+    are already in the program."""
     parts = []
     for rows in scores.strips():
         costs = torch.from_numpy(prices[0][rows])[:, None] + torch.from_numpy(prices[1])

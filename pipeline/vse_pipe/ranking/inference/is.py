@@ -1,4 +1,4 @@
-"""Inverted softmax: how much of an item's attention goes to this query, among all queries.
+"""Inverted softmax: an item's attention to this query among all queries.
 
 A keyword cannot follow ``import``: load this module by name, through ``vse_pipe.project.registry``.
 """
@@ -14,12 +14,12 @@ from vse_pipe.ranking.scores import Scores
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """The logarithm of Eq. 5, ``log(e^{b x_qn} / sum_{q' != q} e^{b x_q'n})``; the order is that of Eq. 5.
+    """``log(e^{b x_qn} / sum_{q' != q} e^{b x_q'n})``, the logarithm of Eq. 5; the order is that of Eq. 5.
 
-    Smith et al., Offline bilingual word vectors, ICLR 2017, as used in the RGM paper (section 3.3.1, beta 30). q' runs
-    over the bank. Where that is the queries being ranked, MUSE's denominator holds the query itself, which bounds the
-    value by 1 and changes no order: share and odds rise together. With a bank of its own, ``include_query`` adds the
-    query to the sum. Raises InputError when there is nothing to sum because the only query is the bank.
+    Smith et al., Offline bilingual word vectors, ICLR 2017, as in the RGM paper (section 3.3.1, beta 30). q' runs over
+    the bank. For a transductive bank MUSE's denominator includes the query itself, which bounds the value by 1 and
+    changes no order: share and odds rise together. For another bank ``include_query`` adds the query to the sum. Raises
+    InputError when the only query is the bank, so that there is nothing to sum.
     """
     if not bank.is_transductive:
         logs = item_bias(bank, params).apply(scores)

@@ -1,4 +1,4 @@
-"""Mutual proximity: how sure both sides are of each other, each judged by its own similarities."""
+"""Mutual proximity: the probability of a similarity under the query's and under the item's similarities."""
 
 import math
 
@@ -13,12 +13,10 @@ from vse_pipe.ranking.scores import Scores
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """``log F_q(x_qn) + log F_n(x_qn)``, normal distributions with mean and deviation of the query's similarities to the
-    items and of the item's to the bank's queries (Schnitzer et al., Local and global scaling reduce hubs in space,
-    JMLR 2012, the Gaussian form under independence). In the precision of the scores.
-
-    One whose similarities are all the same is sure of nothing: F = 1/2.
-    """
+    """``log F_q(x_qn) + log F_n(x_qn)``, normal distributions with mean and deviation of the query's similarities to
+    the items and of the item's to the bank's queries (Schnitzer et al., Local and global scaling reduce hubs in space,
+    JMLR 2012, the Gaussian form under independence). In the precision of the scores. F = 1/2 where all similarities are
+    equal."""
     mean, deviation = _of_items(bank.queries)
     sharpness = _inverse(deviation)
 
@@ -45,7 +43,7 @@ def _compiled(strip: Tensor, *statistics: Tensor) -> Tensor:
 
 
 def _of_items(scores: Scores) -> tuple[Float[Tensor, " items"], Float[Tensor, " items"]]:
-    """Mean and standard deviation (population) of each item's similarities, strips merged in float64."""
+    """Mean and standard deviation (population) of each item's similarities, float64 over strips."""
     count, mean, moment = 0, torch.zeros(()), torch.zeros(())
     for rows, (variance, of_strip) in scores.over_strips(
         lambda rows: torch.var_mean(scores.strip(rows), dim=0, correction=0)
@@ -61,8 +59,8 @@ def _of_items(scores: Scores) -> tuple[Float[Tensor, " items"], Float[Tensor, " 
 def _log_normal(z: Tensor) -> Tensor:
     """Logarithm of the standard normal distribution function, faster than ``torch.special.log_ndtr``.
 
-    From the tail t on the side of z: log(t) below 0, log(1 - t) above, which keeps small and large values apart. Where
-    t leaves the range of the precision, its first asymptotic term.
+    With the tail t on the side of z: log(t) below 0, log(1 - t) above, which separates small and large values. Where t
+    leaves the range of the precision, its first asymptotic term.
     """
     tail = torch.special.erfc(z.abs().mul_(math.sqrt(0.5))).mul_(0.5)
     logs = torch.where(z > 0, torch.log1p(-tail), tail.log())

@@ -1,4 +1,4 @@
-"""Ranges of parameters within which float32 scores keep their order."""
+"""Options of the inference criteria, within ranges in which float32 scores keep their order."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -35,7 +35,7 @@ Options = TypeVar("Options", bound=Strict)
 
 
 def combinations(params: Options, **axes: Sequence[float]) -> list[Options]:
-    """``params`` with every combination of the values given for some of its fields, in the order of the axes."""
+    """``params`` with every combination of these values of its fields, in the order of the axes."""
     names, values = list(axes), product(*axes.values())
     return [params.model_copy(update=dict(zip(names, chosen, strict=True))) for chosen in values]
 

@@ -1,4 +1,4 @@
-"""QB-Norm: the inverted softmax for those queries only whose best item is a hub of the bank."""
+"""QB-Norm: the inverted softmax only for queries whose best item is a hub of the bank."""
 
 import torch
 from jaxtyping import Float
@@ -11,13 +11,13 @@ from vse_pipe.ranking.tiles import ever_in_top
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """Dynamic inverted softmax: ``log(e^{b x_qn} / sum_bank e^{b x_q'n})`` in the rows of queries whose raw best item is
-    in the activation set, the raw similarities in all others (Bogolin et al., Cross Modal Retrieval with Querybank
-    Normalisation, CVPR 2022). Of equal best items the first counts. The authors' rows are the exponentials of ours.
+    """Dynamic inverted softmax: ``log(e^{b x_qn} / sum_bank e^{b x_q'n})`` in rows of queries whose raw best item (the
+    first of equal ones) is in the activation set, the raw similarities in all other rows (Bogolin et al., Cross Modal
+    Retrieval with Querybank Normalisation, CVPR 2022). The authors' rows are the exponentials of ours.
 
-    Where the bank is the queries that are ranked, the sum runs over the other queries, as in ``is``. The order is the same,
-    because shares and odds rise together, and large scores keep it: their shares are so close to 1 that no float tells them
-    apart, their odds are not. A single query has all of every item, so that all items tie.
+    For a transductive bank the sum runs over the other queries, as in ``is``. The order is the same because shares and
+    odds rise together. Large scores keep their order: their shares round to 1 in floats, their odds do not. For a
+    single query all items tie.
     """
     active = ever_in_top(bank.queries, params.k)
     corrected = _against_others(scores, params.beta) if bank.is_transductive else _against_bank(bank, params.beta)

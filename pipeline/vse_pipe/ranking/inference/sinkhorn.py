@@ -1,4 +1,4 @@
-"""Sinkhorn normalisation: every item gets the same share of the attention of the bank, and every query gives the same."""
+"""Sinkhorn normalisation: every item gets the same share of the bank's attention, and every query gives the same."""
 
 import math
 
@@ -16,22 +16,22 @@ _LARGE = 1000.0
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """``x_qn / tau + v_n``; v is the items' potential in the entropic transport between the bank's queries and the items
-    under uniform marginals (Pan et al., Hubness Reduction with Dual Bank Sinkhorn Normalization, ACM MM 2025: SN).
+    """``x_qn / tau + v_n``; v is the items' potential in the entropic transport between the bank's queries and the
+    items under uniform marginals (Pan et al., Hubness Reduction with Dual Bank Sinkhorn Normalization, ACM MM 2025:
+    SN).
 
-    One iteration from nothing is the inverted softmax. The authors' code makes a fixed 10 iterations on plain
-    exponentials in float64; this one stays with logarithms and goes on to ``tolerance``. ``notes`` of the result holds
-    the residual and the iterations: what the caller reports.
+    The first iteration is the inverted softmax. The authors' code runs 10 iterations on exponentials in float64; this
+    one uses logarithms and stops at ``tolerance``. ``notes`` of the result has the residual and the iterations.
 
-    A query's best items have about the same value, whatever the scores. Where these are more than ``_LARGE`` temperatures
-    (inner products of vectors that are not of unit length), float32 no longer tells such values apart and all is float64.
+    A query's best items have similar values, whatever the scores. Scores above ``_LARGE`` temperatures (inner products
+    of vectors without unit length) are computed in float64, because float32 cannot separate such values.
     """
     is_large = _is_large(bank.queries, params.tau)
     return _item_bias(bank, params, is_large).apply(_exact(scores) if is_large else scores)
 
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:
-    """The whole correction; it is one number an item. Its notes: ``residual`` and ``iterations``."""
+    """The whole correction as one number per item. Its notes: ``residual`` and ``iterations``."""
     return _item_bias(bank, params, _is_large(bank.queries, params.tau))
 
 
@@ -64,8 +64,8 @@ def _exact(scores: Scores) -> Scores:
 def _pass(
     scores: Scores, beta: float, potential: Float[Tensor, " items"] | None, log_marginal: float
 ) -> tuple[Float[Tensor, " items"], Float[Tensor, " queries"]]:
-    """Both updates in one pass over the scores: the queries' potentials under ``potential`` (zeros without one), and from
-    them the items', so that each item's marginal is exact."""
+    """Both updates in one pass: the queries' potentials under ``potential`` (zeros without one), then the items'
+    potentials, so that each item's marginal is exact."""
 
     def updated(rows: slice) -> tuple[Float[Tensor, " items"], Float[Tensor, " rows"] | None]:
         kernel = scores.strip(rows) * beta

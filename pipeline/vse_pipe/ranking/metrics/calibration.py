@@ -1,9 +1,9 @@
-"""From a score to the probability of a match, and how far such probabilities are from what happens.
+"""Probability of a match from a score, and the calibration of such probabilities.
 
 Isotonic: Zadrozny and Elkan, Transforming classifier scores into accurate multiclass probability estimates, KDD 2002.
-Platt: Probabilistic outputs for support vector machines, 1999, with his targets. Expected calibration error and the
-reliability diagram: Guo et al., On calibration of modern neural networks, ICML 2017, here of the probability of one event
-and not of the likeliest class.
+Platt: Probabilistic outputs for support vector machines, 1999, with his targets. Expected calibration error and
+reliability diagram: Guo et al., On calibration of modern neural networks, ICML 2017, here for the probability of one
+event instead of the likeliest class.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ Matched = Bool[np.ndarray, " pairs"]
 
 @dataclass(frozen=True)
 class Curve:
-    """Probabilities that never fall where scores rise. knots: of ISOTONIC (2, knots) scores and probabilities, straight lines
-    between them and level beyond; of PLATT (2, 1), a >= 0 and b of ``1 / (1 + exp(-(a s + b)))``."""
+    """Non-decreasing probabilities of scores. knots: for ISOTONIC (2, knots) scores and probabilities, linear between
+    them and constant beyond; for PLATT (2, 1), a >= 0 and b of ``1 / (1 + exp(-(a s + b)))``."""
 
     method: str
     knots: Float[np.ndarray, "2 knots"]
@@ -35,7 +35,7 @@ class Curve:
 
 
 def fitted(method: str, scores: Values, matched: Matched) -> Curve:
-    """method: ISOTONIC or PLATT. Where larger scores match less often than smaller ones, the curve is level."""
+    """method: ISOTONIC or PLATT. Where larger scores match less often than smaller ones, the curve is constant."""
     values = scores.astype(np.float64)
     return _isotonic(values, matched) if method == ISOTONIC else _platt(values, matched)
 
@@ -67,9 +67,9 @@ def _platt(scores: Values, matched: Matched) -> Curve:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Of BINS bins of equal width from 0 to 1, the last with its end: how many pairs, the mean of their probabilities and the
-    share of them that match, NaN where there are none. ece: sum of the distances between these two, each by its share of
-    the pairs; brier: mean squared distance of probability and event."""
+    """BINS bins of equal width from 0 to 1. counts: pairs; probabilities: their mean; shares: share of matches, NaN in
+    empty bins. ece: distances of probabilities and shares, weighted by counts; brier: mean squared distance of
+    probability and event."""
 
     counts: Int64[np.ndarray, " bins"]
     probabilities: Float[np.ndarray, " bins"]
@@ -95,7 +95,7 @@ def ece_draws(
     resamples: int,
     rng: np.random.Generator,
 ) -> Float[np.ndarray, " resamples"]:
-    """The expected calibration error of bootstrap draws, pairs of one cluster drawn together."""
+    """Expected calibration error of bootstrap draws of clusters."""
     numbered = np.unique(clusters, return_inverse=True)[1]
     size, places = int(numbered.max()) + 1, _places(probabilities)
     cells = numbered * BINS + places

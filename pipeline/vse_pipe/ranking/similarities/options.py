@@ -1,4 +1,4 @@
-"""What stacked cross attention leaves open: names that options and computations share."""
+"""Options of the similarities, and the choices of stacked cross attention."""
 
 from typing import ClassVar, Literal
 

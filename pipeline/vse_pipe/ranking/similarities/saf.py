@@ -1,4 +1,4 @@
-"""SAF: the alignments of words and whole are filtered by an attention of their own, their sum is the score."""
+"""SAF: the sum of the alignments of words and global vectors, filtered by attention, is the score."""
 
 import torch
 from jaxtyping import Float
@@ -17,8 +17,9 @@ class _Filtration(nn.Module):
         self.bn = nn.BatchNorm1d(1)
 
     def forward(self, pooled: Tensor, local: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(images, captions, 1 and L, sim) to the filtered vectors (images, captions, sim), the mean and the unbiased
-        variance of each caption's logits over all its nodes and images: (captions, 1) each, no captions in evaluation."""
+        """From (images, captions, 1 and L, sim) to the filtered vectors (images, captions, sim), and the mean and
+        unbiased variance of each caption's logits over all its nodes and images: (captions, 1) each, (0, 1) in
+        evaluation."""
         sizes = [torch.linalg.vector_norm(piece, dim=3) + EPS for piece in (pooled, local)]
         logits = torch.cat(
             [piece @ self.attn_sim_w.weight[0] / size for piece, size in zip((pooled, local), sizes, strict=True)],
@@ -41,7 +42,7 @@ class _Filtration(nn.Module):
 
     @torch.no_grad()
     def remember(self, means: Float[Tensor, " captions"], variances: Float[Tensor, " captions"]) -> None:
-        """What the running statistics are after one update a caption, in order."""
+        """Update the running statistics once per caption, in order."""
         share = self.bn.momentum
         assert share is not None
         keep = 1 - share
@@ -52,7 +53,7 @@ class _Filtration(nn.Module):
         self.bn.num_batches_tracked += len(means)
 
     def _running(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance; a layer that tracks none has None here."""
+        """The running mean and variance."""
         assert self.bn.running_mean is not None
         assert self.bn.running_var is not None
         return self.bn.running_mean, self.bn.running_var
@@ -74,8 +75,8 @@ def score(
 ) -> Float[Tensor, "images captions"]:
     """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021, Eq. 1 to 3, 8, 9.
 
-    Batch normalisation means what it means in the authors' loop over captions: in training each caption has the statistics
-    of its own nodes over all images, and the running statistics are updated once a caption, in the order of the batch.
+    Batch normalisation is that of the authors' loop over captions: in training each caption has the statistics of its
+    own nodes over all images, and the running statistics are updated once per caption, in the order of the batch.
     Raises InputError for another number of regions than the network's.
     """
     whole_captions = network.whole_captions(texts)
@@ -101,7 +102,7 @@ def score(
 
 
 def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SafNetwork) -> OfPairs:
-    """The same scores of single pairs, of a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
+    """Scores of single pairs under a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
     nodes = network.pairs(images, texts, params.temperature)
 
     def pair_scores(*pair: Tensor) -> Float[Tensor, " pairs"]:

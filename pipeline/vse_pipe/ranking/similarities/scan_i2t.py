@@ -1,4 +1,4 @@
-"""SCAN, image to text: every region attends to the words, the image scores by how well its regions are described."""
+"""SCAN, image to text: every region attends to the words; the score tells how well the words describe the regions."""
 
 import torch
 from jaxtyping import Float
@@ -24,8 +24,8 @@ def score(
 ) -> Float[Tensor, "images captions"]:
     """Lee et al., Stacked Cross Attention for Image-Text Matching, ECCV 2018, Eq. 7 to 9.
 
-    The authors' code loops over captions; here captions of equal length are scored together, so no padding takes part
-    either. A single image or region works, which fails there.
+    The authors' code loops over captions; here captions of equal length are scored together, without padding. A single
+    image or region works; the authors' code fails there.
     """
 
     def block(images: Tensor) -> Tensor:

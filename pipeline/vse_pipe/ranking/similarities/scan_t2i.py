@@ -1,4 +1,4 @@
-"""SCAN, text to image: every word attends to the regions, the caption scores by how well its words are found."""
+"""SCAN, text to image: every word attends to the regions; the score tells how well the regions show the words."""
 
 import torch
 from jaxtyping import Float
@@ -24,8 +24,8 @@ def score(
 ) -> Float[Tensor, "images captions"]:
     """Lee et al., Stacked Cross Attention for Image-Text Matching, ECCV 2018, Eq. 1 to 6.
 
-    The authors' code loops over captions; here captions of equal length are scored together, so no padding takes part
-    either. A single image or region works, which fails there.
+    The authors' code loops over captions; here captions of equal length are scored together, without padding. A single
+    image or region works; the authors' code fails there.
     """
 
     def block(images: Tensor) -> Tensor:

@@ -1,4 +1,5 @@
-"""SGR: a graph of the alignments of words and whole, whose nodes reason over each other; node 0 is the score."""
+"""SGR: a graph of the alignments of words and global vectors; its nodes reason over each other, and node 0 gives the
+score."""
 
 import torch
 from jaxtyping import Float
@@ -28,8 +29,8 @@ def score(
 ) -> Float[Tensor, "images captions"]:
     """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021, Eq. 1 to 7.
 
-    Captions of equal length are scored together, where the authors loop over captions: the same scores. Raises InputError
-    for another number of regions than the network's.
+    Captions of equal length are scored together; the authors loop over captions, with the same scores. Raises
+    InputError for another number of regions than the network's.
     """
     merged = [module.merged() for module in network.steps]
     whole_captions = network.whole_captions(texts)
@@ -49,7 +50,7 @@ def score(
 
 
 def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SgrNetwork) -> OfPairs:
-    """The same scores of single pairs, of a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
+    """Scores of single pairs under a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
     nodes = network.pairs(images, texts, params.temperature)
     merged = [module.merged() for module in network.steps]
 
@@ -70,9 +71,9 @@ def _reason(pair: tuple[Tensor, Tensor], merged: list, final: nn.Linear) -> Floa
 class _GraphReasoning(nn.Module):
     """``relu(W softmax(Q K^T) X)``, without a scale; names as in the authors' state_dict.
 
-    With q = W_q x + b_q and k = W_k x + b_k the products of a node with all others are (x W_q^T W_k + b_q W_k) x^T plus a
-    number that is the same for all of them, which the softmax ignores: one product of the size of the nodes and not two.
-    The bias of the keys therefore has no influence and gets no gradient; the authors' gets rounding errors.
+    With q = W_q x + b_q and k = W_k x + b_k the products of a node with all others are (x W_q^T W_k + b_q W_k) x^T plus
+    a number that is equal for all of them, which the softmax ignores: one product of the size of the nodes instead of
+    two. The bias of the keys therefore has no influence and gets no gradient; the authors' gets rounding errors.
     """
 
     def __init__(self, sim_dim: int) -> None:
@@ -90,7 +91,7 @@ class _GraphReasoning(nn.Module):
 def _unit_nodes(
     pooled: Float[Tensor, "images captions 1 sim"], local: Float[Tensor, "images captions length sim"]
 ) -> Float[Tensor, "images captions nodes sim"]:
-    """Both behind each other at unit length; 1e-8 is added to the norm."""
+    """Both joined at unit length; 1e-8 is added to the norm."""
     return _UnitNodes.apply(pooled, local)
 
 
@@ -99,7 +100,7 @@ def _step(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Float[Tens
 
 
 def _first_node(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Float[Tensor, "graphs sim"]:
-    """The same step for node 0 alone."""
+    """The same step for node 0 only."""
     query, shift, weight, bias = merged
     queries = torch.addmm(shift, nodes[:, 0], query)
     edges = torch.bmm(nodes, queries[:, :, None]).softmax(dim=1)
@@ -108,7 +109,7 @@ def _first_node(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Floa
 
 
 class _UnitNodes(torch.autograd.Function):
-    """Keeps what it gives and not what it got."""
+    """Saves its output instead of its inputs."""
 
     @staticmethod
     def forward(ctx, pooled, local):
@@ -136,7 +137,7 @@ def _split(nodes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Step(torch.autograd.Function):
-    """Keeps the queries and the edges; mixtures are cheap to make again. Graphs without a gradient are left out."""
+    """Saves the queries and the edges; mixtures are cheap to compute again. Graphs without a gradient are left out."""
 
     @staticmethod
     def forward(ctx, nodes, query, shift, weight, bias):
