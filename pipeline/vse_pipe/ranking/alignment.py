@@ -14,8 +14,7 @@ from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import Aggregate, Norm
 
 EPS = 1e-8
-# Added under roots, so that a zero has a gradient of zero and not NaN; far below what a float32 sum of squares
-# resolves.
+# Added under roots, so that a zero has a gradient of zero instead of NaN; too small to change a float32 sum of squares.
 TINY = 1e-30
 
 
@@ -47,13 +46,13 @@ def gram(vectors: Float[Tensor, "a c dim"]) -> Float[Tensor, "a c c"]:
     return torch.bmm(vectors, vectors.transpose(1, 2))
 
 
-# Products of a region and a word in a portion: 64 MiB of float32, one matrix product.
+# Products of a region and a word in a portion, one matrix product: 64 MiB of float32.
 PORTION = 1 << 24
-# The same in a chunk: near what a core's cache holds.
+# Products in a chunk: about a core's cache.
 CHUNK = 1 << 20
-# Images compared at once where nothing ties images together.
+# Images compared at once where images are independent.
 IMAGES = 128
-# Bytes that a batch may keep for the way back; the portions beyond are computed twice.
+# Bytes that a batch may save for the backward pass; further portions are computed twice.
 KEPT = 5 << 28
 
 
@@ -102,8 +101,11 @@ def over_captions(
         chosen = words[captions]
         shapes = _shapes(chosen, max(1, CHUNK // rows))
         so_far += saved_bytes * len(chosen.vectors)
-        call = _again if torch.is_grad_enabled() and so_far > KEPT else _once
-        outputs.append(call(part, shapes, chosen.vectors, *(tensor[captions] for tensor in per_caption)))
+        inputs = (Portion(chosen.vectors, shapes), *(tensor[captions] for tensor in per_caption))
+        if torch.is_grad_enabled() and so_far > KEPT:
+            outputs.append(checkpoint(part, *inputs, use_reentrant=False, preserve_rng_state=False))
+        else:
+            outputs.append(part(*inputs))
     back = order.to(words.device).argsort()
     return tuple(_in_order(pieces, share, back) for pieces in zip(*outputs, strict=True))
 
@@ -115,14 +117,6 @@ def over_images(
     if len(images) <= IMAGES:
         return score(images)
     return torch.cat([score(block) for block in images.split(IMAGES)])
-
-
-def _once(part, shapes, vectors, *per_caption) -> tuple[Tensor, ...]:
-    return part(Portion(vectors, shapes), *per_caption)
-
-
-def _again(part, shapes, vectors, *per_caption) -> tuple[Tensor, ...]:
-    return checkpoint(_once, part, shapes, vectors, *per_caption, use_reentrant=False, preserve_rng_state=False)
 
 
 def _portions(lengths: list[int], at_once: int) -> Iterator[slice]:
@@ -154,10 +148,9 @@ def _in_order(pieces: tuple[Tensor, ...], share: processes.Share, back: Tensor) 
     return joined.index_select(-1, back) if joined.shape[-1] else joined
 
 
-# Of pairs whose captions have one length: the places of images and captions, and the words (pairs, length, dim), to a
-# score each.
+# For pairs whose captions have one length: places of images and of captions, words (pairs, length, dim), to scores.
 OfPairs = Callable[[Tensor, Tensor, Tensor], Tensor]
-# Numbers of the regions that are gathered at once: 16 MiB of float32.
+# Numbers in the regions gathered at once: 16 MiB of float32.
 GATHERED = 1 << 22
 
 
@@ -225,7 +218,7 @@ def aggregated(cosines: Float[Tensor, "... q"], aggregate: Aggregate, lse: float
     return cosines.amax(dim=-1) if aggregate == "max" else cosines.sum(dim=-1)
 
 
-# Rows (an image with a word) whose differences are held at once: they stay in the cache between the steps.
+# Rows (an image with a word) whose differences stay in the cache between the steps.
 ROWS = 1024
 
 

@@ -18,12 +18,9 @@ from vse_pipe.ranking.matrix import over_rows
 from vse_pipe.ranking.scores import Scores, Similarity, Some
 from vse_pipe.ranking.split import Split
 
-# Strips from which on half of the products are worth a check of symmetry.
-_MANY_STRIPS = 16
-# Items, of all, whose scores among themselves are looked at for that.
-_SAMPLE = 256
-# Of the largest score: by how much the scores of a pair may differ one way and the other.
-_ROUNDING = 1e-5
+# From this number of strips on, symmetry saves more than its check costs. The check compares the scores of sampled
+# items; they may differ by this share of the largest score.
+_MANY_STRIPS, _SAMPLE, _ROUNDING = 16, 256, 1e-5
 _ALL = slice(None)
 
 
@@ -144,7 +141,7 @@ class BankSource:
             bank_items, ranked = (source.captions, fold.captions) if of_images else (source.images, fold.images)
             if not plain(bank_items):
                 return Scores.of(pooled(bank_items), pooled(ranked), cosine, memory=memory, sets=0)
-            # One pass and no more: nothing to hold.
+            # There is only one pass, so nothing is cached.
             return Scores.of(bank_items, ranked, similarity, memory=memory, sets=0)
 
         if self.split is None:
@@ -209,7 +206,7 @@ class Shares:
         self.beta = beta
         largest, runner_up, query = _leaders(strip)
         self.first, self.second, self.query = largest.double() * beta, runner_up.double() * beta, query
-        # A strip of one query has no second: -inf, whose difference with itself is NaN.
+        # A strip of one query has second -inf, and -inf - -inf would be NaN.
         shares = torch.add(-self.second.nan_to_num(neginf=0.0).to(strip), strip, alpha=beta).exp_()
         self.rest = matrix.total(shares.scatter_(0, self.query[None], 0.0))
         self.query += start
@@ -244,10 +241,9 @@ class Shares:
         """``log(p / (1 - p))`` for the share p of each of these queries: its ``e^{b x_qn}`` against the sum over the
         others. In the precision of the scores; inf where there are no others."""
         logs = torch.add(-self.logs_of_all.to(strip), strip, alpha=self.beta)
-        # A share of one half or more is the dominant query's, below; a rounding error must not make one above 1.
+        # Shares of one half or more belong to the dominant query (see below); rounding must not lift a share above 1.
         odds = logs - logs.exp().clamp_(max=0.75).neg_().log1p_()
-        # 1 - p of the dominant query is known exactly: the rest of the sum. Queries that share the lead have the same
-        # odds.
+        # 1 - p of the dominant query is exactly the rest of the sum. Queries that share the lead have the same odds.
         best = (self.first - (self.second + self.rest.log())).to(odds)
         led = ((self.query >= rows.start) & (self.query < rows.stop)).nonzero()[:, 0]
         odds[self.query[led] - rows.start, led] = best[led]
@@ -263,7 +259,6 @@ def _leaders(strip: Float[Tensor, "rows items"]) -> tuple[Tensor, Tensor, Int[Te
         first, query = strip.max(dim=0)
         second = strip.scatter(0, query[None], -torch.inf).amax(dim=0)
         return first, second, query
-    # numba takes half a second to import, which commands that rank nothing should not pay.
     from vse_pipe.ranking.kernels import leading
 
     values, items = strip.contiguous().numpy(), strip.shape[1]

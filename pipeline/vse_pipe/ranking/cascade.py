@@ -41,20 +41,15 @@ def scores(
     values = np.empty(len(images), np.float32)
     for start in range(0, len(images), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        values[part] = _products(split.images, split.captions, images[part], captions[part])
+        sides = (
+            vectors[torch.from_numpy(places[part]).to(vectors.device)].double()
+            for vectors, places in ((split.images, images), (split.captions, captions))
+        )
+        values[part] = torch.linalg.vecdot(*sides).float().cpu().numpy()
     return values
 
 
-def _products(left: Tensor, right: Tensor, rows: Places, columns: Places) -> np.ndarray:
-    sides = (
-        vectors[torch.from_numpy(places).to(vectors.device)].double()
-        for vectors, places in ((left, rows), (right, columns))
-    )
-    return torch.linalg.vecdot(*sides).float().cpu().numpy()
-
-
 Pick = Callable[[Tensor, Tensor], Tensor]
-# Pairs between two signs of life.
 
 
 @dataclass(frozen=True)
@@ -93,7 +88,7 @@ class ScoredPairs:
 
     def score(self, images: Int[Tensor, "..."], captions: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Raises InputError on scores that are not finite."""
-        # A matrix in a file is on the CPU, wherever the images are and whoever asks.
+        # A matrix in a file is on the CPU, wherever the images are.
         matrix, asking, where = self._matrix, images.device, self._images.device
         images, captions = images.to(matrix.device), captions.to(matrix.device)
         is_missing = matrix[images, captions].isnan()
@@ -171,5 +166,4 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
         above = (k + 1 - ranks(seconds)).to(strip)
         return strip.scatter(1, columns, rest + rest.abs().clamp_min(1.0) * above)
 
-    # Here, where the second model's scores are kept.
     return first.mapped(reordered, first.notes, stored=True)

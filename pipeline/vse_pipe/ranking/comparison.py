@@ -145,13 +145,13 @@ def _text(key: tuple, column: str) -> str:
 #
 # (variance between the S figures) / S + (covariance, over draws of images, of the figures of two different seeds)
 #
-# of which the first holds seeds and interaction and the second the images alone. It is what multi-reader studies of
-# diagnostic images use with readers for seeds (Obuchowski and Rockette, Communications in Statistics 24, 1995; a
-# covariance below 0 counts as 0). The t quantile has the seeds' degrees of freedom (of two methods with seeds of their
-# own Welch's) divided by their share in the variance. Satterthwaite's, which the same studies use (Hillis, Statistics
-# in Medicine 26, 2007), divide by the square of that share: at 3 seeds that covers 92% where the share is 0.9, this 94%
-# to 96% everywhere. Seeds and images both drawn with replacement, percentiles taken, cover 78% to 83% where seeds
-# matter most: docs/comparisons.md has the simulation.
+# The first term has seeds and interaction, the second only the images. Multi-reader studies of diagnostic images use
+# the same formula with readers for seeds (Obuchowski and Rockette, Communications in Statistics 24, 1995; a covariance
+# below 0 counts as 0). The t quantile has the seeds' degrees of freedom (Welch's for two methods with different seeds),
+# divided by their share in the variance. Satterthwaite's degrees of freedom in the same studies (Hillis, Statistics in
+# Medicine 26, 2007) divide by the square of that share: at 3 seeds they cover 92% where the share is 0.9, ours 94% to
+# 96% everywhere. Percentiles of draws of seeds and images cover 78% to 83% where seeds matter most (simulation:
+# docs/comparisons.md).
 
 
 @dataclass(frozen=True)
@@ -348,8 +348,7 @@ def paired(a: Method, b: Method) -> bool:
 
 def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, list[Difference]]:
     """The number of images, and the figures behind ``compared``'s rows. Raises as ``compared``."""
-    seeds = list(a.models)
-    models = [*a.models.values(), *(b.models[model] for model in (seeds if paired(a, b) else b.models))]
+    models = [*a.models.values(), *(b.models[name] for name in (a.models if paired(a, b) else b.models))]
     for model in models[1:]:
         check(models[0], model)
     figures = [Figures.of(model.ranks, model.occurrence) for model in models]
@@ -364,17 +363,13 @@ def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, l
         doubt: Spread | Drawn | None = None
         if address in changed:
             doubt = Drawn(values[1] - values[0] + changed[address])
+        elif draws is not None and len(models) == 2:
+            doubt = Drawn(draws[1] - draws[0])
         elif draws is not None:
-            doubt = _doubt(a, b, values, draws)
+            left, right = (Repetitions(values[part], draws[part]) for part in (slice(len(a)), slice(len(a), None)))
+            doubt = of_one(right - left) if paired(a, b) else of_difference(left, right)
         rows.append(Difference(address, of_a, of_b, doubt))
     return sum(figures[0].images().values()), rows
-
-
-def _doubt(a: Method, b: Method, values: np.ndarray, draws: np.ndarray) -> Spread | Drawn:
-    if len(a) == len(b) == 1:
-        return Drawn(draws[1] - draws[0])
-    of_a, of_b = (Repetitions(values[part], draws[part]) for part in (slice(len(a)), slice(len(a), None)))
-    return of_one(of_b - of_a) if paired(a, b) else of_difference(of_a, of_b)
 
 
 def _checked(model: Compared, counted: dict[Address, float]) -> dict[Address, float]:

@@ -89,7 +89,7 @@ class Criterion:
         module, params = self.matching.module, self.matching.params
         turns = truth.turns() if params.mode == "captions" else np.zeros(len(truth), np.int64)
         lots = [np.flatnonzero(turns == turn) for turn in range(turns.max() + 1)]
-        # Shuffled on the outside: selection knows how to read it without moving items.
+        # ``Shuffled`` is outermost because selection reads it without moving items.
         chosen = [scores if len(lots) == 1 else Chosen(scores, lot) for lot in lots]
         ties = [Ties(of_lot, truth.only(lot)) for of_lot, lot in zip(chosen, lots, strict=True)]
         matchings = (module.match(Shuffled(of_lot, order), settings, params) for of_lot in chosen)

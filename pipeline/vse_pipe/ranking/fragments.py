@@ -105,7 +105,7 @@ class Several:
         return self.parts[0].device
 
 
-# One side of a set: (n, dim) vectors, (n, R, dim) regions, the words of n captions, or what several models made of it.
+# One side: (n, dim) vectors, (n, R, dim) regions, the words of n captions, or the same under several models.
 Sides = Tensor | Words | Several
 
 

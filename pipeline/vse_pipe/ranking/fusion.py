@@ -10,7 +10,7 @@ from torch import Tensor
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import Several, weighted
 
-# Cormack et al.'s constant: how little the first places count above the next ones.
+# Cormack et al.'s constant, which limits the weight of the first places.
 RRF_K = 60
 
 

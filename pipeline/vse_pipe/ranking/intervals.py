@@ -27,7 +27,7 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core import devices, processes
 from vse_pipe.core.errors import InputError
 
-# Columns of ranks.parquet whose mean is a metric, and what the mean is multiplied by.
+# Columns of ranks.parquet whose mean is a metric.
 _HITS, _NDCG = "hit_", "ndcg_"
 _GRADED_COLUMNS = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision"}
 _SHAPES = ("skew@10", "robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10")
@@ -64,7 +64,6 @@ class FoldDirection:
 
     def measure(self, weights: Int[np.ndarray, "draws images"]) -> dict[str, Float[np.ndarray, " draws"]]:
         """Every metric that the tables define, under each row of weights. NaN where a draw has no query."""
-        # numba takes half a second to import, which commands that only read params.yaml should not pay.
         from vse_pipe.ranking import statistics_kernels
 
         sizes = np.bincount(self.image_of, minlength=len(self.images))
@@ -72,8 +71,8 @@ class FoldDirection:
         means = statistics_kernels.means(weights, np.stack(sums, axis=1), sizes)
         metrics = dict(zip(self.means, means.T, strict=True))
         if self.ranks is None:
-            # Queries compete for the quotas of a matching. One that is drawn twice would have to be matched twice, so
-            # counting it twice gives N_k that no matching has; and only its set at K = 10 is kept.
+            # Queries of a matching compete for quotas, so counting a query twice gives N_k that no matching has; and
+            # the tables have only its set at K = 10.
             return metrics
         order = np.argsort(self.ranks, kind="stable")
         metrics["med_r"] = statistics_kernels.medians(weights, self.ranks[order], self.image_of[order])
@@ -126,7 +125,7 @@ def _numbers(ranks: pa.Table, name: str) -> np.ndarray:
     return ranks[name].to_numpy().astype(np.float64)
 
 
-# ("image_to_text", "r@1") or, for the sums over both directions, ("rsum",).
+# ("image_to_text", "r@1"), or ("rsum",) for a sum over both directions.
 Address = tuple[str, ...]
 Sample = dict[Address, Float[np.ndarray, " draws"]]
 _SUMS = {"rsum": "r", "hs_sum": "skew"}
@@ -194,7 +193,13 @@ def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: i
     samples = measured(evaluations, resamples, seed, at_once)
     finite = [{address: np.isfinite(values) for address, values in figures.items()} for figures in samples]
     defined = np.all(
-        [figures[address] for figures in finite for address in figures if not _is_skewness(address)], axis=0
+        [
+            figures[address]
+            for figures in finite
+            for address in figures
+            if not address[-1].startswith(("skew@", "hs_sum"))
+        ],
+        axis=0,
     )
     if not defined.any():
         raise InputError(
@@ -211,10 +216,6 @@ def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: i
     ]
 
 
-def _is_skewness(address: Address) -> bool:
-    return address[-1].startswith((f"{_SUMS['hs_sum']}@", "hs_sum"))
-
-
 def measured(
     evaluations: Sequence[Figures], resamples: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE
 ) -> list[Sample]:
@@ -227,7 +228,9 @@ def measured(
         {fold: _weights(streams[fold], min(step, resamples - start), images[fold]) for fold in images}
         for start in range(0, resamples, step)
     )
-    chunks = zip(*processes.each(partial(map, partial(_measured, evaluations)), drawn), strict=True)
+    chunks = zip(
+        *processes.each(partial(map, lambda weights: [one.measure(weights) for one in evaluations]), drawn), strict=True
+    )
     return [{address: np.concatenate([part[address] for part in parts]) for address in parts[0]} for parts in chunks]
 
 
@@ -255,13 +258,8 @@ def swapped(a: Figures, b: Figures, draws: int, seed: int, at_once: int = _WEIGH
     return {address: values for address, values in defined.items() if len(values)}
 
 
-def _measured(evaluations: Sequence[Figures], weights: dict[int, np.ndarray]) -> list[Sample]:
-    return [figures.measure(weights) for figures in evaluations]
-
-
 def _weights(stream: np.random.Generator, count: int, images: int) -> np.ndarray:
-    drawn = [np.bincount(stream.integers(images, size=images), minlength=images) for _ in range(count)]
-    return np.stack(drawn)
+    return np.stack([np.bincount(stream.integers(images, size=images), minlength=images) for _ in range(count)])
 
 
 HUBNESS = ("skew@", "robin_hood@", "gini@", "anti_hubs@", "largest_hub@", "hs_sum")

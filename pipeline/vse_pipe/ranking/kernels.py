@@ -1,9 +1,13 @@
-"""Compiled loops of rankings: tiles, best entries, counts, deferred acceptance, and order violations."""
+"""Compiled loops of rankings: tiles, best entries, counts, deferred acceptance, and order violations.
+
+Import this module inside functions: numba takes half a second to import, which commands that rank nothing should not
+pay.
+"""
 
 import numpy as np
 from numba import njit
 
-# Entries that are looked at together; most hold none of the best. Counters are int32: see ``thresholds``.
+# Entries compared together; most chunks have none of the best.
 _CHUNK = 64
 
 
@@ -84,14 +88,10 @@ def _any_above(row, limits):
     return count > 0
 
 
-# The best entries of each row, the compiled loop under ``vse_pipe.ranking.tiles``.
-#
-# A sample of the row gives a threshold that a little more than the best k entries pass; those are sorted, nothing else.
-
-# Entries sampled of a row, and how many times k entries should pass the threshold so that fewer than k hardly ever do.
+# A sample of the row gives a threshold that slightly more than the best k entries pass; only those are sorted. The
+# margin is large enough that fewer than k hardly ever pass.
 _SAMPLE = 1024
 _MARGIN = 1.2
-# Entries that are looked at together; most chunks hold none of the best.
 
 
 @njit(cache=True, nogil=True)
@@ -253,11 +253,9 @@ def add_up(strip, sums, start, stop):
         _add(strip[number, start:stop], sums[start:stop])
 
 
-# Deferred acceptance, the compiled loop under ``vse_pipe.ranking.matching``.
-#
-# Queries propose down their lists, best first. An item keeps its best ``quota`` proposals in a heap with the worst on
-# top; the query that loses its place proposes on. Both sides order pairs by (score descending, row ascending), so the
-# result does not depend on the order of proposals.
+# Deferred acceptance for ``vse_pipe.ranking.matching``: queries propose down their lists, best first. An item keeps its
+# best ``quota`` proposals in a heap with the worst on top; a query that loses its place continues to propose. Both
+# sides order pairs by (score descending, row ascending), so the result does not depend on the order of proposals.
 
 
 @njit(cache=True, nogil=True)
@@ -329,9 +327,8 @@ def propose(list_scores, list_items, position, end, filled, k, heap_scores, heap
                     size += 1
 
 
-# Order violations without an array of (images, texts, dim): numba's loops under similarity ``order``.
-#
-# Rows are treated one by one; the compiler fixes the order in which they sum over ``dim``. NaN stays NaN.
+# Order violations without an array of (images, texts, dim). Rows are independent; the compiler fixes the order in which
+# they sum over ``dim``. NaN stays NaN.
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})

@@ -97,7 +97,7 @@ def greedy(scores: Scores, settings: Sequence[Allowance], mode: Mode) -> Iterato
     setting_before, matching = None, None
     for setting in settings:
         quota = min(setting.quota(*scores.shape, mode), scores.shape[0])
-        # Along a grid many a lambda rounds to the quota of the one before it.
+        # Neighbouring lambdas of a grid often round to the same quota.
         if matching is None or (setting.k, quota) != setting_before:
             setting_before, matching = (setting.k, quota), _matched(scores, lists, setting.k, quota, mode)
         yield matching
@@ -158,7 +158,7 @@ class _Assignment:
     def solve(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows, columns and scores of the matched pairs, unordered."""
         self._propose()
-        while len(dry := np.flatnonzero(self._unsatisfied())):
+        while len(dry := np.flatnonzero((self.filled < self.k) & (self.position == self.end) & ~self.complete)):
             self._extend(dry)
             self._propose()
         is_occupied = np.arange(self.heap_rows.shape[1]) < self.heap_sizes[:, None]
@@ -166,14 +166,10 @@ class _Assignment:
         return self.heap_rows[is_occupied].astype(np.int64), columns, self.heap_scores[is_occupied]
 
     def _propose(self) -> None:
-        # numba takes half a second to import, which commands that only read params.yaml should not pay.
         from vse_pipe.ranking.kernels import propose
 
         lists, heaps = (self.listed_scores, self.listed_items), (self.heap_scores, self.heap_rows, self.heap_sizes)
         propose(*lists, self.position, self.end, self.filled, self.k, *heaps)
-
-    def _unsatisfied(self) -> np.ndarray:
-        return (self.filled < self.k) & (self.position == self.end) & ~self.complete
 
     def _extend(self, dry: np.ndarray) -> None:
         """Give the ``dry`` queries further candidates; drop used entries of all lists."""
@@ -220,18 +216,15 @@ class _Assignment:
         return values[chosen].double().cpu().numpy(), items[chosen].int().cpu().numpy(), counts.cpu().numpy()
 
 
-# Which queries a matching answers where scores are equal: wrong items are taken before right ones.
+# A matching has to choose among equal scores, which says nothing about the model. Its choice is therefore read as the
+# worst possible choice, whatever the order of items and queries:
 #
-# A matching has to choose among equal scores, and which item or query it takes is no merit of the model. What it has
-# chosen is therefore read as the worst of the choices that it had, whatever the order of items and queries:
-#
-# - Of items that score the same for a query, the wrong ones come first. A query that holds h of them, of which w are wrong, is
-# answered by them only if h > w. With an unlimited quota this is the pessimistic rank of nearest-neighbour search.
-# - Queries with the same scores throughout can change places. They are dealt out to their places so that the fewest are answered.
-
-# Queries of the same scores that are dealt out; of more, all are missed that any of their places would miss.
+# - Among items with the same score for a query, the wrong ones come first. A query that holds h of them, with w wrong ones
+#   in the split, is answered by them only if h > w. With an unlimited quota this is the pessimistic rank.
+# - Queries with the same scores can change places. They are assigned to their places so that the fewest are answered.
+#   Of more queries than ``_DEALT``, all are missed that any of their places would miss.
 _DEALT = 1000
-# By score, how many of these items are held, or how many wrong ones there are.
+# By score, the number of items that a query holds, or the number of wrong items.
 Levels = dict[float, int]
 
 
@@ -261,7 +254,15 @@ class Ties:
         their own places."""
         places = [frozenset(levels[query].items()) for query in group.tolist()]
         kinds = {place: kind for kind, place in enumerate(dict.fromkeys(places))}
-        answers = np.array([[_answers(dict(place), self.wrong[query]) for place in kinds] for query in group.tolist()])
+        answers = np.array(
+            [
+                [
+                    any(dict(place).get(score, 0) > count for score, count in self.wrong[query].items())
+                    for place in kinds
+                ]
+                for query in group.tolist()
+            ]
+        )
         if len(group) > _DEALT or (answers == answers[:, :1]).all():
             return np.all(answers, axis=1)
         from scipy.optimize import linear_sum_assignment
@@ -302,7 +303,3 @@ def _held_levels(pairs: MatchedPairs, queries: Int[np.ndarray, " queries"]) -> d
     for query, score in zip(pairs.rows[is_chosen].tolist(), pairs.scores[is_chosen].tolist(), strict=True):
         levels[query][score] = levels[query].get(score, 0) + 1
     return levels
-
-
-def _answers(levels: Levels, wrong: Levels) -> bool:
-    return any(levels.get(score, 0) > count for score, count in wrong.items())

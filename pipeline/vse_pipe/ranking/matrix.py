@@ -14,7 +14,7 @@ from torch import Tensor
 from vse_pipe.core import console, processes
 from vse_pipe.ranking.fragments import Sides
 
-# Images and captions of a tile. A similarity bounds its own memory; a tile bounds what lies between two signs of life.
+# Images and captions of a tile, the step of the progress bar; a similarity bounds its own memory.
 _TILE = (128, 512)
 _MIB = 1 << 20
 _HELD_SHARE = 4
@@ -55,9 +55,9 @@ def empty(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Te
     limit."""
     rows, columns = shape
     if memory and rows * columns * 4 * _HELD_SHARE > memory * _MIB:
-        # The map keeps the file, which has no name, as long as it lives.
+        # The map keeps the unnamed file open.
         with tempfile.TemporaryFile() as file:
-            # Room for all of it now: a full disk is then an error and not a SIGBUS.
+            # Allocated at once, so that a full disk is an error instead of a SIGBUS.
             os.posix_fallocate(file.fileno(), 0, rows * columns * 4)
             return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=shape))
     return torch.empty(shape, device=device)
@@ -89,13 +89,6 @@ def per_row(mask: Bool[Tensor, "rows items"]) -> Int[Tensor, " rows"]:
     return mask.sum(dim=1)
 
 
-# Sums over the queries of a strip, equal for items whose scores are equal.
-#
-# ``torch.sum`` and ``torch.logsumexp`` over the first dimension add up the last few columns in another order than the
-# rest: two items with the same scores get sums that differ in the last bit, and which of them comes first is then a
-# matter of rounding.
-
-
 def total(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
     """The sum of each column, float64, equal for columns with equal values.
 
@@ -104,7 +97,6 @@ def total(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
     """
     if not (strip.is_cpu and strip.dtype in (torch.float32, torch.float64)):
         return strip.sum(dim=0, dtype=torch.float64)
-    # numba takes half a second to import, which commands that rank nothing should not pay.
     from vse_pipe.ranking.kernels import add_up
 
     values, sums = strip.contiguous().numpy(), np.zeros(strip.shape[1])
@@ -115,6 +107,6 @@ def total(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
 def log_sum_exp(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
     """``log sum e^x`` of each column, float64: exponents in the precision of the scores, their sum in float64."""
     largest = strip.amax(dim=0)
-    # A column of -inf alone has no exponents: -inf - -inf is no number.
+    # In a column of -inf, -inf - -inf would be NaN.
     finite = largest.nan_to_num(neginf=0.0)
     return total((strip - finite).exp_()).log_().add_(finite.double())

@@ -16,7 +16,7 @@ from vse_pipe.ranking.fragments import Several, Sides, plain
 from vse_pipe.ranking.fusion import Fused
 from vse_pipe.ranking.matrix import ScoreMatrix
 
-# Rows or columns: a slice of them, or their numbers.
+# Rows or columns, as a slice or as numbers.
 Some = slice | Tensor
 RescorePart = Callable[[Tensor, Some, Some], Tensor]
 
@@ -48,18 +48,18 @@ class Parts:
         return self.rescore(product, images, captions)
 
 
-# A product of float32 matrices changes in its last bits with the height of its left side. Every score is therefore
-# computed in strips at fixed rows, whose height follows from the number of items alone: no result depends on the block
-# or on the memory that is given.
+# The last bits of a float32 matrix product depend on the height of its left side. Scores are therefore computed in
+# strips at fixed rows, with a height that follows from the number of items: no result depends on the block or on the
+# memory.
 STRIP = 256
 _WIDEST = 1 << 18
-# Copies of a strip that are alive at once in the costliest criterion.
+# Copies of a strip in memory at once under the costliest criterion.
 _COPIES = 6
 _MIB = 1 << 20
-# What scores of one direction may take of the memory: those of the queries and of a bank, both ways, make a half.
+# Share of the memory for scores of one direction: queries and a bank in both directions take one half.
 _HELD_SHARE = 8
 
-# Of sides as its model makes them: which kind it takes is said by its traits.
+# Its traits say which kind of sides it takes.
 Similarity = Callable[[Any, Any], Tensor]
 Rescore = Callable[[Tensor, slice], Tensor]
 Found = TypeVar("Found")
@@ -99,9 +99,9 @@ class Scores:
         self.notes = notes or {}
         self._compute, self._transpose = compute, transpose
         self._cache: dict[int, Tensor] | None = {} if hold else None
-        # Of items against themselves: the scores of any rows with any items.
+        # Scores of any rows with any columns, for items against themselves.
         self.submatrix: Callable[[Some, Some], Tensor] | None = None
-        # Of vectors whose scores are not held, and of what ``mapped`` can say part by part.
+        # For vectors without cached scores, and for rescorings with ``of_part``.
         self.parts: Parts | None = None
 
     @classmethod

@@ -11,7 +11,7 @@ from vse_pipe.ranking.fragments import Several, Sides, take
 from vse_pipe.ranking.metrics.recall import Relevance, Truth
 from vse_pipe.ranking.scores import Scores, Similarity
 
-# Of the mean squared length of the vectors: the share that is not their common mean.
+# Largest share of the mean squared length that is not the common mean.
 _COLLAPSED = 1e-4
 
 

@@ -15,12 +15,12 @@ from vse_pipe.ranking.metrics.listed import counted, descending
 from vse_pipe.ranking.metrics.recall import Ties, Truth
 from vse_pipe.ranking.scores import Parts, Scores, Shuffled
 
-# A tile's images and captions: 8 MiB of scores. The last one may be half as high or wide again: narrow products have
-# kernels of their own, whose last bits may differ.
+# Images and captions of a tile: 8 MiB of scores. The last tile may be 1.5 times as high or wide, because the kernels
+# for narrow products may give other last bits.
 _HEIGHT, _WIDTH = 512, 4096
-# Scores from which on this is worth its checks; items that are kept of a query, and correct items of one.
+# Fewest scores that are worth the checks; most items per query, and most correct items per query.
 _FEWEST, _LONGEST, _CORRECT = 1 << 28, 128, 16
-# Captions of a product at least.
+# Fewest captions of a product.
 _WIDE = 64
 Places = int | np.integer | Int[np.ndarray, " pairs"]
 Found = tuple[Float[np.ndarray, " pairs"], Int[np.ndarray, "queries best"]]
@@ -251,7 +251,7 @@ def _around(place: int, size: int, end: int) -> slice:
     return slice(number * size, end if number == _count(end, size) - 1 else (number + 1) * size)
 
 
-# Where the compiled loop beats torch.topk, as measured: long lists, and short ones of long rows.
+# The compiled loop is faster than torch.topk for long lists, and for long rows.
 _LONG_LIST, _LONG_ROW = 64, 1 << 14
 _COMPILED = (torch.float32, torch.float64)
 
@@ -293,7 +293,6 @@ def best_of(scores: Scores, rows: slice, k: int) -> tuple[Float[Tensor, "rows be
 
 def _compiled(scores: Tensor, k: int, priority: np.ndarray | None) -> tuple[Tensor, Tensor] | None:
     """None where an entry is not finite."""
-    # numba takes half a second to import, which commands that rank nothing should not pay.
     from vse_pipe.ranking.kernels import select
 
     rows = scores.contiguous().numpy()
@@ -319,7 +318,7 @@ def mean_of_top(scores: Scores, k: int) -> Float[Tensor, " queries"]:
     """The mean of each query's min(k, items) largest scores: r of CSLS, MUSE's ``get_nn_avg_dist``."""
     if (means := tile_means(scores, k)) is not None:
         return means
-    # Filled in place: small results that live on between large strips keep the memory of the strips from being reused.
+    # Filled in place, because small results between large strips would prevent reuse of the strips' memory.
     means = torch.empty(0)
     for rows, of_strip in scores.over_strips(lambda rows: top_k(scores.strip(rows), k)[0].mean(dim=1)):
         means = means if len(means) else of_strip.new_empty(scores.shape[0])

@@ -20,7 +20,7 @@ from vse_pipe.ranking.metrics.recall import Ties, Truth
 from vse_pipe.ranking.scores import Scores, Similarity
 from vse_pipe.ranking.split import Split
 
-# Lambdas tried on the split that is measured: enough to see the shape, and a third of the work of the default grid.
+# Lambdas tried on the measured split: enough for the curve, with a third of the work of the default grid.
 _DRAWN = 13
 _NOT_TRIED = -1
 
@@ -43,12 +43,14 @@ def scan_relaxation(
     keep: by K, the lambda whose matching is returned; with it only some other lambdas of a long grid are tried. All
     queries take part; queries without a correct item are in no figure.
     """
+    from vse_pipe.ranking.kernels import answered
+
     tried = [(row, k, column) for row, k in enumerate(ks) for column in _columns(criterion, (keep or {}).get(k))]
     settings = [Allowance(k, criterion.lambdas[column]) for _, k, column in tried]
     counts, matchings = np.full((len(ks), len(criterion.lambdas)), _NOT_TRIED), {}
     matched = criterion.match(scores, settings, truth)
     for (row, k, column), setting, pairs in zip(tried, settings, matched, strict=True):
-        counts[row, column] = _answered_queries(pairs, truth)
+        counts[row, column] = answered(pairs.rows, pairs.columns, pairs.lost, truth.starts, truth.items)
         if (keep or {}).get(k) == setting.lam:
             matchings[k] = pairs
     return Scan(counts, len(truth.judged()), matchings)
@@ -59,13 +61,6 @@ def _columns(criterion: Criterion, lam: float | None) -> list[int]:
     if lam is None:
         return list(range(count))
     return sorted({*range(0, count, -(-count // _DRAWN)), count - 1, criterion.lambdas.index(lam)})
-
-
-def _answered_queries(pairs: MatchedPairs, truth: Truth) -> int:
-    # numba takes half a second to import, which commands that rank nothing should not pay.
-    from vse_pipe.ranking.kernels import answered
-
-    return int(answered(pairs.rows, pairs.columns, pairs.lost, truth.starts, truth.items))
 
 
 def best(lambdas: Sequence[float], scans: Sequence[Scan], ks: Sequence[int] = KS) -> dict[int, float]:

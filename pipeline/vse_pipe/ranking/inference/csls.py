@@ -25,7 +25,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
         return items.apply(scores)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-        # A strip has whole rows: the queries' term needs no pass of its own.
+        # A strip has whole rows, so the queries' term needs no extra pass.
         of_queries = top_k(strip, params.k)[0].mean(dim=1, keepdim=True)
         return (2 * strip).sub_(items.bias.to(strip)).sub_(of_queries)
 

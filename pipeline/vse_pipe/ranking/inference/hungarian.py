@@ -15,7 +15,7 @@ from vse_pipe.ranking.matching import Allowance, MatchedPairs
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import top_k
 
-# Items of each query that the first program gets beyond 3k, and that a further one gets more. Fewer mean more programs.
+# Items per query beyond 3k in the first program, and additional ones in each further program. Fewer mean more programs.
 _FIRST, _MORE = 20, 10
 _TOLERANCE = 1e-7
 Pairs = Int[np.ndarray, " pairs"]
@@ -84,7 +84,7 @@ def _unit(scores: Scores) -> Scores:
 def _start(scores: Scores, k: int, quota: int) -> Pairs:
     """The pairs of the first program, as sorted places in the flattened scores."""
     queries, items = scores.shape
-    # Some matching of the size wanted must be among them: the items, or the queries, dealt out in turn.
+    # A matching of full size must be among them: items, or queries, in turn.
     if queries * k <= items * quota:
         dealt = np.arange(queries * k)
         parts = [dealt // k * items + dealt % items]
@@ -115,7 +115,8 @@ def _program(
     ends = np.concatenate([rows, queries + columns])
     uses = csr_array((np.ones(len(ends)), (ends, np.tile(np.arange(len(rows)), 2))), shape=(queries + items, len(rows)))
     limits = np.repeat([float(k), float(quota)], shape)
-    # The side with fewer places is filled to the last: a matching of the largest size, whatever the sign of the scores.
+    # All places of the side with fewer places are filled: a matching of the largest size, whatever the sign of the
+    # scores.
     full = (np.arange(queries + items) < queries) == (queries * k <= items * quota)
     constraints = {"A_eq": uses[full], "b_eq": limits[full], "A_ub": uses[~full], "b_ub": limits[~full]}
     solution = linprog(-values, **constraints, bounds=(0, 1), method="highs-ds")

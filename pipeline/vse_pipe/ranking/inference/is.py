@@ -32,7 +32,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
         odds = shares.log_odds(strip, rows)
-        # A share close to 1 keeps its distance from 1 only when it comes from the odds.
+        # Only the odds preserve the distance of a share from 1.
         return _share_of(odds) if params.include_query else odds
 
     return scores.mapped(rescore)

@@ -33,7 +33,6 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
 
 def _compiled(strip: Tensor, *statistics: Tensor) -> Tensor:
-    # numba takes half a second to import, which commands that rank nothing should not pay.
     from vse_pipe.ranking.statistics_kernels import certainty, table
 
     rows, out = strip.contiguous().numpy(), torch.empty_like(strip)

@@ -9,7 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import CriterionTraits
 
-# At a smaller inverse temperature the sum over a bank, a constant, takes the digits of the scores; at a larger one the
+# At smaller inverse temperatures the sum over a bank, a constant, absorbs the digits of the scores; at larger ones the
 # scores leave the range of float32.
 InverseTemperature = Annotated[float, Field(ge=0.01, le=1e4)]
 Temperature = Annotated[float, Field(ge=1e-4, le=100)]
@@ -144,7 +144,7 @@ class QbNormOptions(Strict):
     k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [1, 5, 10])
     """values tried under evaluate.tune"""
 
-    # Corrected and raw rows are on different scales: a matching, which compares rows, makes no sense of them.
+    # Corrected and raw rows have different scales, so a matching cannot compare them.
     traits: ClassVar = CriterionTraits(comparable_rows=False)
 
     def candidates(self) -> list[Self]:

@@ -20,7 +20,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     single query all items tie.
     """
     active = ever_in_top(bank.queries, params.k)
-    corrected = _against_others(scores, params.beta) if bank.is_transductive else _against_bank(bank, params.beta)
+    corrected = _corrected(scores, bank, params.beta)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
         return torch.where(active[strip.argmax(dim=1)][:, None], corrected(strip, rows), strip)
@@ -28,12 +28,10 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     return scores.mapped(rescore)
 
 
-def _against_bank(bank: Bank, beta: float) -> Rescore:
-    bias = bank.log_sum(beta)
-    return lambda strip, rows: torch.add(-bias.to(strip), strip, alpha=beta)
-
-
-def _against_others(scores: Scores, beta: float) -> Rescore:
+def _corrected(scores: Scores, bank: Bank, beta: float) -> Rescore:
+    if not bank.is_transductive:
+        bias = bank.log_sum(beta)
+        return lambda strip, rows: torch.add(-bias.to(strip), strip, alpha=beta)
     if scores.shape[0] == 1:
         return lambda strip, rows: torch.zeros_like(strip)
     return Shares.over(scores, beta).log_odds

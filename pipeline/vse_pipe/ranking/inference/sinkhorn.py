@@ -11,7 +11,7 @@ from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.inference.options import SinkhornOptions as Params
 from vse_pipe.ranking.scores import Scores
 
-# Above it float32 is off by 1e-4 and more in the exponent of a share.
+# Above it float32 errs by 1e-4 or more in the exponent of a share.
 _LARGE = 1000.0
 
 
@@ -42,7 +42,7 @@ def _item_bias(bank: Bank, params: Params, is_large: bool) -> ItemBias:
     query_potential = torch.zeros(queries.shape[0], dtype=torch.float64, device=potential.device)
     for iteration in range(1, params.max_iterations + 1):
         updated, query_updated = _pass(queries, beta, potential, log_marginal)
-        # Under the potentials in force a query's marginal is e^(own - own_updated) times what it should be.
+        # The ratio of a query's marginal to its target is e^(query_potential - query_updated).
         residual = float((query_potential - query_updated).exp().sub_(1.0).abs().max())
         if residual <= params.tolerance or iteration == params.max_iterations:
             break

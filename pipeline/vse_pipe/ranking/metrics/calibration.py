@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int64
 
 ISOTONIC, PLATT = "isotonic", "platt"
 BINS = 10
-# Draws that are held at once.
+# Draws in memory at once.
 _BLOCK = 64
 Values = Float[np.ndarray, " pairs"]
 Matched = Bool[np.ndarray, " pairs"]
@@ -41,7 +41,7 @@ def fitted(method: str, scores: Values, matched: Matched) -> Curve:
 
 
 def _isotonic(scores: Values, matched: Matched) -> Curve:
-    from sklearn.isotonic import IsotonicRegression  # half a second
+    from sklearn.isotonic import IsotonicRegression
 
     model = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, matched.astype(np.float64))
     return Curve(ISOTONIC, np.stack([model.X_thresholds_, model.y_thresholds_]))
@@ -51,7 +51,7 @@ def _platt(scores: Values, matched: Matched) -> Curve:
     from sklearn.linear_model import LogisticRegression
 
     hits = int(matched.sum())
-    # Platt's targets, between 0 and 1: each pair is there as a match and as none, by its share of both.
+    # Platt's targets, between 0 and 1: each pair enters as a match and as a mismatch, weighted by the target.
     share = np.where(matched, (hits + 1) / (hits + 2), 1 / (len(matched) - hits + 2))
     mean, spread = float(scores.mean()), float(scores.std())
     slope, offset = 0.0, float(np.log(share.mean() / (1 - share.mean())))

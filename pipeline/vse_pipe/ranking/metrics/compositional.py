@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 Answers = dict[str, Bool[np.ndarray, " sets"]]
-# Percent of sets that scores drawn at random answer.
+# Percent of sets that random scores answer.
 CHANCE = {"text": 25.0, "image": 25.0, "group": 100.0 / 6.0, "accuracy": 50.0}
 
 

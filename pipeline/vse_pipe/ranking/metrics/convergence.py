@@ -3,14 +3,11 @@ rsum of each epoch."""
 
 from collections.abc import Sequence
 
-# Of a run that names no patience.
+# Epochs of patience for a run without one.
 WINDOW = 3
-# The share of the best rsum by which the last epochs may still have risen: 3 of 300 points, what epochs of a flat curve
-# differ by.
-RISE = 0.01
-# The points by which they may have risen however low rsum is: at chance a hundredth of it is less than one query of a
-# hundred.
-NOISE = 0.5
+# The last epochs of a flat curve may raise the best rsum by this share (3 of 300 points), or by these points if that is
+# more: at chance level a hundredth of rsum is less than one query in a hundred.
+RISE, NOISE = 0.01, 0.5
 
 
 def waited(rsums: Sequence[float], since: int = 0) -> int:

@@ -47,7 +47,7 @@ def r_precision(positions: Pairs, starts: Starts) -> Queries:
 def binary_ndcg(positions: Pairs, starts: Starts, k: int) -> Queries:
     """Discounted cumulative gain of the first k over that of a perfect ranking: gain 1 for a correct item, discount
     log2(rank + 1), min(R, k) correct items in the ideal (Järvelin and Kekäläinen, TOIS 2002): trec_eval's ndcg_cut."""
-    # The same additions in the same order on both sides, so that rounding cannot lift the quotient above 1.
+    # Both sides add in the same order, so that rounding cannot lift the quotient above 1.
     return sums(_gains(positions, k), starts) / sums(_gains(_index(starts), k), starts)
 
 
@@ -160,7 +160,7 @@ def _discounted(positions: np.ndarray, gains: Pairs, k: int) -> Pairs:
     return np.where(positions < k, gains / np.log2(positions + 2), 0.0)
 
 
-# How many labels may differ: PMRP is the mean of the three.
+# Numbers of labels that may differ; PMRP is the mean of the three.
 DIFFERENCES = (0, 1, 2)
 _SHARE = {"pessimistic": 1.0, "average": 0.5, "optimistic": 0.0}
 

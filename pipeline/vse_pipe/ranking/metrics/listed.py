@@ -136,7 +136,7 @@ def _groups(queries: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.nda
     return np.arange(len(scores)) - np.repeat(first, sizes), np.repeat(sizes, sizes)
 
 
-# Cells of a block up to which it is counted before numba, which takes a second, has been imported.
+# Blocks up to this number of cells are counted without numba, which takes a second to import.
 _SMALL = 1 << 18
 Counted = tuple[Int[np.ndarray, " thresholds"], bool]
 

@@ -10,7 +10,7 @@ from vse_pipe.ranking import kernels
 from vse_pipe.ranking.matrix import over_rows
 from vse_pipe.ranking.similarities.options import OrderOptions as Params
 
-# Differences held at once where PyTorch computes them: 64 MiB of float32.
+# Differences in memory where PyTorch computes them: 64 MiB of float32.
 _AT_ONCE = 1 << 24
 
 

@@ -61,10 +61,10 @@ def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Par
 
 
 def _reason(pair: tuple[Tensor, Tensor], merged: list, final: nn.Linear) -> Float[Tensor, "images captions"]:
-    nodes = _unit_nodes(*pair)
+    nodes = _UnitNodes.apply(*pair)
     graphs = nodes.flatten(0, 1)
     for weights in merged[:-1]:
-        graphs = _step(graphs, weights)
+        graphs = _Step.apply(graphs, *weights)
     return final(_first_node(graphs, merged[-1])).sigmoid().view(nodes.shape[:2])
 
 
@@ -88,19 +88,8 @@ class _GraphReasoning(nn.Module):
         return query.weight.t() @ key.weight, query.bias @ key.weight, out.weight, out.bias
 
 
-def _unit_nodes(
-    pooled: Float[Tensor, "images captions 1 sim"], local: Float[Tensor, "images captions length sim"]
-) -> Float[Tensor, "images captions nodes sim"]:
-    """Both joined at unit length; 1e-8 is added to the norm."""
-    return _UnitNodes.apply(pooled, local)
-
-
-def _step(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Float[Tensor, "graphs nodes sim"]:
-    return _Step.apply(nodes, *merged)
-
-
 def _first_node(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Float[Tensor, "graphs sim"]:
-    """The same step for node 0 only."""
+    """``_Step`` for node 0 only: its output (graphs, sim)."""
     query, shift, weight, bias = merged
     queries = torch.addmm(shift, nodes[:, 0], query)
     edges = torch.bmm(nodes, queries[:, :, None]).softmax(dim=1)
@@ -109,7 +98,8 @@ def _first_node(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Floa
 
 
 class _UnitNodes(torch.autograd.Function):
-    """Saves its output instead of its inputs."""
+    """Global and local nodes, joined, at unit length (1e-8 is added to the norm); saves its output instead of its
+    inputs."""
 
     @staticmethod
     def forward(ctx, pooled, local):
