@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -75,39 +76,36 @@ class Portion:
 
 
 def over_captions(
-    part: Callable[..., tuple[Tensor, ...]],
-    words: Words,
-    rows: int,
-    saved_bytes: int,
-    per_caption: tuple[Tensor, ...] = (),
+    part: Callable[..., tuple[Tensor, ...]], words: Words, rows: int, saved: int, extra: tuple[Tensor, ...] = ()
 ) -> tuple[Tensor, ...]:
     """Results of ``part(portion)``, captions along the last axis, in the order of ``words``.
 
     rows: regions of all images; a portion has at most ``PORTION / rows`` words or one caption, a chunk ``CHUNK /
-    rows``. saved_bytes: bytes that autograd saves for one word. A portion saves at most a quarter of ``KEPT``; portions
+    rows``. saved: bytes that autograd saves for one word. A portion saves at most a quarter of ``KEPT``; portions
     beyond ``KEPT`` are computed again in the backward pass, so ``part`` must not draw random numbers there.
-    per_caption: tensors with a row per caption, passed to ``part`` after the portion. Processes that train as one share
-    the captions if ``saved_bytes`` is not 0; otherwise ``part`` may draw random numbers and each process computes all.
+    extra: tensors with a row per caption, passed to ``part`` after the portion. Processes that train as one share
+    the captions if ``saved`` is not 0; otherwise ``part`` may draw random numbers and each process computes all.
     """
     order, share = words.lengths.argsort(stable=True), processes.Share((len(words),), 0)
-    if saved_bytes and len(words):
+    if saved and len(words):
         order, share = processes.dealt(order)
     dealt = share.take(order)
     words, places = words.take(dealt), dealt.to(words.device)
-    per_caption = tuple(tensor.index_select(0, places) for tensor in per_caption)
+    extra = tuple(tensor.index_select(0, places) for tensor in extra)
     outputs, so_far = [], 0
-    at_once = max(1, min(PORTION // rows, KEPT // 4 // max(1, saved_bytes)))
+    at_once = max(1, min(PORTION // rows, KEPT // 4 // max(1, saved)))
     for captions in _portions(words.lengths.tolist(), at_once):
         chosen = words[captions]
         shapes = _shapes(chosen, max(1, CHUNK // rows))
-        so_far += saved_bytes * len(chosen.vectors)
-        inputs = (Portion(chosen.vectors, shapes), *(tensor[captions] for tensor in per_caption))
-        if torch.is_grad_enabled() and so_far > KEPT:
-            outputs.append(checkpoint(part, *inputs, use_reentrant=False, preserve_rng_state=False))
-        else:
-            outputs.append(part(*inputs))
+        so_far += saved * len(chosen.vectors)
+        inputs = (Portion(chosen.vectors, shapes), *(tensor[captions] for tensor in extra))
+        repeats = torch.is_grad_enabled() and so_far > KEPT
+        outputs.append(_checkpoint(part, *inputs) if repeats else part(*inputs))
     back = order.to(words.device).argsort()
     return tuple(_in_order(pieces, share, back) for pieces in zip(*outputs, strict=True))
+
+
+_checkpoint = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
 
 
 def over_images(
@@ -295,8 +293,7 @@ def _by_tiles(inputs, into, grad, active) -> None:
 
 
 def _by_rows(inputs, into, grad, active) -> None:
-    """Where most rows have no gradient, as under a loss of the hardest negatives: only rows with one, image by
-    image."""
+    """Where most rows have no gradient, as under a loss of the hardest negatives: only rows with one."""
     context, queries, weights, doubled = inputs
     d_context, d_queries, d_weights, d_matrix = into
     active = active.view(grad.shape[:2])

@@ -74,9 +74,8 @@ class ItemBias:
 
 
 def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:
-    """``log sum_q e^{beta s(q, n)}`` over the rows for each item n, in one pass. Sums within a strip have the precision
-    of the scores, sums over strips float64. Symmetric scores of items with items are computed once per pair where that
-    saves time.
+    """``log sum_q e^{beta s(q, n)}`` over the rows for each item n. Sums within a strip have the precision of the
+    scores, sums over strips float64. Symmetric scores are computed once per pair where that saves time.
 
     but_itself: leave out the diagonal; rows and columns are the same items. Raises InputError without a row to sum.
     """
@@ -104,8 +103,7 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
 
 
 def _is_symmetric(scores: Scores) -> bool:
-    """Whether a sample of the items has symmetric scores, up to rounding; False where the check would cost what it
-    saves."""
+    """Whether a sample of the items has symmetric scores; False where the check would cost what it saves."""
     if scores.submatrix is None or len(scores.wholes()) < _MANY_STRIPS:
         return False
     items = torch.arange(_SAMPLE) * (scores.shape[0] - 1) // (_SAMPLE - 1)
@@ -194,12 +192,11 @@ def halves(split: Split) -> tuple[Split, Split]:
 
 
 class Shares:
-    """Sums of ``e^{beta s(q, n)}`` over queries for each item, with the dominant query kept apart: its exponent
-    ``first``, its row ``query``, the exponent ``second`` of the runner-up, and ``rest``, the sum without the dominant
-    query relative to the second.
+    """Sums of ``e^{beta s(q, n)}`` over queries for each item, without its dominant query: ``first``, exponent of that
+    query; ``query``, its row; ``second``, exponent of the runner-up; ``rest``, the sum relative to the second.
 
-    Subtracting a query from the sum over all queries cancels to nothing where it dominates the sum. With the dominant
-    query kept apart nothing cancels: each other query has at most half of the sum.
+    Subtracting a dominant query from the sum over all queries would cancel to nothing. Without it nothing cancels: each
+    other query has at most half of the sum.
     """
 
     def __init__(self, strip: Float[Tensor, "rows items"], start: int, beta: float) -> None:

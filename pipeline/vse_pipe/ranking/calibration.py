@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int64
 from vse_pipe.core.devices import generator
 from vse_pipe.ranking.evaluation import judged_items
 from vse_pipe.ranking.intervals import interval
-from vse_pipe.ranking.metrics.calibration import BINS, ece_draws, fitted, reliability
+from vse_pipe.ranking.metrics.calibration import BINS, Reliability, ece_draws, fitted, reliability
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import top_k
@@ -24,7 +24,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True)
 class Candidates:
-    """scores: under the criterion; matched: whether the pair matches; owners: number of the pair's query; queries: how
+    """scores: under the criterion; matched: whether the pair matches; owners: number of its query; queries: how
     many."""
 
     scores: Float[np.ndarray, " pairs"]
@@ -64,8 +64,7 @@ def joined(parts: Sequence[Candidates]) -> Candidates:
 def measured(
     method: str, validation: Candidates, test: Candidates, clusters: np.ndarray, resamples: int, seed: int
 ) -> dict:
-    """An entry of metrics.json: the curve is fitted on ``validation`` and measured on ``test``. clusters: of each test
-    query.
+    """An entry of metrics.json: a curve fitted on ``validation``, measured on ``test``. clusters: of each test query.
 
     ece_interval: percentiles of bootstrap draws of clusters, moved so that their median is the estimate. A draw repeats
     pairs and therefore lies further from the diagonal than a new set of pairs would.
@@ -80,10 +79,7 @@ def measured(
         "measured": test.about,
         "ece": round(diagram.ece, _DIGITS),
         "brier": round(diagram.brier, _DIGITS),
-        "bins": [
-            _bin(*values)
-            for values in enumerate(zip(diagram.counts, diagram.probabilities, diagram.shares, strict=True))
-        ],
+        "bins": [_bin(diagram, place) for place in range(BINS)],
     }
     if resamples:
         rng = generator(seed, "calibration")
@@ -93,9 +89,9 @@ def measured(
     return report
 
 
-def _bin(place: int, values: tuple) -> dict:
-    count, probability, share = values
-    entry = {"from": place / BINS, "to": (place + 1) / BINS, "pairs": int(count)}
-    if count:
-        entry |= {"probability": round(float(probability), _DIGITS), "matched": round(float(share), _DIGITS)}
+def _bin(diagram: Reliability, place: int) -> dict:
+    entry = {"from": place / BINS, "to": (place + 1) / BINS, "pairs": int(diagram.counts[place])}
+    if entry["pairs"]:
+        shares = {"probability": diagram.probabilities, "matched": diagram.shares}
+        entry |= {name: round(float(values[place]), _DIGITS) for name, values in shares.items()}
     return entry

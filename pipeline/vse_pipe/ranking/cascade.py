@@ -54,8 +54,7 @@ Pick = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Cascade:
-    """Replaces a similarity: the second model orders the k best items of each query under the first. ``trial`` lets
-    criteria correct the first model's scores."""
+    """A similarity of two models: the second orders the k best items of each query under the first."""
 
     first: Similarity
     second: Similarity
@@ -136,12 +135,11 @@ def scorer(similarity: Similarity, images: Sides, captions: Sides) -> Pick:
 
 
 def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
-    """The k best of each row of ``first`` (ties by ascending column) stand above all others, in the order of ``pick``;
-    ties under ``pick`` share a place. The other items keep their scores. pick: scores of the second model for rows and
-    columns.
+    """The k best of each row of ``first`` (ties by ascending column) stand above all others, in the order of ``pick``
+    (ties share a place). The other items keep their scores. pick: the second model's scores of rows and columns.
 
-    The k items get ``m + s (k - place)`` with m the best score of the others and s = max(1, |m|); only the order of
-    these scores has a meaning.
+    The k items get ``m + s (k - place)`` with m the best other score and s = max(1, |m|); only their order has a
+    meaning.
     """
     k = min(k, first.shape[1])
     chosen: list[tuple[Tensor, Tensor]] = []

@@ -96,10 +96,8 @@ def check(a: Compared, b: Compared) -> None:
 
 def _texts(table: pa.Table, index: pd.MultiIndex, column: str) -> pd.Series:
     """Names of ids that are text, because their numbers have no meaning of their own; empty for other ids."""
-    texts = (
-        table[column].to_pandas() if column in table.column_names else pd.Series(None, range(len(table)), dtype=object)
-    )
-    return pd.Series(texts.fillna("").to_numpy(), index=index).sort_index()
+    texts = table[column].to_pandas().fillna("").to_numpy() if column in table.column_names else ""
+    return pd.Series(texts, index=index, dtype=object).sort_index()
 
 
 def _check_texts(names: str, a: pd.Series, b: pd.Series) -> None:
@@ -238,17 +236,14 @@ def repetitions(evaluations: Sequence[Figures], samples: Sequence[Sample]) -> di
     """The figures that all seeds have. samples: of ``evaluations``, under the same draws."""
     estimates = [figures.estimate() for figures in evaluations]
     return {
-        address: Repetitions(
-            np.array([figures[address] for figures in estimates]), np.stack([figures[address] for figures in samples])
-        )
+        address: Repetitions(np.array([row[address] for row in estimates]), np.stack([row[address] for row in samples]))
         for address in estimates[0]
-        if all(address in figures for figures in estimates) and all(address in figures for figures in samples)
+        if all(address in row for row in estimates) and all(address in row for row in samples)
     }
 
 
 def spreads(evaluations: Sequence[Figures], resamples: int, seed: int) -> dict[Address, Spread]:
-    """The spread of every figure of a method with one evaluation per seed, all of the same images. Raises InputError as
-    ``sample``."""
+    """The spread of every figure of a method with one evaluation per seed of the same images. Raises as ``sample``."""
     figures = repetitions(evaluations, sample(evaluations, resamples, seed))
     return {address: of_one(figure) for address, figure in figures.items()}
 
@@ -316,24 +311,14 @@ class Comparison:
 
 def compared(a: Method, b: Method, resamples: int, seed: int) -> Comparison:
     """Every figure that both have, with the 95% interval and the two-sided p-value of B - A under the same draws of
-    images, and under draws of seeds where a side has several.
-
-    Raises InputError when the two cannot be paired, or when metrics.json and the tables disagree.
-    """
+    images, and of seeds where a side has several. Raises InputError when they cannot be paired, or when metrics.json
+    and the tables disagree."""
     images, figures = differences(a, b, resamples, seed)
     rows = []
     for figure in figures:
         interval, p = (None, None) if figure.doubt is None else (figure.doubt.interval(), figure.doubt.p_value())
-        rows.append(
-            FigureRow(
-                figure.address,
-                float(figure.a.mean()),
-                float(figure.b.mean()),
-                interval,
-                p,
-                spread=(_sd(figure.a), _sd(figure.b)),
-            )
-        )
+        means, spread = (float(figure.a.mean()), float(figure.b.mean())), (_sd(figure.a), _sd(figure.b))
+        rows.append(FigureRow(figure.address, *means, interval, p, spread=spread))
     return Comparison(a, b, images, rows)
 
 
@@ -373,8 +358,7 @@ def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, l
 
 
 def _checked(model: Compared, counted: dict[Address, float]) -> dict[Address, float]:
-    """Figures from the tables, and from metrics.json those that the tables do not define, such as hubness of a
-    matching."""
+    """Figures from the tables; from metrics.json those that the tables do not define, as hubness of a matching."""
     figures = {}
     for address in ADDRESSES:
         stated = model.metrics.get(address[0])

@@ -135,14 +135,12 @@ class Embedded:
         return Split(images.ids, captions.ids, captions.image_ids, *sides)
 
     def has(self, name: str) -> bool:
-        """Whether the split has an image. Raises IntegrityError where the data set now has another split of that
-        name."""
+        """Whether the split has an image. Raises IntegrityError where the data set now has another such split."""
         self._compare([name])
         return bool((self.images.splits == name).any())
 
     def all_splits(self, device: torch.device) -> Split:
-        """All splits as one, without proposed boxes. Raises InputError for fragments, which are read one split at a
-        time."""
+        """All splits as one, without proposed boxes. Raises InputError for fragments, which are read by split."""
         if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
             raise InputError(f"{self.folder}: a bank of another folder must be one of vectors, not of fragments")
         self._compare(sorted(set(self.images.splits)))

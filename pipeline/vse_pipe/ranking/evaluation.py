@@ -1,5 +1,5 @@
-"""Outcomes of one direction, and the folds of a protocol: the whole split, its first images (COCO's c1), or consecutive
-folds whose mean is reported (c2, COCO 1K)."""
+"""Outcomes of one direction, and the folds of a protocol (c1: COCO's first images; c2: the mean over folds, COCO
+1K)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -119,12 +119,10 @@ class Outcome:
     measures: dict[str, np.ndarray] = field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
-        """r@K: percent of queries with any correct item among the best K (hit at K), not percent of correct items
-        found.
+        """r@K: percent of queries with any correct item among the best K (hit at K), not percent of correct items.
 
         With ranks also med_r, mean_r, and in percent mrr, map, map@r, r_precision and ndcg@K. Hubness: skew@K, and at
-        the largest K robin_hood and gini (0 to 1), anti_hubs (percent of the items) and largest_hub (number of
-        queries).
+        the largest K robin_hood and gini (0 to 1), anti_hubs (percent of items) and largest_hub (number of queries).
         """
         metrics = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
         if self.ranks is not None:
@@ -153,16 +151,14 @@ def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, dep
 
 
 def rank_both(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, depths: Depths) -> list[Outcome]:
-    """``rank`` of both directions of the same scores, for the queries with a correct item; in one pass where
-    possible."""
+    """``rank`` of both directions of the same scores, for judged queries; in one pass where possible."""
     judged = [judged_items(scores, truth) for scores, truth in zip(sides, truths, strict=True)]
     rankings = tiles.ranked(sides, truths, ties, max(KS))
     if rankings is None:
         return [rank(scores, truth, ties, depths=depths) for scores, truth in judged]
-    tops = [top[truth.judged()] for (_, top), truth in zip(rankings, truths, strict=True)]
     return [
-        _outcome(joined, top, truth, KS, depths)
-        for (joined, _), top, (_, truth) in zip(rankings, tops, judged, strict=True)
+        _outcome(joined, top[truth.judged()], answerable, KS, depths)
+        for (joined, top), truth, (_, answerable) in zip(rankings, truths, judged, strict=True)
     ]
 
 
@@ -192,9 +188,8 @@ def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
 
 @dataclass(frozen=True)
 class Ranked:
-    """The result under graded judgements. rows: queries that have a correct item, ascending; correct: number of their
-    correct items; ranks: float64, 0-based, of the best correct item; hits: by K; measures: by column, 0 to 1, with
-    ``graded_ndcg_<K>``."""
+    """Under graded judgements. rows: queries with a correct item, ascending; correct: number of their correct items;
+    ranks: float64, 0-based, of the best one; hits: by K; measures: by column, 0 to 1, with ``graded_ndcg_<K>``."""
 
     rows: np.ndarray
     correct: np.ndarray
@@ -204,8 +199,7 @@ class Ranked:
 
 
 def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: Depths) -> Ranked | None:
-    """Ranks all items; items without a grade are wrong. above: as in ``Graded``. None where no query has a correct
-    item."""
+    """Ranks all items; items without a grade are wrong. above: as in ``Graded``. None without a query to judge."""
     rows = cells.truth(above)[0].judged()
     if not len(rows):
         return None

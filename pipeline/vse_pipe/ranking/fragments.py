@@ -1,5 +1,4 @@
-"""Sides that similarities compare: vectors, regions, words of captions without padding, and the same under several
-models."""
+"""Sides that similarities compare: vectors, regions, words without padding, and the same under several models."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

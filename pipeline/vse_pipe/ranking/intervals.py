@@ -91,8 +91,7 @@ class FoldDirection:
         return {"skew@1": at_1[0], "skew@5": at_5[0], **dict(zip(_SHAPES, at_10, strict=True))}
 
     def joined(self, second: "FoldDirection") -> "FoldDirection":
-        """The queries of both over the same images and items. Images are counted twice: those of ``second`` come after
-        these."""
+        """The queries of both over the same items. Images are counted twice: those of ``second`` come last."""
         ranks = None if self.ranks is None or second.ranks is None else np.concatenate([self.ranks, second.ranks])
         return replace(
             self,
@@ -191,29 +190,17 @@ def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: i
     undefined skewness is left out of that figure, and the figure is absent where no draw remains.
     """
     samples = measured(evaluations, resamples, seed, at_once)
-    finite = [{address: np.isfinite(values) for address, values in figures.items()} for figures in samples]
-    defined = np.all(
-        [
-            figures[address]
-            for figures in finite
-            for address in figures
-            if not address[-1].startswith(("skew@", "hs_sum"))
-        ],
-        axis=0,
-    )
+    finite: dict[Address, list[np.ndarray]] = {}
+    for address, values in (row for figures in samples for row in figures.items()):
+        finite.setdefault(address, []).append(np.isfinite(values))
+    skewed = ("skew@", "hs_sum")
+    defined = np.all([row for key, rows in finite.items() if not key[-1].startswith(skewed) for row in rows], axis=0)
     if not defined.any():
         raise InputError(
             f"none of {resamples} bootstrap draws has a query in every direction and fold; there are too few images"
         )
-    addresses = {address for figures in finite for address in figures}
-    usable = {
-        address: defined & np.all([figures[address] for figures in finite if address in figures], axis=0)
-        for address in addresses
-    }
-    return [
-        {address: values[usable[address]] for address, values in figures.items() if usable[address].any()}
-        for figures in samples
-    ]
+    usable = {address: defined & np.all(rows, axis=0) for address, rows in finite.items()}
+    return [{key: values[usable[key]] for key, values in row.items() if usable[key].any()} for row in samples]
 
 
 def measured(
@@ -228,9 +215,8 @@ def measured(
         {fold: _weights(streams[fold], min(step, resamples - start), images[fold]) for fold in images}
         for start in range(0, resamples, step)
     )
-    chunks = zip(
-        *processes.each(partial(map, lambda weights: [one.measure(weights) for one in evaluations]), drawn), strict=True
-    )
+    measure = partial(map, lambda weights: [figures.measure(weights) for figures in evaluations])
+    chunks = zip(*processes.each(measure, drawn), strict=True)
     return [{address: np.concatenate([part[address] for part in parts]) for address in parts[0]} for parts in chunks]
 
 
@@ -251,11 +237,9 @@ def swapped(a: Figures, b: Figures, draws: int, seed: int, at_once: int = _WEIGH
                 for name, values in of_a.items():
                     parts.setdefault((direction, name), []).append(of_b[name] - values)
     folds = len(a.sides)
-    differences = {
-        address: np.concatenate(values).reshape(folds, draws).mean(axis=0) for address, values in parts.items()
-    }
-    defined = {address: values[np.isfinite(values)] for address, values in _with_sums(differences).items()}
-    return {address: values for address, values in defined.items() if len(values)}
+    means = {key: np.concatenate(values).reshape(folds, draws).mean(axis=0) for key, values in parts.items()}
+    defined = {key: values[np.isfinite(values)] for key, values in _with_sums(means).items()}
+    return {key: values for key, values in defined.items() if len(values)}
 
 
 def _weights(stream: np.random.Generator, count: int, images: int) -> np.ndarray:
@@ -316,8 +300,7 @@ def p_value(differences: Draws) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values corrected for their number, in their order: the i-th smallest of n times n - i + 1, never below a
-    smaller one.
+    """P-values corrected for their number, in their order: the i-th smallest of n times n - i + 1, made monotone.
 
     With probability 1 - a no true hypothesis is then rejected at level a, under any dependence (Holm, Scandinavian
     Journal of Statistics 6, 1979).

@@ -1,7 +1,6 @@
 """Compiled loops of rankings: tiles, best entries, counts, deferred acceptance, and order violations.
 
-Import this module inside functions: numba takes half a second to import, which commands that rank nothing should not
-pay.
+Import this module inside functions: numba takes half a second to import, which other commands should not pay.
 """
 
 import numpy as np

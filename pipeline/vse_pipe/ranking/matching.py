@@ -40,8 +40,8 @@ class Allowance:
 
 @dataclass(frozen=True)
 class MatchedPairs:
-    """rows, columns: query and item of each matched pair in the order of Algorithm 1. lost: queries that count as not
-    answered although they have a correct item; ``Ties`` finds them from the other fields. scores: of the pairs; tied:
+    """rows, columns: query and item of each matched pair in the order of Algorithm 1. lost: queries that count as
+    missed although they have a correct item; ``Ties`` finds them from the other fields. scores: of the pairs; tied:
     another item may have the same score for that query; same: a number for each query, equal for queries with equal
     scores."""
 
@@ -250,19 +250,11 @@ class Ties:
         return members[~answered[members]]
 
     def _answered(self, group: Int[np.ndarray, " group"], levels: dict[int, Levels]) -> Bool[np.ndarray, " group"]:
-        """The answered queries of a group with equal scores: as many as in the worst case, among those answered at
-        their own places."""
+        """The answered queries of a group with equal scores: as many as in the worst case, those at their own
+        places."""
         places = [frozenset(levels[query].items()) for query in group.tolist()]
         kinds = {place: kind for kind, place in enumerate(dict.fromkeys(places))}
-        answers = np.array(
-            [
-                [
-                    any(dict(place).get(score, 0) > count for score, count in self.wrong[query].items())
-                    for place in kinds
-                ]
-                for query in group.tolist()
-            ]
-        )
+        answers = np.array([[_answers(dict(place), self.wrong[query]) for place in kinds] for query in group.tolist()])
         if len(group) > _DEALT or (answers == answers[:, :1]).all():
             return np.all(answers, axis=1)
         from scipy.optimize import linear_sum_assignment
@@ -295,6 +287,10 @@ def _groups(pairs: MatchedPairs) -> Iterator[Int[np.ndarray, " group"]]:
     singles = np.unique(pairs.rows[pairs.tied])
     for query in singles[~np.isin(singles, np.concatenate([*together, np.empty(0, np.int64)]))].tolist():
         yield np.array([query])
+
+
+def _answers(levels: Levels, wrong: Levels) -> bool:
+    return any(levels.get(score, 0) > count for score, count in wrong.items())
 
 
 def _held_levels(pairs: MatchedPairs, queries: Int[np.ndarray, " queries"]) -> dict[int, Levels]:

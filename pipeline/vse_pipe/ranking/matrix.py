@@ -51,8 +51,7 @@ def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[sl
 
 
 def empty(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Tensor, "images captions"]:
-    """Uninitialised scores, in a temporary file where they take more than a quarter of ``memory`` MiB; 0 for no
-    limit."""
+    """Uninitialised scores, in a file where they take more than a quarter of ``memory`` MiB; 0 for no limit."""
     rows, columns = shape
     if memory and rows * columns * 4 * _HELD_SHARE > memory * _MIB:
         # The map keeps the unnamed file open.

@@ -137,16 +137,14 @@ class Scores:
         def backward(rows: slice) -> Tensor:
             return similarity(left, right[rows]).T.contiguous()
 
-        forward_scores = cls(shape, forward, block, lambda: backward_scores, hold)
-        backward_scores = cls(
-            shape[::-1], _turned(forward_scores, backward) if hold else backward, block, lambda: forward_scores, hold
-        )
+        scores = cls(shape, forward, block, lambda: transposed, hold)
+        transposed = cls(shape[::-1], _turned(scores, backward) if hold else backward, block, lambda: scores, hold)
         if not hold:
-            forward_scores.parts = Parts(lambda rows, columns: similarity(left[rows], right[columns]), memory=memory)
-            backward_scores.parts = replace(forward_scores.parts, turned=True)
+            scores.parts = Parts(lambda rows, columns: similarity(left[rows], right[columns]), memory=memory)
+            transposed.parts = replace(scores.parts, turned=True)
         if queries is items:
-            forward_scores.submatrix = lambda rows, columns: similarity(left[rows], right[columns])
-        return forward_scores
+            scores.submatrix = lambda rows, columns: similarity(left[rows], right[columns])
+        return scores
 
     @classmethod
     def dense(cls, matrix: Float[Tensor, "queries items"], block: int | None = None) -> "Scores":
@@ -187,10 +185,7 @@ class Scores:
         assert isinstance(items, Several)
         share = max(1, memory // len(queries.parts)) if memory else 0
         sides = zip(similarity.similarities, queries.parts, items.parts, strict=True)
-        parts = [
-            cls.of(queries_part, items_part, score, block, memory if plain(queries_part) else share, sets=0)
-            for score, queries_part, items_part in sides
-        ]
+        parts = [cls.of(a, b, score, block, memory if plain(a) else share, sets=0) for score, a, b in sides]
         shape = parts[0].shape
         _must_take(shape, memory)
         return cls.fused(parts, similarity.combine(queries.weights), block, _fits(shape, memory, sets))
@@ -207,8 +202,7 @@ class Scores:
         return scores
 
     def transposed(self) -> "Scores":
-        """Items as queries. Raises ValueError after ``mapped``: a rescoring is defined along the rows it was made
-        for."""
+        """Items as queries. Raises ValueError after ``mapped``: a rescoring is defined along its rows."""
         if self._transpose is None:
             raise ValueError("rescored scores have no transpose; transpose first, then rescore")
         return self._transpose()
@@ -221,8 +215,8 @@ class Scores:
         of_part: RescorePart | None = None,
     ) -> "Scores":
         """The scores after ``rescore(strip, rows)``, which gets (B, N) and its rows, keeps the shape, and must not
-        write into the strip. stored: the rescoring reads memory of this process; of_part: the same rescoring for any
-        rows and columns."""
+        write into the strip. stored: it reads memory of this process; of_part: the same rescoring for any rows and
+        columns."""
         rescored = Scores(
             self.shape,
             lambda rows: rescore(self.strip(rows), rows),
@@ -303,8 +297,7 @@ def _turned(scores: Scores, compute: Callable[[slice], Tensor]) -> Callable[[sli
 
 
 def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
-    """The vectors at an aligned address, because the last bits of a product can depend on the address of its
-    factors."""
+    """Vectors at an aligned address; the last bits of a product can depend on the address of its factors."""
     return vectors if vectors.is_contiguous() and vectors.data_ptr() % 64 == 0 else vectors.clone()
 
 
@@ -358,8 +351,7 @@ def rows_of(scores: Scores, rows: slice, chosen: Int[Tensor, " some"]) -> Float[
 
 
 class Chosen(Scores):
-    """Some rows of other scores, ascending, read from the strips of ``base``, so that each is computed once and no
-    value changes."""
+    """Some rows of other scores, ascending, read from the strips of ``base``, so that no value changes."""
 
     def __init__(self, base: Scores, rows: Int[np.ndarray, " rows"]) -> None:
         super().__init__((len(rows), base.shape[1]), base.strip, base.block, notes=base.notes, stored=base._stored)

@@ -8,17 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.alignment import (
-    EPS,
-    Portion,
-    alignments,
-    attention,
-    gram,
-    lengths,
-    over_captions,
-    over_images,
-    products,
-)
+from vse_pipe.ranking import alignment
+from vse_pipe.ranking.alignment import EPS, Portion, attention, gram, lengths
 from vse_pipe.ranking.fragments import Words
 
 
@@ -59,8 +50,7 @@ class Alignment(nn.Module):
         self.sim_eval_w = nn.Linear(sim_dim, 1)
 
     def whole_images(self, images: Float[Tensor, "images regions dim"]) -> Float[Tensor, "images dim"]:
-        """Raises InputError for another number of regions than the network was built for, and in training for a single
-        image."""
+        """Raises InputError for another number of regions than the network's, and in training for a single image."""
         if images.shape[1] != self.regions:
             raise InputError(
                 f"this network was built for {self.regions} regions an image, got {images.shape[1]}: "
@@ -74,7 +64,7 @@ class Alignment(nn.Module):
         def part(portion: Portion) -> tuple[Tensor]:
             return (torch.cat([self.t_global_w(chunk) for chunk in portion.chunks(portion.vectors, 0)]).t(),)
 
-        return over_captions(part, words, words.vectors.shape[1], saved_bytes=0)[0].t()
+        return alignment.over_captions(part, words, words.vectors.shape[1], saved=0)[0].t()
 
     def nodes(
         self,
@@ -92,8 +82,8 @@ class Alignment(nn.Module):
             chunks.append(weights / (lengths(weights, inner)[:, None] + EPS))
         unit_weights = [images.new_ones(len(images), 1, count, 1) for count, _ in portion.shapes]
         return zip(
-            alignments(global_vectors[0][:, None], global_vectors[1], unit_weights, self.sim_tranglo_w),
-            alignments(images, portion.vectors, chunks, self.sim_tranloc_w),
+            alignment.alignments(global_vectors[0][:, None], global_vectors[1], unit_weights, self.sim_tranglo_w),
+            alignment.alignments(images, portion.vectors, chunks, self.sim_tranloc_w),
             strict=True,
         )
 
@@ -101,12 +91,12 @@ class Alignment(nn.Module):
         self, images: Float[Tensor, "images regions dim"], texts: Words, temperature: float
     ) -> Callable[..., tuple[Float[Tensor, "pairs 1 1 sim"], Float[Tensor, "pairs 1 length sim"]]]:
         """``nodes`` of single pairs, as a function for ``over_pairs``; values of one side are computed once."""
-        whole_images = over_images(self.whole_images, images)
+        whole_images = alignment.over_images(self.whole_images, images)
         whole_captions, inner = self.whole_captions(texts), gram(images)
 
         def nodes(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> tuple[Tensor, Tensor]:
             regions = images[rows]
-            weights = attention(products(regions, words), "clipped_l2norm", temperature)
+            weights = attention(alignment.products(regions, words), "clipped_l2norm", temperature)
             weights = (weights / (lengths(weights, inner[rows])[:, None] + EPS))[:, :, 0]
             local = (torch.bmm(weights.transpose(1, 2), regions) - words).square()
             global_difference = (whole_images[rows] - whole_captions[columns]).square()

@@ -41,7 +41,7 @@ def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
 
 def _rescored(arrays: dict[str, np.ndarray], scores: Scores) -> dict[str, Scores]:
     beta, k = float(arrays["beta"]), int(arrays["csls_k"])
-    bank = Bank(scores, own=True)
+    bank = Bank(scores, is_transductive=True)
     return {
         "is": inverted_softmax.rerank(scores, bank, inverted_softmax.Params(beta=beta)),
         "is_muse": inverted_softmax.rerank(scores, bank, inverted_softmax.Params(beta=beta, include_query=True)),

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare, exact
-from vse_pipe.ranking.boxes import iou, kept
+from vse_pipe.ranking.boxes import iou, surviving
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
@@ -15,7 +15,7 @@ def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
     for name in sorted(arrays):
         if name.startswith("nms_"):
             _, kind, tenths = name.split("_")
-            stays = kept(iou(corners[kind], corners[kind]), scores[None], int(tenths) / 10)[0]
+            stays = surviving(iou(corners[kind], corners[kind]), scores[None], int(tenths) / 10)[0]
             best = scores.argsort(descending=True, stable=True)
             results.append(exact(name, best[stays[best]].numpy(), arrays[name]))
     return results

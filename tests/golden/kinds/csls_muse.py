@@ -13,7 +13,7 @@ from vse_pipe.ranking.tiles import mean_of_top
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
     query, items = torch.from_numpy(arrays["query"]), torch.from_numpy(arrays["items"])
     scores, k = Scores.of(query, items, lambda left, right: left @ right.T), int(arrays["k"])
-    rescored = csls.rerank(scores, Bank(scores, own=True), csls.Params(k=k))
+    rescored = csls.rerank(scores, Bank(scores, is_transductive=True), csls.Params(k=k))
     return [
         compare("r_query", mean_of_top(scores, k), arrays["r_query"]),
         compare("r_item", mean_of_top(scores.transposed(), k), arrays["r_item"]),

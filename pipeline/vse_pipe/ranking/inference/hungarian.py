@@ -47,9 +47,8 @@ def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iter
 
 
 def optimum(scores: Scores, k: int, quota: int) -> tuple[Pairs, Pairs, Float[np.ndarray, " pairs"]]:
-    """Rows, columns and scores of the matched pairs, unordered: as many as k items a query (at most all) and ``quota``
-    queries an item (at most all) allow; among such matchings the one with the largest sum, to 1e-7 of the range of
-    scores.
+    """Rows, columns and scores of the matched pairs, unordered: at most k items a query and ``quota`` queries an item,
+    and as many pairs as these allow; among such matchings the one with the largest sum, to 1e-7 of the range of scores.
 
     The constraints are those of a flow, so every corner of the polytope is integral and the simplex method of HiGHS
     gives a matching, with a price for each query and item. The program starts with the best items of each query. Pairs

@@ -44,9 +44,8 @@ def _compiled(strip: Tensor, *statistics: Tensor) -> Tensor:
 def _of_items(scores: Scores) -> tuple[Float[Tensor, " items"], Float[Tensor, " items"]]:
     """Mean and standard deviation (population) of each item's similarities, float64 over strips."""
     count, mean, moment = 0, torch.zeros(()), torch.zeros(())
-    for rows, (variance, of_strip) in scores.over_strips(
-        lambda rows: torch.var_mean(scores.strip(rows), dim=0, correction=0)
-    ):
+    parts = scores.over_strips(lambda rows: torch.var_mean(scores.strip(rows), dim=0, correction=0))
+    for rows, (variance, of_strip) in parts:
         height = rows.stop - rows.start
         away, both = of_strip.double() - mean, count + height
         moment = moment + variance.double() * height + away.square() * (count * height / both)

@@ -16,9 +16,8 @@ _LARGE = 1000.0
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """``x_qn / tau + v_n``; v is the items' potential in the entropic transport between the bank's queries and the
-    items under uniform marginals (Pan et al., Hubness Reduction with Dual Bank Sinkhorn Normalization, ACM MM 2025:
-    SN).
+    """``x_qn / tau + v_n``; v is the items' potential in the entropic transport between bank queries and items under
+    uniform marginals (Pan et al., Hubness Reduction with Dual Bank Sinkhorn Normalization, ACM MM 2025: SN).
 
     The first iteration is the inverted softmax. The authors' code runs 10 iterations on exponentials in float64; this
     one uses logarithms and stops at ``tolerance``. ``notes`` of the result has the residual and the iterations.
@@ -51,10 +50,8 @@ def _item_bias(bank: Bank, params: Params, is_large: bool) -> ItemBias:
 
 
 def _is_large(scores: Scores, tau: float) -> bool:
-    return (
-        max(largest for _, largest in scores.over_strips(lambda rows: float(scores.strip(rows).abs().max())))
-        > _LARGE * tau
-    )
+    largest = scores.over_strips(lambda rows: float(scores.strip(rows).abs().max()))
+    return max(value for _, value in largest) > _LARGE * tau
 
 
 def _exact(scores: Scores) -> Scores:

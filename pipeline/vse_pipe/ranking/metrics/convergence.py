@@ -20,8 +20,7 @@ def waited(rsums: Sequence[float], since: int = 0) -> int:
 
 
 def converged(rsums: Sequence[float], patience: int | None = None) -> bool:
-    """Whether the last ``patience`` epochs raised the best rsum by at most a hundredth of it, or by half a point if
-    that is more.
+    """Whether the last ``patience`` epochs raised the best rsum by at most a hundredth of it, or half a point if more.
 
     A run ended by patience has converged. A run that ended with its last epoch has converged if its curve is flat. A
     run of at most ``patience`` epochs is judged by all epochs after its first; a single epoch has not converged.

@@ -84,8 +84,7 @@ class Graded:
     above: float = 0.0
 
     def cells(self, direction: str, queries: np.ndarray, items: np.ndarray) -> "Cells":
-        """queries, items: unique ids, int64, in the order of the scores' rows and columns. Pairs with other ids are
-        left out."""
+        """queries, items: unique ids, int64, in the order of rows and columns. Pairs with other ids are left out."""
         sides = (self.images, self.captions) if direction == "image_to_text" else (self.captions, self.images)
         rows, columns = places(queries, sides[0]), places(items, sides[1])
         inside = (rows >= 0) & (columns >= 0)
@@ -178,13 +177,13 @@ def r_precisions(
     ties: Ties,
     differences: Sequence[int] = DIFFERENCES,
 ) -> Float[Tensor, "rows differences"]:
-    """For each number of differences the share of plausible items among the best R, with R plausible items; NaN for R =
-    0.
+    """For each number of differences the share of plausible items among the best R, where R is their number; NaN for
+    none.
 
     Plausible Match R-Precision (PMRP) of Chun et al., Probabilistic Embeddings for Cross-Modal Retrieval, CVPR 2021:
-    the mean over the columns, then over the queries. Their code leaves ties to a sort; here wrong items precede
-    plausible items of the same score, as in ``metrics.listed.positions``. ECCV Caption (ECCV 2022) uses the first
-    column only, and R at most 50.
+    the mean over columns, then over queries. Their code leaves ties to a sort; here wrong items precede plausible items
+    of the same score, as in ``listed.positions``. ECCV Caption (ECCV 2022) uses only the first column, and R at most
+    50.
     """
     ordered = scores.sort(dim=1, descending=True).values
     return torch.stack([_share(scores, ordered, distances <= most, ties) for most in differences], dim=1)

@@ -1,5 +1,4 @@
-"""Order: the violation of the order in which a caption is more general than its image; general vectors lie nearer to
-the origin."""
+"""Order: the violation of an order in which a caption is more general than its image and lies nearer to the origin."""
 
 import torch
 from jaxtyping import Float

@@ -17,14 +17,11 @@ class _Filtration(nn.Module):
         self.bn = nn.BatchNorm1d(1)
 
     def forward(self, pooled: Tensor, local: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """From (images, captions, 1 and L, sim) to the filtered vectors (images, captions, sim), and the mean and
-        unbiased variance of each caption's logits over all its nodes and images: (captions, 1) each, (0, 1) in
-        evaluation."""
+        """From (images, captions, 1 and L, sim) to filtered vectors (images, captions, sim), and the mean and unbiased
+        variance of each caption's logits over all its nodes and images: (captions, 1) each, (0, 1) in evaluation."""
         sizes = [torch.linalg.vector_norm(piece, dim=3) + EPS for piece in (pooled, local)]
-        logits = torch.cat(
-            [piece @ self.attn_sim_w.weight[0] / size for piece, size in zip((pooled, local), sizes, strict=True)],
-            dim=2,
-        )
+        pieces = zip((pooled, local), sizes, strict=True)
+        logits = torch.cat([piece @ self.attn_sim_w.weight[0] / size for piece, size in pieces], dim=2)
         logits = logits + self.attn_sim_w.bias
         mean, spread = self._running()
         means = variances = logits.new_empty(0, 1)
@@ -92,8 +89,8 @@ def score(
             return scores[:, :, 0], means[:, 0], variances[:, 0]
 
         rows = images.shape[0] * images.shape[1]
-        saved_bytes = len(images) * (2 * params.sim_dim + 6 * images.shape[1]) * images.element_size()
-        outputs = over_captions(part, texts, rows, saved_bytes, per_caption=(whole_captions,))
+        saved = len(images) * (2 * params.sim_dim + 6 * images.shape[1]) * images.element_size()
+        outputs = over_captions(part, texts, rows, saved, extra=(whole_captions,))
         if network.training:
             network.SAF_module.remember(*outputs[1:])
         return outputs[0]

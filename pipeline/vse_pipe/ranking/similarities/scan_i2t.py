@@ -4,17 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.ranking.alignment import (
-    OfPairs,
-    Portion,
-    aggregated,
-    gram,
-    over_captions,
-    over_images,
-    products,
-    sizes,
-    stacked,
-)
+from vse_pipe.ranking import alignment
+from vse_pipe.ranking.alignment import OfPairs, Portion, gram, sizes
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import ScanI2tOptions as Params
 
@@ -34,13 +25,15 @@ def score(
         def part(portion: Portion) -> tuple[Tensor]:
             raw = (portion.vectors @ regions.t()).unflatten(1, images.shape[:2])
             chunks = zip(portion.chunks(raw, 0), portion.chunks(portion.vectors, 0), strict=True)
-            cosines = (stacked(chunk, gram(words), long, params.norm, params.temperature) for chunk, words in chunks)
-            scores = [aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
+            cosines = (
+                alignment.stacked(chunk, gram(words), long, params.norm, params.temperature) for chunk, words in chunks
+            )
+            scores = [alignment.aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
             return (torch.cat(scores).t(),)
 
-        return over_captions(part, texts, len(regions), saved_bytes=32 * len(regions))[0]
+        return alignment.over_captions(part, texts, len(regions), saved=32 * len(regions))[0]
 
-    return over_images(block, images)
+    return alignment.over_images(block, images)
 
 
 def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params) -> OfPairs:
@@ -48,8 +41,8 @@ def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Par
     long = sizes(images)
 
     def pair_scores(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
-        raw = products(words, images[rows])
-        cosines = stacked(raw, gram(words), long[rows][:, None], params.norm, params.temperature)
-        return aggregated(cosines, params.aggregate, params.lse)[:, 0]
+        raw = alignment.products(words, images[rows])
+        cosines = alignment.stacked(raw, gram(words), long[rows][:, None], params.norm, params.temperature)
+        return alignment.aggregated(cosines, params.aggregate, params.lse)[:, 0]
 
     return pair_scores

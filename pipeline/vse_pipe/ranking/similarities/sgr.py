@@ -1,5 +1,4 @@
-"""SGR: a graph of the alignments of words and global vectors; its nodes reason over each other, and node 0 gives the
-score."""
+"""SGR: a graph of alignments of words and global vectors; its nodes reason over each other, node 0 gives the score."""
 
 import torch
 from jaxtyping import Float
@@ -43,8 +42,8 @@ def score(
             return (torch.cat([_reason(pair, merged, network.sim_eval_w) for pair in pairs], dim=1),)
 
         rows = images.shape[0] * images.shape[1]
-        saved_bytes = len(images) * params.sim_dim * (2 * params.steps - 1) * images.element_size()
-        return over_captions(part, texts, rows, saved_bytes, per_caption=(whole_captions,))[0]
+        saved = len(images) * params.sim_dim * (2 * params.steps - 1) * images.element_size()
+        return over_captions(part, texts, rows, saved, extra=(whole_captions,))[0]
 
     return block(images) if network.training else over_images(block, images)
 
