@@ -19,7 +19,7 @@ from vse_pipe.ranking.intervals import HUBNESS, Figures, sample, swapped
 
 
 def compared(a: Compared, b: Compared, *rest: int) -> comparison.Comparison:
-    return comparison.compared(Method.single(a), Method.of(b), *rest)
+    return comparison.compared(Method.single(a), Method.single(b), *rest)
 
 
 def _rows(comparison) -> dict:

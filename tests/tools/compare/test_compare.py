@@ -79,7 +79,10 @@ ROWS = [
 @pytest.fixture
 def comparison():
     return Comparison(
-        Method.single(evaluation("a|b", {"bank": "val"})), Method.of(evaluation("[b]", {"bank": "test"})), 1000, ROWS
+        Method.single(evaluation("a|b", {"bank": "val"})),
+        Method.single(evaluation("[b]", {"bank": "test"})),
+        1000,
+        ROWS,
     )
 
 
