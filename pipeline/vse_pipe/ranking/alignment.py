@@ -82,9 +82,9 @@ def over_captions(
 
     rows: regions of all images; a portion has at most ``PORTION / rows`` words or one caption, a chunk ``CHUNK /
     rows``. saved: bytes that autograd saves for one word. A portion saves at most a quarter of ``KEPT``; portions
-    beyond ``KEPT`` are computed again in the backward pass, so ``part`` must not draw random numbers there.
-    extra: tensors with a row per caption, passed to ``part`` after the portion. Processes that train as one share
-    the captions if ``saved`` is not 0; otherwise ``part`` may draw random numbers and each process computes all.
+    beyond ``KEPT`` are computed again in the backward pass, so ``part`` must not draw random numbers there. extra:
+    tensors with a row per caption, passed to ``part`` after the portion. Processes that train as one share the captions
+    if ``saved`` is not 0; otherwise ``part`` may draw random numbers and each process computes all.
     """
     order, share = words.lengths.argsort(stable=True), processes.Share((len(words),), 0)
     if saved and len(words):

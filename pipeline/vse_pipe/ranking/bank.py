@@ -30,8 +30,7 @@ class Bank:
 
     is_transductive: the bank is the ranked queries themselves (the protocol of the papers). Otherwise it is a separate
     set (inductive, possible in a system in use), and no query's result depends on another's. gallery: the bank's items
-    (rows) against the ranked items, both of the same kind; None where there are scores but no vectors. sums: cache of
-    ``log_sum``.
+    (rows) against the ranked items, both of the same kind; None without vectors. sums: cache of ``log_sum``.
     """
 
     queries: Scores
@@ -130,8 +129,7 @@ class BankSource:
     def bank(
         self, fold: Split, scores: Scores, direction: str, similarity: Similarity, memory: int, sets: int = 1
     ) -> Bank:
-        """The bank for one direction of ``fold``; scores: of the fold in that direction. memory (MiB), sets: see
-        ``Scores.of``."""
+        """The bank for one direction of ``fold`` with these scores. memory (MiB), sets: see ``Scores.of``."""
         of_images = direction == "image_to_text"
         source = fold if self.split is None else self.split
 

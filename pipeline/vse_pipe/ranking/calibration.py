@@ -24,8 +24,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True)
 class Candidates:
-    """scores: under the criterion; matched: whether the pair matches; owners: number of its query; queries: how
-    many."""
+    """scores: under the criterion; matched: whether the pair matches; owners: its query; queries: their number."""
 
     scores: Float[np.ndarray, " pairs"]
     matched: Bool[np.ndarray, " pairs"]

@@ -68,8 +68,7 @@ class Cascade:
 
 
 class ScoredPairs:
-    """Cached scores of single pairs, each computed on first use by any direction or criterion. memory: see
-    ``ScoreMatrix``."""
+    """Cached scores of single pairs, computed on first use. memory: see ``ScoreMatrix``."""
 
     def __init__(self, images: Sides, captions: Sides, similarity: Similarity, memory: int) -> None:
         self.scored = 0
@@ -138,8 +137,7 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
     """The k best of each row of ``first`` (ties by ascending column) stand above all others, in the order of ``pick``
     (ties share a place). The other items keep their scores. pick: the second model's scores of rows and columns.
 
-    The k items get ``m + s (k - place)`` with m the best other score and s = max(1, |m|); only their order has a
-    meaning.
+    The k items get ``m + s (k - place)`` with m the best other score, s = max(1, |m|); only the order matters.
     """
     k = min(k, first.shape[1])
     chosen: list[tuple[Tensor, Tensor]] = []

@@ -260,8 +260,7 @@ _ROUNDING = 2e-6
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure of every seed of A and of B. doubt: of mean B - mean A, None where the tables do not define the
-    figure."""
+    """One figure of every seed of A and of B. doubt: of mean B - mean A, None where the tables do not define it."""
 
     address: Address
     a: Float[np.ndarray, " seeds_a"]

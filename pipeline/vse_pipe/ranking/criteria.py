@@ -77,8 +77,8 @@ class Criterion:
         return [name for name in current if any(alternative[name] != current[name] for alternative in alternatives)]
 
     def match(self, scores: Scores, settings: Sequence[Allowance], truth: Truth) -> Iterator[MatchedPairs]:
-        """One matching for each setting, of scores from ``rerank``. truth: tells which captions share an image, for
-        ``mode: captions``.
+        """One matching for each setting, of scores from ``rerank``. truth: groups captions by image for ``mode:
+        captions``.
 
         Equal scores go to the lowest row and column, and data sets list captions in the order of their images. The
         items are therefore shuffled, always in the same way, so that the pairs do not follow that order. The answered

@@ -44,8 +44,7 @@ class Embedded:
 
     @classmethod
     def of_run(cls, params: Params, run: str, place: str = "") -> "Embedded":
-        """data/embed/<run>/; its splits are compared with the prepared data set on use. place: subfolder of a second
-        network.
+        """data/embed/<run>/; its splits are checked against the data set on use. place: of a second network.
 
         Raises as ``read``; IntegrityError for embeddings of another model than data/train/ has.
         """

@@ -1,5 +1,4 @@
-"""Outcomes of one direction, and the folds of a protocol (c1: COCO's first images; c2: the mean over folds, COCO
-1K)."""
+"""Outcomes of one direction, and the folds of a protocol (COCO: c1 first images, c2 mean over folds)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -134,8 +133,7 @@ class Outcome:
 
 
 def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, depths: Depths | None = None) -> Outcome:
-    """Ranks and best items in one pass. ks: K of hubness, and of R@K without ``depths``. Raises InputError on scores
-    that are not finite."""
+    """Ranks and best items. ks: K of hubness, and of R@K without ``depths``. Raises InputError on non-finite scores."""
     depths = depths or Depths(ks)
     joined = np.empty(len(truth.items))
     top = np.empty((scores.shape[0], min(max(ks), scores.shape[1])), np.int64)

@@ -87,8 +87,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Several:
-    """The same n images or captions under several models, one part per model. weights: of the models, with sum 1; None:
-    the plain mean."""
+    """The same n images or captions under several models, one part each. weights: with sum 1; None: the plain mean."""
 
     parts: tuple["Sides", ...]
     weights: tuple[float, ...] | None = None
@@ -110,8 +109,7 @@ Sides = Tensor | Words | Several
 
 @dataclass(frozen=True)
 class MeanScore:
-    """The mean of the models' scores, weighted by the sides' weights; SCAN and SGRAF combine two separately trained
-    models so."""
+    """The mean of the models' scores, by the sides' weights, as in SCAN and SGRAF with two models."""
 
     similarities: Sequence[Callable]
 
@@ -150,8 +148,7 @@ def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
     """One unit vector for each image or caption: the mean of its fragments.
 
     Criteria that compare items with items use it where the model compares only images with captions. Vectors stay as
-    they are. Several models' vectors are concatenated, so that the inner product is the weighted mean of the models'
-    products.
+    they are. Several models' vectors are concatenated, so that their inner product is the weighted mean.
     """
     if isinstance(side, Several):
         parts = [pooled(part) for part in side.parts]

@@ -206,8 +206,7 @@ def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: i
 def measured(
     evaluations: Sequence[Figures], resamples: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE
 ) -> list[Sample]:
-    """``sample`` with NaN where a draw does not define a figure. at_once: weights held in memory; it does not change
-    the result."""
+    """``sample`` with NaN where a draw does not define a figure. at_once: weights in memory."""
     images = evaluations[0].images()
     streams = {fold: devices.generator(seed, "bootstrap", fold) for fold in images}
     step = max(1, min(at_once // max(1, sum(images.values())), -(-resamples // processes.worker_count())))

@@ -193,8 +193,7 @@ def count(scores: np.ndarray, starts: np.ndarray, thresholds: np.ndarray, strict
     """Fill ``counts``; returns whether all scores are finite.
 
     scores: float32 or float64 (rows, items), contiguous; thresholds: same precision, for row r from starts[r] to
-    starts[r + 1]; counts: int64 (thresholds,), the number of scores in the row above each threshold, or not below it
-    without ``strictly``.
+    starts[r + 1]; counts: int64 (thresholds,), scores in the row above each threshold (or equal, without ``strictly``).
     """
     numbers = True
     for row in range(len(scores)):

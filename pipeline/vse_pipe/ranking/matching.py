@@ -42,8 +42,7 @@ class Allowance:
 class MatchedPairs:
     """rows, columns: query and item of each matched pair in the order of Algorithm 1. lost: queries that count as
     missed although they have a correct item; ``Ties`` finds them from the other fields. scores: of the pairs; tied:
-    another item may have the same score for that query; same: a number for each query, equal for queries with equal
-    scores."""
+    another item may have the same score for that query; same: a number, equal for queries with equal scores."""
 
     rows: Int[np.ndarray, " pairs"]
     columns: Int[np.ndarray, " pairs"]
@@ -250,8 +249,7 @@ class Ties:
         return members[~answered[members]]
 
     def _answered(self, group: Int[np.ndarray, " group"], levels: dict[int, Levels]) -> Bool[np.ndarray, " group"]:
-        """The answered queries of a group with equal scores: as many as in the worst case, those at their own
-        places."""
+        """The answered queries of a group with equal scores: as many as in the worst case, at their places."""
         places = [frozenset(levels[query].items()) for query in group.tolist()]
         kinds = {place: kind for kind, place in enumerate(dict.fromkeys(places))}
         answers = np.array([[_answers(dict(place), self.wrong[query]) for place in kinds] for query in group.tolist()])

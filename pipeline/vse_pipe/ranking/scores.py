@@ -215,8 +215,7 @@ class Scores:
         of_part: RescorePart | None = None,
     ) -> "Scores":
         """The scores after ``rescore(strip, rows)``, which gets (B, N) and its rows, keeps the shape, and must not
-        write into the strip. stored: it reads memory of this process; of_part: the same rescoring for any rows and
-        columns."""
+        write into the strip. stored: it reads memory of this process; of_part: the same for any rows and columns."""
         rescored = Scores(
             self.shape,
             lambda rows: rescore(self.strip(rows), rows),

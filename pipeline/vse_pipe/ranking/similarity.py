@@ -25,8 +25,7 @@ class OfFragments:
 
 
 class Similarity(nn.Module):
-    """``(images, dim)`` and ``(texts, dim)`` to ``(images, texts)``; for fragments ``(images, R, dim)`` and
-    ``Words``."""
+    """(images, dim) and (texts, dim), or fragments (images, R, dim) and ``Words``, to (images, texts)."""
 
     def __init__(self, member: Member, network: nn.Module | None = None) -> None:
         super().__init__()

@@ -137,8 +137,7 @@ def means(weights, sums, sizes):
 def medians(weights, ascending, images_of):
     """floor of the weighted median rank, float64 (draws,); NaN where no query is drawn.
 
-    weights: int64 (draws, images); ascending: float64 (queries,), sorted ranks; images_of: int64, the image of each
-    rank.
+    weights: int64 (draws, images); ascending: float64 (queries,), sorted ranks; images_of: int64, their images.
     """
     draws = len(weights)
     ranks = np.empty(draws)

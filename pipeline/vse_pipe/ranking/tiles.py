@@ -177,8 +177,7 @@ class _Way:
 
 
 def _agrees(scores: Scores) -> bool:
-    """Whether the first and the last whole strip equal the tiles at both their ends to the bit; products of other
-    shapes may not."""
+    """Whether the first and the last whole strip equal the tiles at their ends to the bit."""
     parts, wholes = scores.parts, scores.wholes()
     assert parts is not None
     height, width = (_WIDTH, _HEIGHT) if parts.turned else (_HEIGHT, _WIDTH)

@@ -112,8 +112,7 @@ class Tuned:
 def trials(
     folds: Sequence[Split], source: BankSource, similarity: Similarity, memory: int, sets: int = 1
 ) -> dict[str, list[Trial]]:
-    """By direction, one trial per fold; both directions of a fold share scores. memory: MiB for all ``sets`` of folds
-    together."""
+    """By direction, one trial per fold; both directions share scores. memory: MiB for all ``sets`` of folds."""
     if isinstance(similarity, Cascade):
         return _cascades(folds, source, similarity, memory, sets)
     by_direction: dict[str, list[Trial]] = {direction: [] for direction in DIRECTIONS}
@@ -142,8 +141,7 @@ def _cascades(
 
 
 def run(tuned: Tuned, trial: Trial, ties: Ties, depths: Depths | None = None) -> Ran:
-    """The outcome, the notes of the rescoring (see ``Scores.notes``), and the scan of all lambdas where lambda was
-    chosen.
+    """The outcome, the notes of the rescoring (see ``Scores.notes``), and the scan of lambdas if chosen.
 
     All queries are ranked and correct hubs; the outcome leaves out queries without a correct item. Raises InputError
     when no query is left.

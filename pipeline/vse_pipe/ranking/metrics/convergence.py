@@ -1,5 +1,4 @@
-"""Convergence of a run: one rule for early stopping and for the verdict on a finished run. It needs only the validation
-rsum of each epoch."""
+"""Convergence of a run: one rule for early stopping and finished runs, from the validation rsum of each epoch."""
 
 from collections.abc import Sequence
 

@@ -2,8 +2,7 @@
 
 positions: float64 (pairs,), 0-based and ascending within a query, as from ``metrics.listed.positions``; starts: int64
 (queries + 1,), the R >= 1 positions of query q are ``positions[starts[q]:starts[q + 1]]``. The rank in a formula is
-position + 1. An item is among the first k when its position is below k, as for R@K, also where average ties give half
-positions.
+position + 1. An item is among the first k when its position is below k, as for R@K, also for half positions.
 """
 
 from collections.abc import Sequence
@@ -146,8 +145,7 @@ def ndcg(positions: Pairs, gains: Pairs, grades: Pairs, starts: Starts, k: int) 
     """Discounted cumulative gain of the best k over that of a perfect ranking: the gain is the grade, the discount
     log2(rank + 1) (Järvelin and Kekäläinen, TOIS 2002): trec_eval's ndcg_cut; Burges's gain is 2^grade - 1.
 
-    gains: of the items at ``positions``, above 0; grades: the same without the means of ties, in any order within a
-    query.
+    gains: of the items at ``positions``, above 0; grades: the same without means of ties, in any order.
     """
     queries = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     best = grades[np.lexsort((-grades, queries))]
@@ -177,13 +175,11 @@ def r_precisions(
     ties: Ties,
     differences: Sequence[int] = DIFFERENCES,
 ) -> Float[Tensor, "rows differences"]:
-    """For each number of differences the share of plausible items among the best R, where R is their number; NaN for
-    none.
+    """For each number of differences the share of plausible items among the best R, their number; NaN without any.
 
     Plausible Match R-Precision (PMRP) of Chun et al., Probabilistic Embeddings for Cross-Modal Retrieval, CVPR 2021:
     the mean over columns, then over queries. Their code leaves ties to a sort; here wrong items precede plausible items
-    of the same score, as in ``listed.positions``. ECCV Caption (ECCV 2022) uses only the first column, and R at most
-    50.
+    of the same score, as in ``listed.positions``. ECCV Caption (ECCV 2022) has the first column, R at most 50.
     """
     ordered = scores.sort(dim=1, descending=True).values
     return torch.stack([_share(scores, ordered, distances <= most, ties) for most in differences], dim=1)
@@ -195,8 +191,7 @@ def _share(
     plausible: Bool[Tensor, "rows items"],
     ties: Ties,
 ) -> Float[Tensor, " rows"]:
-    """Items above the R-th score are among the best R; items with that score fill the rest, behind the wrong items that
-    stand before them."""
+    """Items above the R-th score are among the best R; items with that score fill the rest, behind wrong ones."""
     number = plausible.sum(dim=1)
     last = ordered.gather(1, (number - 1).clamp_min(0)[:, None])
     above, level = scores > last, scores == last

@@ -108,8 +108,7 @@ def counted(
     ties: Ties,
     count: Callable[[bool], Int[np.ndarray, " pairs"]],
 ) -> Float[np.ndarray, " pairs"]:
-    """``positions`` of correct items with these scores. count: number of the query's scores above each of them (True),
-    or not below."""
+    """``positions`` of correct items with these scores. count: scores of the query above each (True), or not below."""
     within, sizes = _groups(queries, correct)
     counts = []
     if ties != "pessimistic":

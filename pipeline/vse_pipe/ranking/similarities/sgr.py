@@ -97,8 +97,7 @@ def _first_node(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Floa
 
 
 class _UnitNodes(torch.autograd.Function):
-    """Global and local nodes, joined, at unit length (1e-8 is added to the norm); saves its output instead of its
-    inputs."""
+    """Global and local nodes, joined, at unit length (norm + 1e-8); saves its output, not its inputs."""
 
     @staticmethod
     def forward(ctx, pooled, local):
