@@ -67,7 +67,7 @@ def tuned(split: Split, criterion: Criterion) -> Callable[[], None]:
 
     def once() -> None:
         for trial in trials([split], BankSource("test"), product, EvaluateParams().memory).values():
-            ranking_trial.best_lambdas(criterion, trial)
+            ranking_trial.tuned(criterion, trial, False)
 
     return once
 

@@ -56,13 +56,10 @@ class Method:
         return len(self.models)
 
 
-_PROTOCOL = ("split", "protocol", "ties")
-
-
 def check(a: Compared, b: Compared) -> None:
     """Raises InputError with the first difference in protocol, data, queries, their images, or items."""
     names = f"{a.name} and {b.name} cannot be compared"
-    for key in _PROTOCOL:
+    for key in ("split", "protocol", "ties"):
         if a.metrics.get(key) != b.metrics.get(key):
             raise InputError(
                 f"{names}: {key} is {a.metrics.get(key)!r} in the first, {b.metrics.get(key)!r} in the second"

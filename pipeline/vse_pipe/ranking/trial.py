@@ -63,12 +63,6 @@ def _columns(criterion: Criterion, lam: float | None) -> list[int]:
     return sorted({*range(0, count, -(-count // _DRAWN)), count - 1, criterion.lambdas.index(lam)})
 
 
-def best(lambdas: Sequence[float], scans: Sequence[Scan], ks: Sequence[int] = KS) -> dict[int, float]:
-    """By K, the smallest lambda with the most queries answered over all folds."""
-    chosen = np.sum([scan.answered for scan in scans], axis=0).argmax(axis=1)
-    return {k: lambdas[place] for k, place in zip(ks, chosen, strict=True)}
-
-
 def recalls(scans: Sequence[Scan]) -> Float[np.ndarray, "ks lambdas"]:
     """R@K in percent, the mean over the folds; 0 where no query has a correct item, NaN where not tried."""
     shares = [100.0 * scan.answered / max(1, scan.queries) for scan in scans]
@@ -167,21 +161,23 @@ def run_both(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths:
         return [run(choice, side, ties, depths) for choice, side in zip(tuned, sides, strict=True)]
     scores = [side.under(choice.criterion) for choice, side in zip(tuned, sides, strict=True)]
     outcomes = evaluation.rank_both(scores, [side.truth for side in sides], ties, depths)
-    return [(choice, dict(side_scores.notes), None) for choice, side_scores in zip(outcomes, scores, strict=True)]
+    return [(outcome, dict(rescored.notes), None) for outcome, rescored in zip(outcomes, scores, strict=True)]
 
 
 def tuned(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:
     """The criterion with the parameters that answer most validation queries of one direction.
 
-    An open lambda is chosen for each K, and its recalls are kept. everything: first choose the rescoring's parameters
-    by the sum of R@K over K. trials: the folds of that direction; unused where nothing is open.
+    An open lambda is the smallest of those that "maximize R@K on the validation set" (Fig. 4 of the RGM paper), for
+    each K. everything: first choose the rescoring's parameters by the sum of R@K over K. trials: the folds of that
+    direction; unused where nothing is open.
     """
     if everything:
         criterion = _best_rescoring(criterion, trials)
     lambdas = criterion.lambdas
     if len(lambdas) > 1:
-        scans = _scans(criterion, trials, KS)
-        return Tuned(criterion, best(lambdas, scans), recalls(scans))
+        scans = [scan_relaxation(criterion, trial.under(criterion), trial.truth) for trial in trials]
+        places = np.sum([scan.answered for scan in scans], axis=0).argmax(axis=1)
+        return Tuned(criterion, {k: lambdas[place] for k, place in zip(KS, places, strict=True)}, recalls(scans))
     return Tuned(criterion, dict.fromkeys(KS, lambdas[0]) if lambdas else {})
 
 
@@ -190,21 +186,8 @@ def _best_rescoring(criterion: Criterion, trials: Sequence[Trial]) -> Criterion:
     if len(candidates) == 1:
         return candidates[0]
     tracked = console.track(candidates, len(candidates), f"tuning {criterion.name}, candidates")
-    answered = [sum(_answered(candidate, trial) for trial in trials) for candidate in tracked]
+    answered = []
+    for candidate in tracked:
+        outcomes = [evaluation.rank(trial.under(candidate), trial.truth, "pessimistic") for trial in trials]
+        answered.append(sum(int(hits.sum()) for outcome in outcomes for hits in outcome.hits.values()))
     return candidates[int(np.argmax(answered))]
-
-
-def _answered(criterion: Criterion, trial: Trial) -> int:
-    """Queries with a hit among the best K, summed over K, without the matching."""
-    outcome = evaluation.rank(trial.under(criterion), trial.truth, "pessimistic")
-    return sum(int(hits.sum()) for hits in outcome.hits.values())
-
-
-def best_lambdas(criterion: Criterion, trials: Sequence[Trial], ks: tuple[int, ...] = KS) -> dict[int, float]:
-    """By K, the smallest of ``criterion.lambdas`` with the most validation queries answered at that K ("lambdas that
-    maximize R@K on the validation set", Fig. 4 of the RGM paper)."""
-    return best(criterion.lambdas, _scans(criterion, trials, ks), ks)
-
-
-def _scans(criterion: Criterion, trials: Sequence[Trial], ks: tuple[int, ...]) -> list[Scan]:
-    return [scan_relaxation(criterion, trial.under(criterion), trial.truth, ks) for trial in trials]
