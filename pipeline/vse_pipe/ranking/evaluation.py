@@ -28,20 +28,14 @@ def folds(split: Split, params: EvaluateParams) -> list[Split]:
     """
     if params.protocol == "full":
         return [split]
-    images = len(split.image_ids)
-    if params.protocol == "first":
-        if images < params.fold_size:
-            raise InputError(
-                f"evaluate.protocol first: split '{params.split}' has {images} images, fewer than evaluate.fold_size "
-                f"{params.fold_size}; change fold_size or use protocol full"
-            )
-        return _consecutive(split, params.fold_size)[:1]
-    if images % params.fold_size:
+    images, is_first = len(split.image_ids), params.protocol == "first"
+    if images < params.fold_size if is_first else images % params.fold_size:
         raise InputError(
-            f"evaluate.protocol folds: split '{params.split}' has {images} images, not a multiple of "
-            f"evaluate.fold_size {params.fold_size}; change fold_size or use protocol full"
+            f"evaluate.protocol {params.protocol}: split '{params.split}' has {images} images, "
+            f"{'fewer than' if is_first else 'not a multiple of'} evaluate.fold_size {params.fold_size}; "
+            "change fold_size or use protocol full"
         )
-    return _consecutive(split, params.fold_size)
+    return _consecutive(split, params)
 
 
 def tuning_folds(split: Split, params: EvaluateParams) -> list[Split]:
@@ -49,13 +43,13 @@ def tuning_folds(split: Split, params: EvaluateParams) -> list[Split]:
     images beyond the last whole fold are left out, and a split smaller than a fold is used as it is."""
     if params.protocol == "full" or len(split.image_ids) < params.fold_size:
         return [split]
-    parts = _consecutive(split, params.fold_size)
-    return parts[:1] if params.protocol == "first" else parts
+    return _consecutive(split, params)
 
 
-def _consecutive(split: Split, size: int) -> list[Split]:
-    starts = np.arange(len(split.image_ids) // size) * size
-    return [split.fold(slice(start, start + size)) for start in starts]
+def _consecutive(split: Split, params: EvaluateParams) -> list[Split]:
+    count = 1 if params.protocol == "first" else len(split.image_ids) // params.fold_size
+    starts = np.arange(count) * params.fold_size
+    return [split.fold(slice(start, start + params.fold_size)) for start in starts]
 
 
 _NDCG = 10

@@ -266,9 +266,8 @@ def intervals(
     (draws,) = sample([figures], resamples, seed)
     limits: dict = {}
     for address, value in figures.estimate().items():
-        if address not in draws:
-            continue
-        nest(limits, address, within(address, interval(centred(address, draws[address], value), level)))
+        if address in draws:
+            nest(limits, address, within(address, interval(centred(address, draws[address], value), level)))
     return limits
 
 

@@ -47,7 +47,7 @@ def binary_ndcg(positions: Pairs, starts: Starts, k: int) -> Queries:
     """Discounted cumulative gain of the first k over that of a perfect ranking: gain 1 for a correct item, discount
     log2(rank + 1), min(R, k) correct items in the ideal (Järvelin and Kekäläinen, TOIS 2002): trec_eval's ndcg_cut."""
     # Both sides add in the same order, so that rounding cannot lift the quotient above 1.
-    return sums(_gains(positions, k), starts) / sums(_gains(_index(starts), k), starts)
+    return sums(_discounted(positions, 1.0, k), starts) / sums(_discounted(_index(starts), 1.0, k), starts)
 
 
 def _index(starts: Starts) -> np.ndarray:
@@ -58,10 +58,6 @@ def _index(starts: Starts) -> np.ndarray:
 def _precision(positions: Pairs, starts: Starts) -> Pairs:
     """The share of correct items up to and including each correct item."""
     return (_index(starts) + 1) / (positions + 1)
-
-
-def _gains(positions: np.ndarray, k: int) -> Pairs:
-    return np.where(positions < k, 1.0 / np.log2(positions + 2), 0.0)
 
 
 def sums(values: Pairs, starts: Starts) -> Queries:
@@ -153,13 +149,13 @@ def ndcg(positions: Pairs, gains: Pairs, grades: Pairs, starts: Starts, k: int) 
     return sums(_discounted(positions, gains, k), starts) / sums(_discounted(ideal, best, k), starts)
 
 
-def _discounted(positions: np.ndarray, gains: Pairs, k: int) -> Pairs:
+def _discounted(positions: np.ndarray, gains: Pairs | float, k: int) -> Pairs:
     return np.where(positions < k, gains / np.log2(positions + 2), 0.0)
 
 
 # Numbers of labels that may differ; PMRP is the mean of the three.
 DIFFERENCES = (0, 1, 2)
-_SHARE = {"pessimistic": 1.0, "average": 0.5, "optimistic": 0.0}
+TIE_SHARES = {"pessimistic": 1.0, "average": 0.5, "optimistic": 0.0}
 
 
 def distances(
@@ -195,7 +191,7 @@ def _share(
     number = plausible.sum(dim=1)
     last = ordered.gather(1, (number - 1).clamp_min(0)[:, None])
     above, level = scores > last, scores == last
-    before = _SHARE[ties] * (level & ~plausible).sum(dim=1)
+    before = TIE_SHARES[ties] * (level & ~plausible).sum(dim=1)
     room = (number - above.sum(dim=1) - before).ceil().clamp_min(0)
     hits = (above & plausible).sum(dim=1) + room.minimum((level & plausible).sum(dim=1))
     return torch.where(number > 0, hits / number, torch.nan).double()

@@ -9,10 +9,9 @@ from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.metrics.graded import Pairs, Starts
+from vse_pipe.ranking.metrics.graded import TIE_SHARES, Pairs, Starts
 from vse_pipe.ranking.metrics.recall import Ties, Truth
 
-_SHARE = {"pessimistic": 1.0, "average": 0.5, "optimistic": 0.0}
 Answers = Int64[np.ndarray, " answers"]
 
 
@@ -47,7 +46,7 @@ def listed(
     order = np.lexsort((-grades if ties == "optimistic" else grades, ~correct, -scores, queries))
     correct, owners, grades = correct[order], queries[order], grades[order]
     before, within, wrong, group = _places(owners, scores[order], correct)
-    positions = (before + within + _SHARE[ties] * wrong)[correct]
+    positions = (before + within + TIE_SHARES[ties] * wrong)[correct]
     gains = grades
     if ties == "average":
         gains = (np.bincount(group, grades * correct) / np.maximum(1, np.bincount(group, correct)))[group]
@@ -94,7 +93,14 @@ def positions(
     correct = scores[local, columns].cpu().numpy()
     queries = local.cpu().numpy()
     correct = correct[descending(queries, correct)]
-    return counted(queries, correct, ties, lambda strictly: _counts(scores, rows, starts, correct, strictly))
+
+    def count(strictly: bool) -> np.ndarray:
+        numbers, finite = counts(scores, starts, correct, strictly)
+        if not finite:
+            raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
+        return numbers
+
+    return counted(queries, correct, ties, count)
 
 
 def descending(queries: Int[np.ndarray, " pairs"], scores: Float[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
@@ -116,13 +122,6 @@ def counted(
     if ties != "optimistic":
         counts.append(count(False) - sizes + within)
     return np.mean(counts, axis=0)
-
-
-def _counts(scores: Tensor, rows: slice, starts: np.ndarray, thresholds: np.ndarray, strictly: bool) -> np.ndarray:
-    above, finite = counts(scores, starts, thresholds, strictly)
-    if not finite:
-        raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
-    return above
 
 
 def _groups(queries: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
