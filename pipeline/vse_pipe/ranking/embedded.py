@@ -59,8 +59,8 @@ class Embedded:
 
     @classmethod
     def read(cls, folder: Path, run: str | None = None) -> "Embedded":
-        """run: whose embeddings they must be, None for any. Raises InputError when a file is missing or unfit, or when
-        the two do not belong together, IntegrityError for those of another run."""
+        """run: the run of the embeddings, None for any. Raises InputError when a file is missing or malformed, or when
+        the two do not belong together, IntegrityError for another run."""
         command = f"vse-pipe embed --run {run}" if run else "vse-pipe embed"
         images = _side(folder / embeddings.IMAGES, command)
         captions = _side(folder / embeddings.CAPTIONS, command)

@@ -242,7 +242,7 @@ class Ties:
             return np.empty(0, np.int64)
         members = np.unique(np.concatenate(groups))
         self._count_wrong(members)
-        levels = _held_levels(pairs, members)
+        levels = _levels(pairs, members)
         answered = np.zeros(len(self.truth), bool)
         for group in groups:
             answered[group] = self._answered(group, levels)
@@ -277,7 +277,7 @@ class Ties:
 
 
 def _groups(pairs: MatchedPairs) -> Iterator[Int[np.ndarray, " group"]]:
-    """Groups of queries with equal scores, and single queries that hold an item whose score another item has too."""
+    """Groups of queries with equal scores, and single queries with an item that ties with another item."""
     order = np.argsort(pairs.same, kind="stable")
     bounds = np.flatnonzero(np.diff(pairs.same[order])) + 1
     together = [group for group in np.split(order, bounds) if len(group) > 1]
@@ -291,7 +291,7 @@ def _answers(levels: Levels, wrong: Levels) -> bool:
     return any(levels.get(score, 0) > count for score, count in wrong.items())
 
 
-def _held_levels(pairs: MatchedPairs, queries: Int[np.ndarray, " queries"]) -> dict[int, Levels]:
+def _levels(pairs: MatchedPairs, queries: Int[np.ndarray, " queries"]) -> dict[int, Levels]:
     levels: dict[int, Levels] = {query: {} for query in queries.tolist()}
     is_chosen = np.isin(pairs.rows, queries)
     for query, score in zip(pairs.rows[is_chosen].tolist(), pairs.scores[is_chosen].tolist(), strict=True):

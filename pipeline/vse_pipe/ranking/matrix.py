@@ -17,7 +17,7 @@ from vse_pipe.ranking.fragments import Sides
 # Images and captions of a tile, the step of the progress bar; a similarity bounds its own memory.
 _TILE = (128, 512)
 _MIB = 1 << 20
-_HELD_SHARE = 4
+_CACHE_SHARE = 4
 
 
 class ScoreMatrix:
@@ -53,7 +53,7 @@ def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[sl
 def empty(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Tensor, "images captions"]:
     """Uninitialised scores, in a file where they take more than a quarter of ``memory`` MiB; 0 for no limit."""
     rows, columns = shape
-    if memory and rows * columns * 4 * _HELD_SHARE > memory * _MIB:
+    if memory and rows * columns * 4 * _CACHE_SHARE > memory * _MIB:
         # The map keeps the unnamed file open.
         with tempfile.TemporaryFile() as file:
             # Allocated at once, so that a full disk is an error instead of a SIGBUS.

@@ -57,12 +57,12 @@ _WIDEST = 1 << 18
 _COPIES = 6
 _MIB = 1 << 20
 # Share of the memory for scores of one direction: queries and a bank in both directions take one half.
-_HELD_SHARE = 8
+_CACHE_SHARE = 8
 
 # Its traits say which kind of sides it takes.
 Similarity = Callable[[Any, Any], Tensor]
 Rescore = Callable[[Tensor, slice], Tensor]
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def strip_height(items: int) -> int:
@@ -125,7 +125,7 @@ class Scores:
         if isinstance(similarity, Fused):
             return cls._of_fused(queries, items, similarity, block, memory, sets)
         if not (plain(queries) and plain(items)):
-            return cls._of_kept(ScoreMatrix(queries, items, similarity, memory), block, queries.device)
+            return cls._of_matrix(ScoreMatrix(queries, items, similarity, memory), block, queries.device)
         left, right = _aligned(queries), _aligned(items)
         shape = (len(left), len(right))
         _must_take(shape, memory)
@@ -191,7 +191,7 @@ class Scores:
         return cls.fused(parts, similarity.combine(queries.weights), block, _fits(shape, memory, sets))
 
     @classmethod
-    def _of_kept(cls, scored: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
+    def _of_matrix(cls, scored: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
         """device: of the strips; a matrix in a file is on the CPU."""
 
         def backward(rows: slice) -> Tensor:
@@ -252,7 +252,7 @@ class Scores:
             self._cache[rows.start] = self._compute(rows)
         return self._cache[rows.start]
 
-    def over_strips(self, part: Callable[[slice], Found]) -> Iterator[tuple[slice, Found]]:
+    def over_strips(self, part: Callable[[slice], Result]) -> Iterator[tuple[slice, Result]]:
         """``part(rows)`` for each of ``strips``, in order; ``part`` calls ``strip`` itself. It must have no side
         effects: other processes may run it, see ``core.processes``."""
         strips = list(self.strips())
@@ -302,7 +302,7 @@ def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
 
 def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
     """Whether scores may be cached when ``sets`` share the memory; never where other processes compute them."""
-    return 0 < sets * shape[0] * shape[1] * 4 * _HELD_SHARE <= memory * _MIB and not processes.elsewhere()
+    return 0 < sets * shape[0] * shape[1] * 4 * _CACHE_SHARE <= memory * _MIB and not processes.elsewhere()
 
 
 def _must_take(shape: tuple[int, int], memory: int) -> None:
@@ -355,7 +355,7 @@ class Chosen(Scores):
     def __init__(self, base: Scores, rows: Int[np.ndarray, " rows"]) -> None:
         super().__init__((len(rows), base.shape[1]), base.strip, base.block, notes=base.notes, stored=base._stored)
         self._base, self._rows = base, rows
-        bounds = ((rows_of, *np.searchsorted(rows, (rows_of.start, rows_of.stop))) for rows_of in base.strips())
+        bounds = ((part, *np.searchsorted(rows, (part.start, part.stop))) for part in base.strips())
         self._sources = {int(first): (base_rows, int(last)) for base_rows, first, last in bounds if first < last}
 
     def strips(self) -> Iterator[slice]:

@@ -23,7 +23,7 @@ _FEWEST, _LONGEST, _CORRECT = 1 << 28, 128, 16
 # Fewest captions of a product.
 _WIDE = 64
 Places = int | np.integer | Int[np.ndarray, " pairs"]
-Found = tuple[Float[np.ndarray, " pairs"], Int[np.ndarray, "queries best"]]
+Ranking = tuple[Float[np.ndarray, " pairs"], Int[np.ndarray, "queries best"]]
 
 
 def fit(scores: Scores) -> bool:
@@ -56,7 +56,7 @@ def tile_means(scores: Scores, k: int) -> Float[Tensor, " queries"] | None:
     return parts.means[k][parts.turned]
 
 
-def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Found] | None:
+def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Ranking] | None:
     """For images and for captions: the positions of all correct items as in ``metrics.listed.positions``, and the k
     best items of all queries.
 
@@ -169,7 +169,7 @@ class _Way:
         best = torch.from_numpy(self.best)
         return torch.cat([best[rows].mean(dim=1) for rows in self.scores.strips()])
 
-    def ranking(self, ties: Ties) -> Found:
+    def ranking(self, ties: Ties) -> Ranking:
         positions = counted(
             self.place[1], self.correct, ties, lambda strictly: (self.over if strictly else self.reached)[self.place]
         )
