@@ -127,8 +127,8 @@ class Embedded:
             lonely = side.image_ids[~np.isin(side.image_ids, opposite.image_ids)]
             if len(lonely) and len(self.captions.ids):
                 raise InputError(
-                    f"{self.folder / file}: {len(lonely)} rows of split '{name}' have no counterpart in the other file, "
-                    f"the first is image_id {lonely[0]}; prepare and embed the data set again"
+                    f"{self.folder / file}: {len(lonely)} rows of split '{name}' have no counterpart in the other "
+                    f"file, the first is image_id {lonely[0]}; prepare and embed the data set again"
                 )
         sides = self._regions(images, device), _words(captions, device)
         return Split(images.ids, captions.ids, captions.image_ids, *sides)
@@ -155,7 +155,8 @@ class Embedded:
             ours, theirs = self.images.about.get(key), embedded.images.about.get(key)
             if ours != theirs:
                 raise InputError(
-                    f"{embedded.folder}: {key} is {theirs!r}, that of {self.folder} is {ours!r}; embed with the same model"
+                    f"{embedded.folder}: {key} is {theirs!r}, that of {self.folder} is {ours!r}; embed with "
+                    "the same model"
                 )
 
     def similarity(self, device: torch.device | None = None) -> Similarity:
@@ -215,8 +216,8 @@ class Embedded:
         wrong = np.flatnonzero(part.lengths.astype(str) != regions)
         if len(wrong):
             raise InputError(
-                f"{self.folder / embeddings.IMAGES}: image_id {part.ids[wrong[0]]} has {part.lengths[wrong[0]]} regions, "
-                f"the footer says {regions!r}; embed the run again"
+                f"{self.folder / embeddings.IMAGES}: image_id {part.ids[wrong[0]]} has "
+                f"{part.lengths[wrong[0]]} regions, the footer says {regions!r}; embed the run again"
             )
         return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, int(regions)))
 
