@@ -218,7 +218,7 @@ class _Assignment:
 # A matching has to choose among equal scores, which says nothing about the model. Its choice is therefore read as the
 # worst possible choice, whatever the order of items and queries:
 #
-# - Among items with the same score for a query, the wrong ones come first. A query that is matched with h of these items
+# - Among items with the same score for a query, the wrong ones come first. A query that has h of these items
 #   is answered by them only if h > w, the number of wrong ones. With an unlimited quota this is the pessimistic rank.
 # - Queries with the same scores can change places. They are assigned to their places so that the fewest are answered.
 #   Of more queries than ``_DEALT``, all are missed that any of their places would miss.
