@@ -101,7 +101,7 @@ def _evaluate(split: Split, name: str) -> None:
 
 def _best_lambdas(split: Split) -> None:
     for trial in trials([split], _BANK, _product, _MEMORY).values():
-        ranking_trial.best_lambdas(parse("rgm", {}), trial)
+        ranking_trial.tuned(parse("rgm", {}), trial, False)
 
 
 def _matching_seconds(split: Split, k: int = 10, lam: float = 2.0) -> tuple[float, float]:
@@ -146,7 +146,7 @@ def cascade(options: argparse.Namespace) -> None:
     _show_recall("first", trials([split.part(0)], _BANK, first, 0, 0), lambda: 0.0)
     for k in options.ks:
         pairs = ScoredPairs(split.part(1).images, split.part(1).captions, second, 0)
-        scorers = {"image_to_text": pairs.of, "text_to_image": pairs.turned}
+        scorers = {"image_to_text": pairs.score, "text_to_image": pairs.turned}
         cascades = {
             direction: [_cascaded(trial, scorers[direction], k)]
             for direction, (trial,) in trials([split.part(0)], _BANK, first, 0, 0).items()

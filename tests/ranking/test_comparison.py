@@ -19,7 +19,7 @@ from vse_pipe.ranking.intervals import HUBNESS, Figures, sample, swapped
 
 
 def compared(a: Compared, b: Compared, *rest: int) -> comparison.Comparison:
-    return comparison.compared(Method.of(a), Method.of(b), *rest)
+    return comparison.compared(Method.single(a), Method.single(b), *rest)
 
 
 def _rows(comparison) -> dict:
@@ -217,11 +217,11 @@ def test_other_seeds_are_not_paired_and_one_model_stands_for_itself():
     assert not comparison.paired(a, b)
     row = _rows(comparison.compared(a, b, 60, 5))["rsum",]
     assert row.difference == pytest.approx(np.mean(_rsums(b)) - np.mean(_rsums(a)))
-    lone = Method.of(evaluation("c", images=30, quality=0.8, seed=20))
+    lone = Method.single(evaluation("c", images=30, quality=0.8, seed=20))
     row = _rows(comparison.compared(a, lone, 60, 5))["rsum",]
     assert (row.a, row.b) == pytest.approx((np.mean(_rsums(a)), lone.metrics["rsum"]))
     assert row.spread[1] is None
-    alone = _rows(comparison.compared(Method.of(a.models["1"]), lone, 60, 5))["rsum",]
+    alone = _rows(comparison.compared(Method.single(a.models["1"]), lone, 60, 5))["rsum",]
     assert row.interval[1] - row.interval[0] != pytest.approx(alone.interval[1] - alone.interval[0])
 
 

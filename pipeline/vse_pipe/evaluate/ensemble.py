@@ -99,13 +99,13 @@ class Ensemble:
         joined = (pooled(images), pooled(captions)) if self.joint else (images, captions)
         return Split(first.image_ids, first.caption_ids, first.caption_images, *joined)
 
-    def whole(self, device: torch.device) -> Split:
+    def all_splits(self, device: torch.device) -> Split:
         """Raises InputError: there is no folder with embeddings of several models."""
         raise InputError("an ensemble takes its bank from its own runs: evaluate.bank test, train or val")
 
     def must_match(self, other: Embedded) -> None:
         """Raises InputError, as ``whole`` does."""
-        self.whole(torch.device("cpu"))
+        self.all_splits(torch.device("cpu"))
 
     def similarity(self, device: torch.device | None = None) -> Similarity:
         if self.joint:

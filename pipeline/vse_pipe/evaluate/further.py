@@ -85,7 +85,7 @@ def _judged(
     trials: list[tuple[int, Split, Scores]],
     params: EvaluateParams,
 ) -> tuple[dict, pa.Table]:
-    depths = Depths.of(params.recall, params.ndcg)
+    depths = Depths.including(params.recall, params.ndcg)
     rows, parts, agreed = [], [], []
     for fold, split, scores in trials:
         queries, items = split.sides(direction)
@@ -174,7 +174,7 @@ def _of_blocks(
         found = graded.r_precisions(strip[:, items.to(strip.device)], apart, params.ties).cpu().numpy()
         return np.where(asking[rows, None] >= 0, found, np.nan)
 
-    for _, found in scores.each(shares):
+    for _, found in scores.over_strips(shares):
         yield found
 
 

@@ -209,7 +209,7 @@ def _result(
     outcomes: dict[str, list[Outcome]] = {direction: [] for direction in DIRECTIONS}
     notes: dict[str, dict[str, float]] = {direction: {} for direction in DIRECTIONS}
     scans: dict[str, list[Scan]] = {direction: [] for direction in DIRECTIONS}
-    depths = Depths.of(params.recall, params.ndcg)
+    depths = Depths.including(params.recall, params.ndcg)
     for sides in console.track(zip(*ground.values(), strict=True), len(folds), f"ranking under {criterion.name}"):
         ran = run_both(list(chosen.values()), sides, params.ties, depths)
         for direction, (found, noted, scanned) in zip(DIRECTIONS, ran, strict=True):
@@ -280,7 +280,7 @@ def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams,
         "folds": folds,
         "ties": params.ties,
         "bank": inputs.bank.name if criterion.needs_bank else "none",
-        "transductive": criterion.matching is not None or (criterion.needs_bank and inputs.bank.own),
+        "transductive": criterion.matching is not None or (criterion.needs_bank and inputs.bank.is_transductive),
     }
 
 

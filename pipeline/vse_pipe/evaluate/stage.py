@@ -269,7 +269,7 @@ def _bank(
     else:
         other = Embedded.read(Path(params.bank))
         embedded.must_match(other)
-        folder, name, split = other.folder, params.bank, other.whole(device)
+        folder, name, split = other.folder, params.bank, other.all_splits(device)
     shown = split if names is None or folder == embedded.folder else _as_ranked(split, names, folder)
     return BankSource(name, shown, folder)
 

@@ -127,7 +127,7 @@ def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams
     lost = ~np.isin(keys[1], keys[0])
     sides = (queries, own["score"].to_numpy(), grades, absent[lost], relevance[lost])
     correct, good = (listed(*sides, above, params.ties) for above in (params.correct_above, 0.0))
-    depths = Depths.of(params.recall, params.ndcg)
+    depths = Depths.including(params.recall, params.ndcg)
     ranks = correct.positions[correct.starts[:-1]]
     measures = depths.measures(correct.positions, correct.starts)
     measures |= {

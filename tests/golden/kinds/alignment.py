@@ -17,7 +17,7 @@ _PRECISIONS = {"32": torch.float32, "64": torch.float64}
 
 def _fragments(arrays: Vectors, dtype: torch.dtype) -> tuple[torch.Tensor, Words]:
     images, captions = (torch.tensor(arrays[name]).to(dtype) for name in ("images", "captions"))
-    return images, Words.of(captions, torch.tensor(arrays["cap_lens"]))
+    return images, Words.from_padded(captions, torch.tensor(arrays["cap_lens"]))
 
 
 def check_scan_scores(arrays: Vectors) -> list[Result]:
@@ -46,7 +46,7 @@ def check_scan_t2i_mean_max_loss(arrays: Vectors) -> list[Result]:
     """MAX over SCAN's text-to-image scores: the loss and its gradients in regions and words."""
     images, captions = arrays.leaves("images", "captions")
     similarity, loss = SIMILARITIES.load("scan_t2i"), LOSSES.load("max")
-    words = Words.of(captions, torch.tensor(arrays["cap_lens"]))
+    words = Words.from_padded(captions, torch.tensor(arrays["cap_lens"]))
     scores = similarity.score(images, words, similarity.Params(temperature=9.0))
     total = loss.loss(Scored.of(scores), loss.Params(margin=0.2)).total()
     total.backward()

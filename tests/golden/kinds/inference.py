@@ -35,7 +35,7 @@ def _products(queries: torch.Tensor, items: torch.Tensor) -> Scores:
 def check_csls_muse(arrays: Vectors) -> list[Result]:
     """MUSE's get_nn_avg_dist for both sides, and the scores made from it."""
     scores, k = _products(*(torch.from_numpy(arrays[name]) for name in ("query", "items"))), int(arrays["k"])
-    rescored = csls.rerank(scores, Bank(scores, own=True), csls.Params(k=k))
+    rescored = csls.rerank(scores, Bank(scores, is_transductive=True), csls.Params(k=k))
     return [
         compare("r_query", mean_of_top(scores, k), arrays["r_query"]),
         compare("r_item", mean_of_top(scores.transposed(), k), arrays["r_item"]),
@@ -91,7 +91,7 @@ check_inference_t2i = _inference
 
 def _rescored(arrays: Vectors, scores: Scores) -> dict[str, Scores]:
     beta, k = float(arrays["beta"]), int(arrays["csls_k"])
-    bank = Bank(scores, own=True)
+    bank = Bank(scores, is_transductive=True)
     return {
         "is": inverted_softmax.rerank(scores, bank, inverted_softmax.Params(beta=beta)),
         "is_muse": inverted_softmax.rerank(scores, bank, inverted_softmax.Params(beta=beta, include_query=True)),

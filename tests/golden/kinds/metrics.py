@@ -14,7 +14,7 @@ import torch
 from tests.golden.compare import Result, Vectors, compare, exact
 from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.ranking import evaluation
-from vse_pipe.ranking.boxes import iou, kept
+from vse_pipe.ranking.boxes import iou, surviving
 from vse_pipe.ranking.evaluation import Outcome
 from vse_pipe.ranking.metrics import recall
 from vse_pipe.ranking.metrics.recall import Truth, best_ranks
@@ -93,7 +93,7 @@ def check_boxes_iou_nms(arrays: Vectors) -> list[Result]:
     for name in sorted(arrays):
         if name.startswith("nms_"):
             _, kind, tenths = name.split("_")
-            stays = kept(iou(corners[kind], corners[kind]), scores[None], int(tenths) / 10)[0]
+            stays = surviving(iou(corners[kind], corners[kind]), scores[None], int(tenths) / 10)[0]
             results.append(exact(name, best[stays[best]], arrays[name]))
     return results
 
@@ -132,7 +132,7 @@ def _directions(images: np.ndarray, captions: np.ndarray, similarity: str = "cos
 def _direction(scores: Scores, truth: Truth) -> _Direction:
     unclear = []
     for rows, block in scores.blocks():
-        local, columns = truth.of(rows, block.device)
+        local, columns = truth.correct_pairs(rows, block.device)
         correct = block[local, columns]
         best = torch.full((len(block),), -torch.inf).scatter_reduce(0, local, correct, "amax")
         close = ((block - best[:, None]).abs() <= _CLOSE).sum(dim=1)

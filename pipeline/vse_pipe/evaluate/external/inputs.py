@@ -254,7 +254,7 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
         "similarity": files.similarity,
     }
     about |= {"qrels": files.qrels} if files.qrels else {}
-    chosen_by = bank if not bank.own else BankSource("val")
+    chosen_by = bank if not bank.is_transductive else BankSource("val")
     found = Inputs(ranked, bank, tuning, chosen_by, _inner_product, about, names=book.names())
     if not files.more.images:
         return found

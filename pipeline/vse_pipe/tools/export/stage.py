@@ -169,7 +169,7 @@ def _bias(given: Inputs, criterion: Criterion, direction: str, params: EvaluateP
     scores = split.scores(given.similarity, params.memory)
     if direction == "text_to_image":
         scores = scores.transposed()
-    if not given.bank.own and criterion.needs_bank:
+    if not given.bank.is_transductive and criterion.needs_bank:
         side = "images" if direction == "image_to_text" else "captions"
         if not len(getattr(given.bank.split, side)):
             raise UsageError(f"the bank has no queries for {direction}; give --bank-{side}")
@@ -211,7 +211,7 @@ def _manifest(given: Inputs, criterion: Criterion, bias: ItemBias, content: Fold
         "parameters": {name: value for name, value in parameters.items() if not name.endswith("grid")},
         "notes": bias.notes,
         "bank": given.bank.name if criterion.needs_bank else "none",
-        "transductive": criterion.needs_bank and given.bank.own,
+        "transductive": criterion.needs_bank and given.bank.is_transductive,
         "direction": content.direction,
         "to": to,
         "search": "inner product, vectors not normalised",

@@ -238,7 +238,7 @@ def _other(network: Networks, bank: str) -> Split | None:
         raise InputError("several networks take their bank from their own runs: evaluate.bank test, train or val")
     other = Embedded.read(Path(bank))
     Embedded.read(gallery.folder, gallery.run).must_match(other)
-    return other.whole(network.device)
+    return other.all_splits(network.device)
 
 
 def _val(params: Params, run: str, network: Networks) -> tuple[str, Networks]:
