@@ -1,4 +1,4 @@
-"""vse-pipe init."""
+"""vse-pipe init, apply, check, doctor, code, sources and plots."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vse_pipe.commands import _help, _project
-from vse_pipe.commands._project import AsJson, enter_root
+from vse_pipe.commands._project import AsJson
 from vse_pipe.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def init(
         say(f"init: {folder} is a project, nothing in it is committed; `vse-pipe apply` adds to its params.yaml")
         return
     _project.enter_root()
-    fresh, kept = stage.upgrade()
-    left = f"; {', '.join(kept)}: yours, left as it is" if kept else ""
-    say(f"init: of this version now: {', '.join(fresh)}{left}; `vse-pipe check` says what else has to change")
+    upgraded, unchanged = stage.upgrade()
+    note = f"; {', '.join(unchanged)}: yours, left as it is" if unchanged else ""
+    say(f"init: of this version now: {', '.join(upgraded)}{note}; `vse-pipe check` says what else has to change")
 
 
-# The overlays that ship with the package: vse_pipe.project.params.overlay, which takes long to import, finds them there.
+# Packaged overlays. vse_pipe.project.params.overlay lists them too, but takes long to import.
 _OVERLAYS = sorted(path.stem for path in (Path(__file__).parents[1] / "project" / "params" / "overlays").glob("*.yaml"))
 
 
@@ -71,14 +71,14 @@ def apply(
     from vse_pipe.papers import overlay as papers_overlay
     from vse_pipe.project.params import overlay as overlays
     from vse_pipe.project.paths import PARAMS
-    from vse_pipe.tools.init.stage import kept
+    from vse_pipe.tools.init.stage import remaining_options
 
     source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
     _project.enter_root()
     undo = _project.undo(PARAMS)
     overlays.apply(PARAMS, source, _project.overrides, [papers_overlay.row_problems])
-    if left := kept(PARAMS, source, _project.overrides):
-        say(f"kept from before, unlike a new project: {', '.join(left)}")
+    if options := remaining_options(PARAMS, source, _project.overrides):
+        say(f"kept from before, unlike a new project: {', '.join(options)}")
     say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it{undo}")
 
 
@@ -142,9 +142,7 @@ def _find_sources() -> "dict[str, list[SourceFiles]]":
 
 def plots() -> None:
     """Write .dvc/plots.html, the page that `dvc plots` fills. Vega is in it, so plots need no network."""
-    enter_root()
-    from pathlib import Path
-
+    _project.enter_root()
     from vse_pipe.core.console import say
     from vse_pipe.tools.plots import plots_page
 
