@@ -53,8 +53,7 @@ def exportable(incomplete: str) -> list[str]:
 
 
 def targets(incomplete: str) -> list[str]:
-    names = ["clip-retrieval", "faiss", "hnswlib", "lancedb", "npy", "parquet", "trec", "usearch"]
-    return _starting(names, incomplete)
+    return _starting(["clip-retrieval", "faiss", "npy", "parquet", "trec"], incomplete)
 
 
 def overlays(incomplete: str) -> list[str]:
