@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -30,14 +30,7 @@ _PANELS = {
         project.plots,
     ),
     "Search and export": (search.index, search.search, export.serve, search.encode, export.export, export.pack),
-    "Project and machine": (
-        project.init,
-        project.apply,
-        project.check,
-        project.doctor,
-        project.code,
-        project.sources,
-    ),
+    "Project and machine": (project.init, project.apply, project.check, project.doctor, project.code, project.sources),
 }
 
 
@@ -72,11 +65,6 @@ app = typer.Typer(
     help="Image-text retrieval as a pipeline: prepare, extract, inject, train, embed, evaluate, report. "
     "Run one stage with a command below, or all stages with `dvc repro`, which skips what is up to date.",
 )
-
-
-def _entry(section: str) -> Any:
-    completion = _help.section(section)
-    return typer.Option(help=f"a name under {section}: (default: all)", autocompletion=completion)
 
 
 def _version(requested: bool) -> None:
@@ -119,7 +107,7 @@ def settings(
 
 @app.command(cls=Command, rich_help_panel=_STAGES)
 def prepare(
-    dataset: Annotated[str | None, _entry("datasets")] = None,
+    dataset: Annotated[str | None, _help.option("a name under datasets: (default: all)", "datasets")] = None,
     device: Annotated[
         str,
         typer.Option(help="where a network proposes regions: auto, cpu, cuda or cuda:N", autocompletion=_help.devices),

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from inspect import cleandoc
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from vse_pipe.core.errors import UsageError
@@ -22,6 +24,11 @@ def section(*names: str) -> Callable[[str], list[str]]:
         return _starting([key for name in names for key in _params().get(name) or {}], incomplete)
 
     return complete
+
+
+def option(help: str, *sections: str) -> Any:
+    """An option with a name under these sections of params.yaml."""
+    return typer.Option(help=help, autocompletion=section(*sections))
 
 
 def losses(incomplete: str) -> list[str]:
@@ -123,11 +130,7 @@ EXAMPLES = {
         "vse-pipe localize --run regions",
         'vse-pipe localize --run regions --image photo.jpg --phrase "a red car"',
     ),
-    "papers": (
-        "vse-pipe papers",
-        "vse-pipe papers hal-aaai2020",
-        "vse-pipe papers hal-aaai2020 2.12 --apply",
-    ),
+    "papers": ("vse-pipe papers", "vse-pipe papers hal-aaai2020", "vse-pipe papers hal-aaai2020 2.12 --apply"),
     "plots": ("vse-pipe plots",),
     "index": ("vse-pipe index ~/photos --run hal", "vse-pipe index ~/photos --model ViT-B-32 --weights weights.pt"),
     "search": (

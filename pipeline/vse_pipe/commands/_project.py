@@ -14,45 +14,35 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.core.locks import claim
 
 Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or cuda:N", autocompletion=_help.devices)]
-RunName = Annotated[
-    str | None,
-    typer.Option(
-        "--run",
-        help="a name under runs: in params.yaml (default: all)",
-        autocompletion=_help.section("runs"),
-    ),
-]
+RunName = Annotated[str | None, _help.option("a name under runs: in params.yaml (default: all)", "runs")]
 EmbeddedName = Annotated[
     str | None,
-    typer.Option(
-        "--run",
-        help="a name under runs: or transfers: in params.yaml (default: all)",
-        autocompletion=_help.section("runs", "transfers"),
-    ),
+    _help.option("a name under runs: or transfers: in params.yaml (default: all)", "runs", "transfers"),
 ]
 RankedName = Annotated[
     str | None,
-    typer.Option(
-        "--run",
-        help="a name under runs:, ensembles: or transfers: in params.yaml (default: all)",
-        autocompletion=_help.section("runs", "ensembles", "transfers"),
+    _help.option(
+        "a name under runs:, ensembles: or transfers: in params.yaml (default: all)",
+        "runs",
+        "ensembles",
+        "transfers",
     ),
 ]
 SearchedName = Annotated[
     str | None,
-    typer.Option(
-        "--run",
-        help="a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run in the "
+    _help.option(
+        "a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run in the "
         "report)",
-        autocompletion=_help.section("runs", "ensembles", "transfers"),
+        "runs",
+        "ensembles",
+        "transfers",
     ),
 ]
 OnDataset = Annotated[
     str | None,
-    typer.Option(
-        "--dataset",
-        help="a data set that the run was not trained on; it needs features made in the same way as the run's",
-        autocompletion=_help.section("datasets"),
+    _help.option(
+        "a data set that the run was not trained on; it needs features made in the same way as the run's",
+        "datasets",
     ),
 ]
 Engine = Annotated[

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,52 +11,27 @@ from vse_pipe.commands._project import Address, AsJson, Device, Engine, OnDatase
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 
-_OWN = "Vectors of your own"
-Images = Annotated[
-    Path | None,
-    typer.Option(
-        help="vectors of images: Parquet (image_id, embedding) or .npy; needs no project", rich_help_panel=_OWN
-    ),
-]
-Captions = Annotated[
-    Path | None,
-    typer.Option(help="vectors of captions: Parquet (caption_id, image_id, embedding) or .npy", rich_help_panel=_OWN),
-]
+
+def _vectors(help: str) -> Any:
+    return typer.Option(help=help, rich_help_panel="Vectors of your own")
+
+
+Images = Annotated[Path | None, _vectors("vectors of images: Parquet (image_id, embedding) or .npy; needs no project")]
+Captions = Annotated[Path | None, _vectors("vectors of captions: Parquet (caption_id, image_id, embedding) or .npy")]
 ImageIds = Annotated[
-    Path | None,
-    typer.Option(
-        help="ids of images in an .npy: .npy, or text with an id a line (default: 0, 1, 2, ...)", rich_help_panel=_OWN
-    ),
+    Path | None, _vectors("ids of images in an .npy: .npy, or text with an id a line (default: 0, 1, 2, ...)")
 ]
-CaptionIds = Annotated[Path | None, typer.Option(help="ids of captions in an .npy, likewise", rich_help_panel=_OWN)]
-CaptionImages = Annotated[
-    Path | None, typer.Option(help="image_id that each caption in an .npy describes, likewise", rich_help_panel=_OWN)
-]
+CaptionIds = Annotated[Path | None, _vectors("ids of captions in an .npy, likewise")]
+CaptionImages = Annotated[Path | None, _vectors("image_id that each caption in an .npy describes, likewise")]
 BankImages = Annotated[
-    Path | None,
-    typer.Option(
-        help="separate image queries that correct hubs, such as training images (default: --images)",
-        rich_help_panel=_OWN,
-    ),
+    Path | None, _vectors("separate image queries that correct hubs, such as training images (default: --images)")
 ]
 BankCaptions = Annotated[
-    Path | None,
-    typer.Option(
-        help="separate caption queries that correct hubs, such as training captions (default: --captions)",
-        rich_help_panel=_OWN,
-    ),
+    Path | None, _vectors("separate caption queries that correct hubs, such as training captions (default: --captions)")
 ]
-ValImages = Annotated[
-    Path | None,
-    typer.Option(help="validation images, on which parameters such as lambda of rgm are chosen", rich_help_panel=_OWN),
-]
-ValCaptions = Annotated[
-    Path | None, typer.Option(help="validation captions, on which parameters are chosen", rich_help_panel=_OWN)
-]
-Similarity = Annotated[
-    str,
-    typer.Option(help="cosine (each vector is scaled to length 1) or dot (vectors as they are)", rich_help_panel=_OWN),
-]
+ValImages = Annotated[Path | None, _vectors("validation images, on which parameters such as lambda of rgm are chosen")]
+ValCaptions = Annotated[Path | None, _vectors("validation captions, on which parameters are chosen")]
+Similarity = Annotated[str, _vectors("cosine (each vector is scaled to length 1) or dot (vectors as they are)")]
 Inferences = Annotated[
     list[str] | None,
     typer.Option(
@@ -67,55 +42,29 @@ Inferences = Annotated[
 ]
 Qrels = Annotated[
     str | None,
-    typer.Option(
-        help="correct pairs: a file (text or Parquet with caption_id, image_id and, if graded, relevance; or TREC qrels), "
-        "or eccv_caption or cxc",
-        rich_help_panel=_OWN,
+    _vectors(
+        "correct pairs: a file (text or Parquet with caption_id, image_id and, if graded, relevance; or TREC qrels), "
+        "or eccv_caption or cxc"
     ),
 ]
-Nan = Annotated[
-    str,
-    typer.Option(
-        help="rows that hold NaN or infinite values: refuse the file, or drop these rows", rich_help_panel=_OWN
-    ),
-]
+Nan = Annotated[str, _vectors("rows that hold NaN or infinite values: refuse the file, or drop these rows")]
 MoreImages = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="image vectors of a further model, with the same ids; repeat for each model", rich_help_panel=_OWN
-    ),
+    list[Path] | None, _vectors("image vectors of a further model, with the same ids; repeat for each model")
 ]
 MoreCaptions = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="caption vectors of a further model, with the same ids; repeat for each model", rich_help_panel=_OWN
-    ),
+    list[Path] | None, _vectors("caption vectors of a further model, with the same ids; repeat for each model")
 ]
 FusionOption = Annotated[
-    str | None,
-    typer.Option(
-        "--fusion",
-        help="how the scores of several models are joined: mean, zscore or rrf (default: mean)",
-        rich_help_panel=_OWN,
-    ),
+    str | None, _vectors("how the scores of several models are joined: mean, zscore or rrf (default: mean)")
 ]
 Weights = Annotated[
-    str | None,
-    typer.Option(
-        help="a number for each model, in their order: 2,1 counts the first model twice (default: equal)",
-        rich_help_panel=_OWN,
-    ),
+    str | None, _vectors("a number for each model, in their order: 2,1 counts the first model twice (default: equal)")
 ]
 TrecRun = Annotated[
     Path | None,
-    typer.Option(
-        help="measure a ranking in TREC form, lines of `query Q0 item rank score tag`; takes --qrels and no vectors",
-        rich_help_panel=_OWN,
-    ),
+    _vectors("measure a ranking in TREC form, lines of `query Q0 item rank score tag`; takes --qrels and no vectors"),
 ]
-Out = Annotated[
-    Path | None, typer.Option(help="also write metrics and ranks to OUT/<criterion>/", rich_help_panel=_OWN)
-]
+Out = Annotated[Path | None, _vectors("also write metrics and ranks to OUT/<criterion>/")]
 
 
 def evaluate(

@@ -32,17 +32,10 @@ Inference = Annotated[
     ),
 ]
 Target = Annotated[
-    str,
-    typer.Option(
-        help="the form: parquet, npy, faiss, trec or clip-retrieval",
-        autocompletion=_help.targets,
-    ),
+    str, typer.Option(help="the form: parquet, npy, faiss, trec or clip-retrieval", autocompletion=_help.targets)
 ]
 Out = Annotated[Path, typer.Option(help="the folder to write")]
-ExportedRun = Annotated[
-    str | None,
-    typer.Option(help="a name under runs: or transfers: in params.yaml", autocompletion=_help.section("runs")),
-]
+ExportedRun = Annotated[str | None, _help.option("a name under runs: or transfers: in params.yaml", "runs")]
 Direction = Annotated[str, typer.Option(help="text_to_image (captions search images) or image_to_text")]
 
 Depth = Annotated[int, typer.Option(min=1, help="with --to trec: items listed for each query")]
@@ -98,7 +91,7 @@ def export(
     return document(manifest) if as_json else None
 
 
-PackedRun = Annotated[str, typer.Option(help="a name under runs: in params.yaml", autocompletion=_help.section("runs"))]
+PackedRun = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
 
 Licence = Annotated[
     str | None,

@@ -1,16 +1,13 @@
 """vse-pipe init, apply, check, doctor, code, sources and plots."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson
 from vse_pipe.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from vse_pipe.project.sources import SourceFiles
 
 
 def init(
@@ -130,14 +127,13 @@ def sources() -> None:
     """
     from vse_pipe.tools import lists
 
+    def find():
+        from vse_pipe.project import stages  # only if the lists are not cached
+
+        return stages.sources(_project.params())
+
     _project.enter_root()
-    lists.write_sources(_project.overrides, _find_sources)
-
-
-def _find_sources() -> "dict[str, list[SourceFiles]]":
-    from vse_pipe.project import stages
-
-    return stages.sources(_project.params())
+    lists.write_sources(_project.overrides, find)
 
 
 def plots() -> None:

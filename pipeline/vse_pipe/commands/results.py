@@ -1,6 +1,5 @@
 """vse-pipe choose, compare, compose, claims, audit and localize."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,10 +17,7 @@ if TYPE_CHECKING:
 
 def choose(
     grid: Annotated[Path, typer.Option(help="a YAML file with the values to try, by run and option")],
-    run: Annotated[
-        str | None,
-        typer.Option(help="one run of the grid (default: all)", autocompletion=_help.section("runs")),
-    ] = None,
+    run: Annotated[str | None, _help.option("one run of the grid (default: all)", "runs")] = None,
     seeds: Annotated[
         int,
         typer.Option(min=0, help="number of seeds to train the chosen setting with later; 0 leaves seeds as they are"),
@@ -96,7 +92,6 @@ Seed = Annotated[int, typer.Option(help="seed of the bootstrap draws")]
 
 
 def compare(
-    context: typer.Context,
     run_a: RunA,
     runs_b: RunsB = None,
     inference: Inference = None,
@@ -115,10 +110,11 @@ def compare(
     _check(as_markdown, as_json, max_drop, resamples)
     start = Path.cwd()
     from vse_pipe.core.console import stdout
+    from vse_pipe.project.paths import root_around
     from vse_pipe.tools.compare import compare, revisions
 
     folders = base is None and all(revisions.is_evaluation(name) for name in (run_a, *(runs_b or [])))
-    params = None if folders else _params(context.find_root().params.get("overrides", []))
+    params = None if folders or root_around() is None else _project.params()
     comparisons = compare.compare(
         run_a, runs_b or [], start, params, inference=inference, base=base, resamples=resamples, seed=seed
     )
@@ -141,19 +137,6 @@ def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: 
         raise UsageError(
             f"--max-drop needs --resamples {FEWEST_RESAMPLES} or more: with fewer no p-value can be below 0.05"
         )
-
-
-def _params(overrides: list[str]):
-    """Params of the project around the working directory, None outside a project. Changes to the project's root."""
-    from vse_pipe.papers import overlay
-    from vse_pipe.project.params.load import load
-    from vse_pipe.project.paths import PARAMS, root_around
-
-    root = root_around()
-    if root is None:
-        return None
-    os.chdir(root)
-    return load(PARAMS, overrides, further=[overlay.row_problems])
 
 
 def compose(
@@ -225,12 +208,7 @@ def claims(
 
 
 def audit(
-    run: Annotated[
-        str,
-        typer.Option(
-            help="a name under runs: in params.yaml; it must be trained", autocompletion=_help.section("runs")
-        ),
-    ],
+    run: Annotated[str, _help.option("a name under runs: in params.yaml; it must be trained", "runs")],
     threshold: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="a pair with a higher probability of mismatch counts as mismatched")
     ] = 0.5,
@@ -256,11 +234,7 @@ def audit(
 
 def localize(
     run: Annotated[
-        str,
-        typer.Option(
-            help="a name under runs: in params.yaml, of a data set of regions; it must be embedded",
-            autocompletion=_help.section("runs"),
-        ),
+        str, _help.option("a name under runs: in params.yaml, of a data set of regions; it must be embedded", "runs")
     ],
     image: Annotated[Path | None, typer.Option(help="a photo to find phrases in, instead of the test split")] = None,
     phrase: Annotated[

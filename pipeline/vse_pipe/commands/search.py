@@ -179,9 +179,8 @@ def index(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option(
-            help="run whose model to use (default: the run used last, else the best in reports/metrics.json)",
-            autocompletion=_help.section("runs"),
+        _help.option(
+            "run whose model to use (default: the run used last, else the best in reports/metrics.json)", "runs"
         ),
     ] = None,
     model: Model = None,
@@ -193,8 +192,7 @@ def index(
     to: Annotated[
         str | None,
         typer.Option(
-            help="also write an index for another program: faiss, npy or parquet",
-            autocompletion=_help.targets,
+            help="also write an index for another program: faiss, npy or parquet", autocompletion=_help.targets
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="with --to: the folder of that index")] = None,
@@ -316,7 +314,7 @@ def _run(params, run: str | None) -> str:
     return entry(model)
 
 
-Run = Annotated[str, typer.Option(help="a name under runs: in params.yaml", autocompletion=_help.section("runs"))]
+Run = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
 Captions = Annotated[
     Path | None, typer.Option(help="a text file with a caption a line, or a .csv or .tsv with a header")
 ]

@@ -10,16 +10,8 @@ from vse_pipe.commands._project import Address, AsJson, Device, EmbeddedName, En
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 
-Features = Annotated[
-    str | None,
-    typer.Option(
-        help="a name under features: (default: all features and texts)", autocompletion=_help.section("features")
-    ),
-]
-Texts = Annotated[
-    str | None,
-    typer.Option(help="a name under texts: (default: all features and texts)", autocompletion=_help.section("texts")),
-]
+Features = Annotated[str | None, _help.option("a name under features: (default: all features and texts)", "features")]
+Texts = Annotated[str | None, _help.option("a name under texts: (default: all features and texts)", "texts")]
 Backbone = Annotated[
     str | None,
     typer.Option(
@@ -28,11 +20,7 @@ Backbone = Annotated[
     ),
 ]
 Dataset = Annotated[
-    str | None,
-    typer.Option(
-        help="with --backbone: a name under datasets: (default: the only one)",
-        autocompletion=_help.section("datasets"),
-    ),
+    str | None, _help.option("with --backbone: a name under datasets: (default: the only one)", "datasets")
 ]
 Weights = Annotated[str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")]
 Shard = Annotated[
@@ -114,18 +102,8 @@ def _exclude_each_other(features, texts, backbone, shard) -> None:
         raise UsageError("--shard divides the images of one feature set: name it with --features or --backbone")
 
 
-Noise = Annotated[
-    str | None,
-    typer.Option(help="a name under noises: (default: all noises)", autocompletion=_help.section("noises")),
-]
-TeacherName = Annotated[
-    str | None,
-    typer.Option(
-        "--teacher",
-        help="a name under teachers:, instead of --noise",
-        autocompletion=_help.section("teachers"),
-    ),
-]
+Noise = Annotated[str | None, _help.option("a name under noises: (default: all noises)", "noises")]
+TeacherName = Annotated[str | None, _help.option("a name under teachers:, instead of --noise", "teachers")]
 
 
 def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = False) -> None:

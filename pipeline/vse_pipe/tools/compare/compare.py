@@ -16,7 +16,7 @@ from vse_pipe.ranking.comparison import Comparison, FigureRow, Method, compared,
 from vse_pipe.ranking.intervals import holm, nest
 from vse_pipe.report.formatting import markdown_row, spread
 from vse_pipe.tools.compare import revisions
-from vse_pipe.tools.compare.revisions import Disk, Place
+from vse_pipe.tools.compare.revisions import Place
 
 # With fewer resamples no p-value can be significant.
 FEWEST_RESAMPLES = 40
@@ -175,12 +175,8 @@ def compare(
     """
     if not runs_b and base is None:
         raise UsageError("compare needs RUN_B, or --base REV to compare RUN_A with what it was")
-    a = (
-        revisions.find(run_a, start, params, Disk())
-        if base is None
-        else revisions.at_revision(run_a, start, params, base)
-    )
-    sides = [revisions.find(name, start, params, Disk()) for name in runs_b or [run_a]]
+    a = revisions.find(run_a, start, params) if base is None else revisions.at_revision(run_a, start, params, base)
+    sides = [revisions.find(name, start, params) for name in runs_b or [run_a]]
     names = [place.name for place in sides]
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
         raise UsageError(f"RUN_B {', '.join(duplicates)} is given twice")

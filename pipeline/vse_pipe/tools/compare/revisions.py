@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,30 +30,20 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import Compared, Method
 
 
-class Files(Protocol):
-    """Folders of evaluations, relative to the working directory."""
+class Disk:
+    """Folders of evaluations in the work tree, relative to the working directory."""
 
     def label(self, folder: Path) -> str:
         """Name of ``folder`` in messages."""
-
-    def below(self, folder: Path) -> list[str]:
-        """Names of the folders in ``folder`` that hold an evaluation, sorted."""
-
-    def local(self, folder: Path, names: tuple[str, ...]) -> contextlib.AbstractContextManager[Path]:
-        """A folder on disk with the files ``names`` of ``folder``."""
-
-
-class Disk:
-    """The work tree."""
-
-    def label(self, folder: Path) -> str:
         return str(folder)
 
     def below(self, folder: Path) -> list[str]:
+        """Names of the folders in ``folder`` that hold an evaluation, sorted."""
         return sorted(path.parent.name for path in folder.glob(f"*/{METRICS}"))
 
     @contextlib.contextmanager
     def local(self, folder: Path, names: tuple[str, ...]) -> Iterator[Path]:
+        """A folder on disk with the files ``names`` of ``folder``."""
         yield folder
 
 
@@ -148,7 +138,7 @@ class Place:
     name: str
     folders: dict[str, Path]
     single: bool
-    files: Files
+    files: Disk | Revision
 
     def criteria(self) -> list[str]:
         """Sorted names of the criteria that all seeds have. Raises InputError if there are none."""
@@ -185,7 +175,7 @@ class Place:
         return Method(self.name, models)
 
 
-def find(name: str, start: Path, params: Params | None, files: Files) -> Place:
+def find(name: str, start: Path, params: Params | None) -> Place:
     """A name with a path separator is a folder. Any other name is a run of the project, or a folder if there is no such run.
 
     Raises IntegrityError for evaluations of other models or data than the present ones.
@@ -193,9 +183,9 @@ def find(name: str, start: Path, params: Params | None, files: Files) -> Place:
     folder = start / name
     runs = [] if params is None else sorted({*params.evaluated(), *params.groups})
     if params is not None and (name in runs or (not is_path(name) and paths.evaluations(name).is_dir())):
-        return _run(name, params, files)
+        return _run(name, params)
     if (folder / evaluation.METRICS).is_file():
-        return Place(name, {"": folder}, True, files)
+        return Place(name, {"": folder}, True, Disk())
     if is_path(name) or params is None:
         raise UsageError(
             f"{folder} has no {evaluation.METRICS}: RUN is a folder that `vse-pipe evaluate` wrote "
@@ -231,7 +221,7 @@ def common(a: Place, b: Place, order: Sequence[str]) -> list[str]:
     return [name for name in order if name in shared] + sorted(shared - set(order))
 
 
-def _run(name: str, params: Params, files: Files) -> Place:
+def _run(name: str, params: Params) -> Place:
     folders = {}
     for model in params.models(name):
         folder = paths.evaluations(model)
@@ -239,7 +229,7 @@ def _run(name: str, params: Params, files: Files) -> Place:
             raise InputError(f"{folder} does not exist; make it with `vse-pipe evaluate --run {model}` or `dvc repro`")
         evaluation.require_current(params, model)
         folders["" if model == name else str(repetitions.seed(model))] = folder
-    return Place(name, folders, False, files)
+    return Place(name, folders, False, Disk())
 
 
 def is_path(name: str) -> bool:

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from vse_pipe.artifacts import features
-from vse_pipe.artifacts.model_files import ModelFiles
 from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
-from vse_pipe.embed.earlier import Fitted, fitted, identity
+from vse_pipe.embed.earlier import Fitted, identity
 from vse_pipe.extract.compute import Forward
 from vse_pipe.extract.networks import Backbone
 from vse_pipe.pictures import images
@@ -45,45 +44,32 @@ class TextInputs:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Reader:
-    """fitted: the text features of the run."""
+def text_inputs(texts: Fitted, sentence: str) -> TextInputs:
+    """Inputs for the sentence. Raises InputError for an empty or too long sentence, and one without a known word.
 
-    fitted: Fitted
-
-    @classmethod
-    def open(cls, run: str, files: ModelFiles) -> "Reader":
-        """Raises as ``fitted``."""
-        return cls(fitted(run, files))
-
-    def read(self, sentence: str) -> TextInputs:
-        """Inputs for the sentence. Raises InputError for an empty or too long sentence, and one without a known word."""
-        if not sentence.strip():
-            raise InputError("the sentence is empty; write what to look for")
-        if len(sentence) > _LONGEST:
-            raise InputError(f"a sentence of {len(sentence)} characters; the longest that is read has {_LONGEST}")
-        unknown = self._unknown(sentence)
-        method, options, gives = self.fitted.method, self.fitted.options, self.fitted.traits.gives
-        transformed = method.transform([sentence], self.fitted.state, options)
-        if gives == "vectors":
-            return TextInputs((np.asarray(transformed, np.float32),), unknown)
-        if gives == "fragments":
-            rows, lengths = transformed
-            return TextInputs((rows[None], lengths), unknown)
-        tokens, cut = transformed
-        notes = (f"only the first {options.max_words} words are read",) if cut else ()
-        return TextInputs(tokens.padded(np.zeros(1, np.int64)), unknown, notes)
-
-    def _unknown(self, sentence: str) -> tuple[str, ...]:
-        """Distinct words that the vocabulary lacks, without punctuation. Raises InputError if it lacks all words."""
-        if not self.fitted.traits.terms:
-            return ()
-        words = Counter(self.fitted.method.terms(sentence, self.fitted.options))
-        unknown = tuple(self.fitted.unknown(words))
-        if not words.keys() & set(self.fitted.state.words):
+    texts: the text features of the run.
+    """
+    if not sentence.strip():
+        raise InputError("the sentence is empty; write what to look for")
+    if len(sentence) > _LONGEST:
+        raise InputError(f"a sentence of {len(sentence)} characters; the longest that is read has {_LONGEST}")
+    method, options, gives = texts.method, texts.options, texts.traits.gives
+    unknown: tuple[str, ...] = ()
+    if texts.traits.terms:
+        words = Counter(method.terms(sentence, options))
+        unknown = tuple(texts.unknown(words))
+        if not words.keys() & set(texts.state.words):
             listed = f": {', '.join(map(shortened, unknown[:_LISTED]))}" if unknown else ""
-            raise InputError(f"no word of the sentence is in the vocabulary of texts '{self.fitted.name}'{listed}")
-        return unknown
+            raise InputError(f"no word of the sentence is in the vocabulary of texts '{texts.name}'{listed}")
+    transformed = method.transform([sentence], texts.state, options)
+    if gives == "vectors":
+        return TextInputs((np.asarray(transformed, np.float32),), unknown)
+    if gives == "fragments":
+        rows, lengths = transformed
+        return TextInputs((rows[None], lengths), unknown)
+    tokens, cut = transformed
+    notes = (f"only the first {options.max_words} words are read",) if cut else ()
+    return TextInputs(tokens.padded(np.zeros(1, np.int64)), unknown, notes)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vse_pipe.artifacts import embeddings, evaluation, joins, model_files
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
+from vse_pipe.embed.earlier import Fitted, fitted
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TUNED
@@ -19,7 +20,7 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import dvc_stage
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.tools.search.encoders import PhotoEncoder, Reader
+from vse_pipe.tools.search.encoders import PhotoEncoder, text_inputs
 from vse_pipe.tools.search.gallery import Gallery, Ids, States
 from vse_pipe.train import restore
 from vse_pipe.train.model import DualEncoder
@@ -82,9 +83,9 @@ class Network:
         return EncodedQuery(network.images()[place : place + 1])
 
     def sentence(self, text: str) -> EncodedQuery:
-        """Raises as ``Reader.read``, and InputError if the vector is not finite."""
+        """Raises as ``text_inputs``, and InputError if the vector is not finite."""
         with self._lock:
-            inputs = self._reader.read(text)
+            inputs = text_inputs(self._texts, text)
             model, _ = self._loaded
         with torch.inference_mode():
             side = model.captions(tuple(map(torch.from_numpy, inputs.arrays)), self.device).float()
@@ -106,8 +107,8 @@ class Network:
             return self._photo_encoder
 
     @cached_property
-    def _reader(self) -> Reader:
-        return Reader.open(self._run, self._loaded[1])
+    def _texts(self) -> Fitted:
+        return fitted(self._run, self._loaded[1])
 
     @cached_property
     def _loaded(self) -> tuple[DualEncoder, model_files.ModelFiles]:
