@@ -130,7 +130,11 @@ def serve(
     device: Device = "auto",
 ) -> None:
     """Serve a local web page that searches by a sentence or a picture, until Ctrl-C."""
-    _check_packages()
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingResource(
+            f"vse-pipe serve needs {', '.join(missing)}, which is not installed: pip install 'vse-pipe[serve]'"
+        )
     params = _project.params()
     criteria = criteria_named(inference)
     if run is not None:
@@ -181,11 +185,3 @@ def _answer(engines: dict, host: str, listening, reason: str) -> None:
     say(f"run {first.run} under {', '.join(engines)}, split {first.split}: {counts}")
     say(f"searching at {server.address(listening)} until Ctrl-C")
     server.serve(create(engines, hosts, reason), listening)
-
-
-def _check_packages() -> None:
-    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise MissingResource(
-            f"vse-pipe serve needs {', '.join(missing)}, which is not installed: pip install 'vse-pipe[serve]'"
-        )

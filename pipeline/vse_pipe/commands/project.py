@@ -105,18 +105,17 @@ def code() -> None:
     """
     from vse_pipe.tools import lists
 
+    def find():
+        from vse_pipe.core.console import warn
+        from vse_pipe.project.code import listings  # only if the lists are not cached
+
+        params = _project.params()
+        if not params.runs:
+            warn("params.yaml names no runs, and there is nothing to report on")
+        return listings(params)
+
     _project.enter_root()
-    lists.write_code(_project.overrides, _find_code)
-
-
-def _find_code() -> dict[str, str]:
-    from vse_pipe.core.console import warn
-    from vse_pipe.project.code import listings
-
-    params = _project.params()
-    if not params.runs:
-        warn("params.yaml names no runs, and there is nothing to report on")
-    return listings(params)
+    lists.write_code(_project.overrides, find)
 
 
 def sources() -> None:

@@ -106,7 +106,7 @@ def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple
 def _answer(
     engine, parts: "tuple[Term, ...]", limits: "Limits", reason: str, as_json: bool, out: Path | None, pictures: bool
 ) -> None:
-    from vse_pipe.core.console import stdout
+    from vse_pipe.core.console import say, stdout
     from vse_pipe.tools.search import query, show
     from vse_pipe.tools.search.answer import document
 
@@ -117,19 +117,13 @@ def _answer(
     if terminal is not None:
         show.draw(stdout.file, terminal, content["hits"], engine.picture)
     if out is not None:
-        _write_page(out, engine, content, parts)
+        from vse_pipe.pictures.images import shown
 
-
-def _write_page(out: Path, engine, content: dict, parts: "tuple[Term, ...]") -> None:
-    from vse_pipe.core.console import say
-    from vse_pipe.pictures.images import shown
-    from vse_pipe.tools.search import show
-    from vse_pipe.tools.search.query import IMAGE
-
-    photos = [shown(path) for part in parts if part.kind == IMAGE and (path := engine.picture(part.value)) is not None]
-    photos += [part.content for part in parts if part.content is not None]
-    show.write_page(out, content, engine.picture, photos[0] if len(parts) == 1 and photos else None)
-    say(f"{out} shows it")
+        photo = parts[0].content
+        if parts[0].kind == query.IMAGE and (path := engine.picture(parts[0].value)) is not None:
+            photo = shown(path)
+        show.write_page(out, content, engine.picture, photo if len(parts) == 1 else None)
+        say(f"{out} shows it")
 
 
 @contextlib.contextmanager

@@ -48,7 +48,10 @@ def extract(
     """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
     from vse_pipe.extract.job import work
 
-    _exclude_each_other(features, texts, backbone, shard)
+    if backbone is not None and features is not None:
+        raise UsageError("--features and --backbone exclude each other: the first names an entry of params.yaml")
+    if shard is not None and (texts is not None or (features is None and backbone is None)):
+        raise UsageError("--shard divides the images of one feature set: name it with --features or --backbone")
     params = _project.params()
     if backbone is not None:
         from vse_pipe.extract import job
@@ -93,13 +96,6 @@ def _show_batch_sizes(params, names: list[str], device: str, as_json: bool) -> N
         typer.echo(json.dumps(document, indent=2))
     else:
         typer.echo(f"features.{names[0]}.batch_size: {best}")
-
-
-def _exclude_each_other(features, texts, backbone, shard) -> None:
-    if backbone is not None and features is not None:
-        raise UsageError("--features and --backbone exclude each other: the first names an entry of params.yaml")
-    if shard is not None and (texts is not None or (features is None and backbone is None)):
-        raise UsageError("--shard divides the images of one feature set: name it with --features or --backbone")
 
 
 Noise = Annotated[str | None, _help.option("a name under noises: (default: all noises)", "noises")]

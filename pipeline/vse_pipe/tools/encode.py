@@ -257,7 +257,9 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
 
     embeddings.write_each(out, sides(), {**encoder.about, _ENCODED: str(source)}, "images")
     say(f"{out}: {count} images, {encoder.dim} dimensions, by run {run}")
-    _warn_of_left_out(source, left_out)
+    if left_out:
+        more = [f"and {len(left_out) - _SHOWN} more, which --json lists"] if len(left_out) > _SHOWN else []
+        warn("\n".join([f"{source}: {len(left_out)} pictures are left out:", *left_out[:_SHOWN], *more]))
     _warn_of_similarity(encoder)
     return {"out": str(out), "run": run, "images": count, "dimensions": encoder.dim, "left_out": left_out}
 
@@ -374,13 +376,6 @@ def _require_free(out: Path) -> None:
         ours = False
     if not ours:
         raise UsageError(f"--out: {out} exists and is no file of vse-pipe encode; choose another name")
-
-
-def _warn_of_left_out(source: Path, left_out: list[str]) -> None:
-    if not left_out:
-        return
-    more = [f"and {len(left_out) - _SHOWN} more, which --json lists"] if len(left_out) > _SHOWN else []
-    warn("\n".join([f"{source}: {len(left_out)} pictures are left out:", *left_out[:_SHOWN], *more]))
 
 
 def _warn_of_similarity(encoder: Encoder) -> None:

@@ -69,7 +69,14 @@ def problems(params: Params, document: dict) -> list[Problem]:
     packaged = any(stage.name == "code" for stage in stages)  # `vse-pipe init` wrote it
     listed += _lists(stages, packaged)
     if not packaged and Path("pipeline/vse_pipe/cli.py").is_file():
-        listed += _code(params, stages)
+        # Every file that a stage runs must be a dependency, or DVC misses an edit.
+        entries = {node.stage: node.name for node in nodes(params)}
+        for stage in stages:
+            declared, name = declarations().get(stage.group), entries.get(stage.name, "")
+            if declared is not None and (name or "@" not in stage.name):
+                for file in uncovered(declared, declared.members(params, name), [Path(dep) for dep in stage.deps]):
+                    text = f"runs {file}, which is no dependency"
+                    listed.append(_problem(stage.group, text, f"add `- {file}` to its deps"))
     return list(dict.fromkeys(listed))
 
 
@@ -144,16 +151,6 @@ def _lists(stages: list[Stage], packaged: bool) -> Iterator[Problem]:
                     f"`vse-pipe init --upgrade` writes {DVC_YAML} anew" if packaged else f"add `- {path}` to its deps"
                 )
                 yield _problem(stage.name, f"{path}, which lists {content}, is no dependency", advice)
-
-
-def _code(params: Params, stages: list[Stage]) -> Iterator[Problem]:
-    """Problems of stages in a source tree: every file that a stage runs must be a dependency, or DVC misses an edit."""
-    entries = {node.stage: node.name for node in nodes(params)}
-    for stage in stages:
-        declared, name = declarations().get(stage.group), entries.get(stage.name, "")
-        if declared is not None and (name or "@" not in stage.name):
-            for file in uncovered(declared, declared.members(params, name), [Path(dep) for dep in stage.deps]):
-                yield _problem(stage.group, f"runs {file}, which is no dependency", f"add `- {file}` to its deps")
 
 
 class _StageError(Exception):

@@ -42,7 +42,10 @@ def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
     if SCHEMES.traits(node.scheme.name).trains:  # otherwise its width is that of its features
         restore.require_same_members(trained, models[0][1].config, node, run)
     figures = card.figures(params, run)
-    _require_in_order(params, run, ("train", "embed", "evaluate") if figures else ("train",))
+    # Problems that `vse-pipe check` reports, such as figures of another model.
+    nodes = [declarations()[group].node(params, run) for group in ("train", "embed", "evaluate")[: 3 if figures else 1]]
+    if wrong := [problem.line for stage in nodes for problem in stage.problems(params) if problem.status]:
+        raise IntegrityError("\n".join(wrong))
     if not figures:
         warn(f"pack {run}: the run has not been evaluated; its card has no figures")
     sides = {TEXTS: (node.texts, OF_TEXTS), FEATURES: (node.features, OF_FEATURES)}
@@ -61,13 +64,6 @@ def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
         about = card.About(params, run, licence, digests, models[0][1].config, meta, parameters, figures, places)
         write_text(folder / CARD, card.text(about))
     return digests
-
-
-def _require_in_order(params: Params, run: str, groups: tuple[str, ...]) -> None:
-    """Raises IntegrityError for problems of these outputs that `vse-pipe check` reports, such as figures of another model."""
-    problems = [problem for group in groups for problem in declarations()[group].node(params, run).problems(params)]
-    if wrong := [problem.line for problem in problems if problem.status]:
-        raise IntegrityError("\n".join(wrong))
 
 
 def _copy_weights(run: str, folder: Path, of_features: bool) -> dict[str, str]:

@@ -216,7 +216,12 @@ def upgrade() -> tuple[list[str], list[str]]:
 
 def _from_version() -> dict[str, str]:
     """Texts by name of the files that users may edit."""
-    texts = {str(paths.REQUIREMENTS): requirement(), _WORKFLOW: _workflow()}
+    # This repository's workflow, which installs the package and calls dvc instead of make.
+    workflow = re.sub(
+        r"; tests/\S+ runs every command below", "", (TEMPLATE / "experiments.yml").read_text(encoding="utf-8")
+    )
+    workflow = workflow.replace("        run: make setup\n", _SET_UP).replace("make demo", "dvc repro")
+    texts = {str(paths.REQUIREMENTS): requirement(), _WORKFLOW: workflow}
     return {name: f"{_mark(text)}{text}" for name, text in texts.items()}
 
 
@@ -251,13 +256,6 @@ def _write_packaged(root: Path) -> None:
         write_text(root / ".dvc" / "plots" / template.name, template.read_text(encoding="utf-8"))
     plots_page.write(root)
     write_text(root / DVC_YAML, stages_text())
-
-
-def _workflow() -> str:
-    """The workflow of this repository; it installs the package and calls dvc instead of make."""
-    text = (TEMPLATE / "experiments.yml").read_text(encoding="utf-8")
-    text = re.sub(r"; tests/\S+ runs every command below", "", text)
-    return text.replace("        run: make setup\n", _SET_UP).replace("make demo", "dvc repro")
 
 
 def _require_room(target: Path) -> None:

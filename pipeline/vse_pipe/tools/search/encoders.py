@@ -118,21 +118,18 @@ class PhotoEncoder:
         return torch.cat([self._embedded(folder, items[start : start + _BATCH]) for start in starts])
 
     def _embedded(self, folder: Path, items: list[Item]) -> Tensor:
-        if self.backbone is None:
+        if self.backbone is None or self.forward is None:
             transform = networks.transform(self.config["backbone"])
             inputs = torch.from_numpy(np.stack([images.pixels(folder, item, transform) for item in items]))
         else:
-            inputs = torch.from_numpy(np.asarray(self._features(self.backbone, folder, items), np.float32))
+            rows = [self.backbone.read(folder, item) for item in items]
+            has_columns = isinstance(rows[0], tuple)
+            arrays = tuple(np.stack(column) for column in zip(*rows, strict=True)) if has_columns else np.stack(rows)
+            with devices.inference(self.device, self.computing):
+                features = self.forward(arrays).features
+            inputs = torch.from_numpy(np.asarray(features, np.float32))
         with torch.inference_mode():
             return self.model.img(inputs.to(self.device)).float()
-
-    def _features(self, backbone: Backbone, folder: Path, items: list[Item]) -> np.ndarray:
-        assert self.forward is not None
-        rows = [backbone.read(folder, item) for item in items]
-        has_columns = isinstance(rows[0], tuple)
-        arrays = tuple(np.stack(column) for column in zip(*rows, strict=True)) if has_columns else np.stack(rows)
-        with devices.inference(self.device, self.computing):
-            return self.forward(arrays).features
 
 
 def _meta(source: FeatureSet, name: str, run: str, config: dict) -> dict:

@@ -97,7 +97,10 @@ class Engine:
                 f"data set '{self._catalogue.dataset}' has no captions of split '{self.split}'; find images: --to {query.IMAGES}"
             )
         started = time.monotonic()
-        calibration = self._calibration(parts, limits, direction)
+        calibration = None
+        if limits.probability or limits.least is not None:
+            scores.require_native(parts, direction)
+            calibration = self.calibration(direction)
         mask, narrowed = self._mask(parts, limits, direction)
         encoded = [self._encoded(part) for part in parts]
         raw = self._scoring.scores(parts, [row.side for row in encoded], direction)
@@ -147,13 +150,6 @@ class Engine:
                     self._params, self.run, self._criterion, self._network, corrected, direction
                 )
             return self._calibrations[direction]
-
-    def _calibration(self, parts: Sequence[Term], limits: Limits, direction: str) -> Calibration | None:
-        """The calibration, or None if no probability is requested."""
-        if not limits.probability and limits.least is None:
-            return None
-        scores.require_native(parts, direction)
-        return self.calibration(direction)
 
     def _encoded(self, part: Term) -> EncodedQuery:
         if part.kind == TEXT:
