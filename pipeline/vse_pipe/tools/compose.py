@@ -66,7 +66,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
 
 
 def compose_files(files: InputFiles, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:
-    """Figures as of ``compose_run`` for vectors in files. The files need not pair captions with images."""
+    """Figures as in ``compose_run``, for vectors in files. The files need not pair captions with images."""
     inputs = external.read(files, params, resolve_device(device), paired=False)
     images, captions = zip(KEYS, (inputs.ranked.image_ids, inputs.ranked.caption_ids), strict=True)
     return _figures(sets, inputs, (Names.of_key(*images, inputs.names), Names.of_key(*captions, inputs.names)), params)

@@ -1,4 +1,4 @@
-"""doctor: versions, devices and extras of this machine, and what to do where something is wrong."""
+"""doctor: check versions, devices and extras of this machine, and advise."""
 
 import json
 import os

@@ -231,7 +231,7 @@ def _with_interval(value: float, ends: list[float] | None) -> str:
 
 
 def _entries(about: About) -> dict:
-    """What params.yaml of another project needs for the run."""
+    """Entries of params.yaml with which another project uses the run."""
     params, run = about.params, about.run_node
     places = {path: f"models/{about.run}/{place}" for path, place in about.weights.items()}
     members = {
