@@ -60,7 +60,7 @@ def test_some_captions_alone_differ_by_rounding(said):
     """A batch is padded to its longest caption."""
     expected = embeddings.read(paths.embedded("sum") / embeddings.CAPTIONS).vectors
     encoder = Encoder.open(said, "sum", torch.device("cpu"))
-    sentences = list(CaptionFile.of(Path("said.txt")))
+    sentences = list(CaptionFile.read(Path("said.txt")))
     for place in range(0, len(sentences), 9):
         (alone,) = encoder.captions([sentences[place]], 1)
         np.testing.assert_allclose(alone[0], expected[place], atol=1e-6)
