@@ -34,7 +34,7 @@ def _problems(params: Params, node: Node) -> Iterator[Problem]:
     documents = [evaluation.read_metrics(path.parent) for path in node.out.glob(f"*/{evaluation.METRICS}")]
     evaluation.require_current(params, node.name)
     # All criteria were measured on the same vectors; those of an earlier version do not say on which.
-    vectors = [one[evaluation.MADE_FROM]["vectors"] for one in documents if evaluation.MADE_FROM in one]
+    vectors = [document[evaluation.MADE_FROM]["vectors"] for document in documents if evaluation.MADE_FROM in document]
     if vectors and all((folder / embeddings.IMAGES).is_file() for folder in _inputs(params, node.name)):
         yield from node.digest("embeddings", vectors[0], evaluation.made_from(params, node.name)["vectors"])
 

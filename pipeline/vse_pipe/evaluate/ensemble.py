@@ -43,7 +43,7 @@ class Ensemble:
     weights: tuple[float, ...] | None = None
     fusion: str = "mean"
     cascade: int | None = None
-    told: dict[str, object] = field(default_factory=dict)
+    details: dict[str, object] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -68,9 +68,9 @@ class Ensemble:
 
     def data(self, split: str) -> str | None:
         """As of one run. Raises IntegrityError where they were embedded from other data."""
-        first, *others = [part.data(split) for part in self.parts]
-        for part, other in zip(self.parts[1:], others, strict=True):
-            if other != first:
+        first, *rest = [part.data(split) for part in self.parts]
+        for part, digest in zip(self.parts[1:], rest, strict=True):
+            if digest != first:
                 raise IntegrityError(
                     f"{part.folder}: embedded from other data than {self.folder}; embed the runs again"
                 )
@@ -86,10 +86,10 @@ class Ensemble:
 
     def split(self, name: str, device: torch.device) -> Split:
         """Raises InputError unless all runs embedded the same images and captions in the same order."""
-        first, *others = splits = [part.split(name, device) for part in self.parts]
-        for part, other in zip(self.parts[1:], others, strict=True):
+        first, *rest = splits = [part.split(name, device) for part in self.parts]
+        for part, peer in zip(self.parts[1:], rest, strict=True):
             for kind in ("image_ids", "caption_ids", "caption_images"):
-                if not np.array_equal(getattr(first, kind), getattr(other, kind)):
+                if not np.array_equal(getattr(first, kind), getattr(peer, kind)):
                     raise InputError(
                         f"{part.folder}: other {kind.replace('_', ' ')} than {self.folder}; embed the runs again"
                     )
@@ -103,7 +103,7 @@ class Ensemble:
         """Raises InputError: there is no folder with embeddings of several models."""
         raise InputError("an ensemble takes its bank from its own runs: evaluate.bank test, train or val")
 
-    def must_match(self, other: Embedded) -> None:
+    def must_match(self, bank: Embedded) -> None:
         """Raises InputError, as ``whole`` does."""
         self.whole(torch.device("cpu"))
 
@@ -142,24 +142,24 @@ def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ense
     node = params.ensembles.get(name)
     if node is None:
         return of_run(params, name)
-    parts = tuple(of_run(params, one) for one in node.members)
+    parts = tuple(of_run(params, run) for run in node.members)
     if node.pair:
         return Ensemble(parts)
     if node.cascade:
         return Ensemble(
-            parts, cascade=node.cascade, told={"ensemble": {"runs": list(node.members), "cascade": node.cascade}}
+            parts, cascade=node.cascade, details={"ensemble": {"runs": list(node.members), "cascade": node.cascade}}
         )
     shares = _chosen(params, name, parts, device) if node.weights == TUNED else node.shares
-    told: dict[str, object] = {
+    details: dict[str, object] = {
         "runs": list(node.members),
         "weights": [round(share, _DIGITS) for share in shares],
         "weights_from": "val" if node.weights == TUNED else "params.yaml",
         "fusion": node.fusion,
     }
     # A run that does not count need not be scored.
-    kept = [place for place, share in enumerate(shares) if share]
-    counted = tuple(parts[place] for place in kept), tuple(shares[place] for place in kept)
-    return Ensemble(*counted, node.fusion, told={"ensemble": told})
+    members = [member for member, share in enumerate(shares) if share]
+    counted = tuple(parts[member] for member in members), tuple(shares[member] for member in members)
+    return Ensemble(*counted, node.fusion, details={"ensemble": details})
 
 
 def lender(
@@ -230,7 +230,7 @@ def ascent(members: int, value: Callable[[Sequence[float]], float], steps: int =
     highest = value(best.tolist())
     for _ in console.track(range(steps), steps, "choosing the weights of the ensemble on val"):
         candidates = counts + np.eye(members, dtype=int)
-        values = [value((one / one.sum()).tolist()) for one in candidates]
+        values = [value((shares / shares.sum()).tolist()) for shares in candidates]
         counts = candidates[int(np.argmax(values))]
         if max(values) > highest:
             best, highest = counts / counts.sum(), max(values)
@@ -241,19 +241,22 @@ def _grounds(ensemble: Ensemble, params: EvaluateParams, device: Device) -> list
     """For each fold and direction what the fusion averages, of every member, and what is right."""
     folds = evaluation.tuning_folds(ensemble.split("val", device), params)
     similarities = [part.similarity(device) for part in ensemble.parts]
-    found, rule = [], RULES[ensemble.fusion]
+    grounds, rule = [], RULES[ensemble.fusion]
     for fold in folds:
         assert isinstance(fold.images, Several)
         assert isinstance(fold.captions, Several)
         sides = zip(fold.images.parts, fold.captions.parts, similarities, strict=True)
-        scores = [Scores.of(images, captions, of, memory=params.memory, sets=0) for images, captions, of in sides]
+        scores = [
+            Scores.of(images, captions, similarity, memory=params.memory, sets=0)
+            for images, captions, similarity in sides
+        ]
         sizes = 2 * 4 * scores[0].shape[0] * scores[0].shape[1] * len(scores) * len(folds)
         hold = 2 * sizes <= params.memory * _MIB
-        ruled = [Scores.fused([one], lambda strips: rule(next(iter(strips))), hold=hold) for one in scores]
+        ruled = [Scores.fused([matrix], lambda strips: rule(next(iter(strips))), hold=hold) for matrix in scores]
         for direction in DIRECTIONS:
-            turned = ruled if direction == DIRECTIONS[0] else [one.transposed() for one in ruled]
-            found.append((turned, fold.truth(direction)))
-    return found
+            turned = ruled if direction == DIRECTIONS[0] else [matrix.transposed() for matrix in ruled]
+            grounds.append((turned, fold.truth(direction)))
+    return grounds
 
 
 def _recalls(members: list[Scores], truth: Truth, weights: Sequence[float]) -> float:

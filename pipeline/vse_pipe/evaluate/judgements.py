@@ -18,7 +18,7 @@ from vse_pipe.core import memory, weights
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.external import readers
-from vse_pipe.evaluate.external.readers import given
+from vse_pipe.evaluate.external.readers import existing
 from vse_pipe.evaluate.further import Further, Labels
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.metrics.graded import Graded
@@ -39,20 +39,20 @@ def read(
     Raises MissingResource for a file that is not there, InputError for one without these columns, with empty or missing cells,
     or larger than may be read, IntegrityError for a damaged Parquet file.
     """
-    if given(path).is_dir():
+    if existing(path).is_dir():
         raise InputError(f"{path}: a folder, expected a file")
     if path.suffix == ".parquet":
         return _parquet(path, columns, optional)
-    found = _text(path, [*columns, *optional] if headed else [], bare)
-    absent = [name for name in columns if name not in found]
-    if absent or found.empty:
-        what = (
-            "no rows" if not absent else f"column '{absent[0]}' is missing" if headed else f"{found.shape[1]} columns"
+    table = _text(path, [*columns, *optional] if headed else [], bare)
+    absent = [name for name in columns if name not in table]
+    if absent or table.empty:
+        problem = (
+            "no rows" if not absent else f"column '{absent[0]}' is missing" if headed else f"{table.shape[1]} columns"
         )
         expected = [f"a header with {', '.join(columns)}"] if headed else []
         expected += [f"lines of {' '.join(names)}" for names in bare]
-        raise InputError(f"{path}: {what}; expected {', or '.join(expected)}")
-    return found
+        raise InputError(f"{path}: {problem}; expected {', or '.join(expected)}")
+    return table
 
 
 def _parquet(path: Path, columns: Sequence[str], optional: Sequence[str]) -> pd.DataFrame:
@@ -77,31 +77,31 @@ def _text(path: Path, names: Sequence[str], bare: Sequence[Sequence[str]]) -> pd
     memory.require_text(path)
     split = {"sep": ","} if path.suffix == ".csv" else {"sep": r"\s+", "quoting": csv.QUOTE_NONE}
     try:
-        found = pd.read_csv(path, header=None, dtype=object, keep_default_na=False, encoding="utf-8-sig", **split)
+        table = pd.read_csv(path, header=None, dtype=object, keep_default_na=False, encoding="utf-8-sig", **split)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text") from error
     except pd.errors.EmptyDataError as error:
         raise InputError(f"{path}: the file is empty") from error
     except pd.errors.ParserError as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from error
-    if gone := np.flatnonzero((found.isna() | (found == "")).any(axis=1)).tolist():
-        raise InputError(f"{path}: row {gone[0] + 1} has fewer than {found.shape[1]} fields, or an empty one")
-    if set(found.iloc[0]) & set(names):
-        if len(set(found.iloc[0])) < found.shape[1]:
+    if incomplete := np.flatnonzero((table.isna() | (table == "")).any(axis=1)).tolist():
+        raise InputError(f"{path}: row {incomplete[0] + 1} has fewer than {table.shape[1]} fields, or an empty one")
+    if set(table.iloc[0]) & set(names):
+        if len(set(table.iloc[0])) < table.shape[1]:
             raise InputError(f"{path}: its header names a column twice")
-        return found.iloc[1:].set_axis(found.iloc[0].tolist(), axis=1).reset_index(drop=True)
-    known = next((columns for columns in bare if len(columns) == found.shape[1]), None)
-    return found.set_axis(known or list(map(str, found.columns)), axis=1)
+        return table.iloc[1:].set_axis(table.iloc[0].tolist(), axis=1).reset_index(drop=True)
+    columns_of_bare = next((columns for columns in bare if len(columns) == table.shape[1]), None)
+    return table.set_axis(columns_of_bare or list(map(str, table.columns)), axis=1)
 
 
 def numbers(path: Path, table: pd.DataFrame, name: str) -> Float[np.ndarray, " rows"]:
     """A column as float64. Raises InputError for a cell that is no finite number."""
-    found = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
-    wrong = np.flatnonzero(~np.isfinite(found))
+    values = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
+    wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
         cell = str(table[name].iloc[wrong[0]])[:_SHOWN]
         raise InputError(f"{path}: row {wrong[0] + 1}: {name} {cell!r} is not a finite number")
-    return found
+    return values
 
 
 NOWHERE = -1
@@ -120,18 +120,18 @@ class Names:
         return cls(pa.array(ids).cast(pa.string()), ids)
 
     @classmethod
-    def of_key(cls, key: str, ids: Int64[np.ndarray, " rows"], known: TextIds | None) -> "Names":
+    def of_key(cls, key: str, ids: Int64[np.ndarray, " rows"], texts: TextIds | None) -> "Names":
         """key: image_id or caption_id; known: the texts of ids that are text."""
-        texts = None if known is None else known.texts(key, ids)
-        return cls.of_ids(ids) if texts is None else cls(texts, ids)
+        labels = None if texts is None else texts.texts(key, ids)
+        return cls.of_ids(ids) if labels is None else cls(labels, ids)
 
     def also(self, names: Iterable[str], ids: Int64[np.ndarray, " rows"]) -> "Names":
         more = pa.array(list(names), pa.string(), from_pandas=True)
         return Names(pa.concat_arrays([self.names, more]), np.concatenate([self.ids, ids]))
 
-    def find(self, wanted: Iterable[str]) -> Int64[np.ndarray, " wanted"]:
+    def find(self, texts: Iterable[str]) -> Int64[np.ndarray, " wanted"]:
         """The ids of those names, NOWHERE where there is none."""
-        places = pc.fill_null(pc.index_in(pa.array(wanted, pa.string()), value_set=self.names), NOWHERE).to_numpy()
+        places = pc.fill_null(pc.index_in(pa.array(texts, pa.string()), value_set=self.names), NOWHERE).to_numpy()
         return np.where(places == NOWHERE, NOWHERE, self.ids[places])
 
 
@@ -142,16 +142,22 @@ def of_dataset(folder: Path, ranked: joins.Origin) -> tuple[Names, Names]:
     order of the data set, as Flickr8k and Flickr30k have it. File names that occur in several folders name nothing. Raises as
     ``joins.compared``."""
     with joins.compared(folder, ranked):
-        seen, read, known = images.read(folder).to_pandas(), captions.read(folder).to_pandas(), text_names.read(folder)
-    files = seen["file"].str.rpartition("/")[2]
+        image_table, caption_table, texts = (
+            images.read(folder).to_pandas(),
+            captions.read(folder).to_pandas(),
+            text_names.read(folder),
+        )
+    files = image_table["file"].str.rpartition("/")[2]
     files = files.mask(files.duplicated(keep=False))
-    pictures = Names.of_key("image_id", seen["image_id"].to_numpy(), known).also(
-        seen["file"], seen["image_id"].to_numpy()
+    pictures = Names.of_key("image_id", image_table["image_id"].to_numpy(), texts).also(
+        image_table["file"], image_table["image_id"].to_numpy()
     )
-    owners = read["image_id"].map(pd.Series(files.to_numpy(), index=seen["image_id"]))
-    numbered = owners + "#" + read.groupby("image_id", sort=False).cumcount().astype(str)
-    ids = read["caption_id"].to_numpy()
-    return pictures.also(files, seen["image_id"].to_numpy()), Names.of_key("caption_id", ids, known).also(numbered, ids)
+    owners = caption_table["image_id"].map(pd.Series(files.to_numpy(), index=image_table["image_id"]))
+    numbered = owners + "#" + caption_table.groupby("image_id", sort=False).cumcount().astype(str)
+    ids = caption_table["caption_id"].to_numpy()
+    return pictures.also(files, image_table["image_id"].to_numpy()), Names.of_key("caption_id", ids, texts).also(
+        numbered, ids
+    )
 
 
 _PAIR = ("image_id", "caption_id")
@@ -181,8 +187,8 @@ def _pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path |
     if file is None:
         return None
     assert isinstance(file, str), "evaluate has taken that of its data set"
-    if wanted := params.sha256.get(file):
-        weights.check(given(Path(file)), wanted)
+    if digest := params.sha256.get(file):
+        weights.check(existing(Path(file)), digest)
     return Path(file)
 
 
@@ -198,12 +204,12 @@ def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
             f"{path}: row {np.flatnonzero(grades < 0)[0] + 1}: a grade below 0; 0 is for nothing in common"
         )
     sides = [names.find(table[key]) for names, key in zip((images, captions), _PAIR, strict=True)]
-    for found, key in zip(sides, _PAIR, strict=True):
-        _say_what_is_missing(path, found, table[key], key)
-    there = np.logical_and(*(found != NOWHERE for found in sides))
-    if not there.any():
+    for ids, key in zip(sides, _PAIR, strict=True):
+        _warn_of_missing(path, ids, table[key], key)
+    present = np.logical_and(*(ids != NOWHERE for ids in sides))
+    if not present.any():
         raise InputError(f"{path}: none of its {len(table)} judgements is of an image and a caption that are there")
-    return Graded(sides[0][there], sides[1][there], grades[there], above)
+    return Graded(sides[0][present], sides[1][present], grades[present], above)
 
 
 def _flickr8k(path: Path, table: pd.DataFrame) -> pd.DataFrame:
@@ -227,20 +233,20 @@ def _flickr8k(path: Path, table: pd.DataFrame) -> pd.DataFrame:
 
 def _labels(path: Path, images: Names) -> Labels:
     table = read(path, ["image_id", "label"], bare=[("image_id", "label")])
-    found = images.find(table["image_id"])
-    _say_what_is_missing(path, found, table["image_id"], "image_id")
-    there = found != NOWHERE
-    if not there.any():
+    image_ids = images.find(table["image_id"])
+    _warn_of_missing(path, image_ids, table["image_id"], "image_id")
+    present = image_ids != NOWHERE
+    if not present.any():
         raise InputError(f"{path}: none of its images is there")
-    ids, rows = np.unique(found[there], return_inverse=True)
-    names, columns = np.unique(table["label"].to_numpy(dtype=str)[there], return_inverse=True)
+    ids, rows = np.unique(image_ids[present], return_inverse=True)
+    names, columns = np.unique(table["label"].to_numpy(dtype=str)[present], return_inverse=True)
     has = np.zeros((len(ids), len(names)), np.float32)
     has[rows, columns] = 1
     return Labels(ids, has)
 
 
-def _say_what_is_missing(path: Path, found: np.ndarray, named: Sequence[str], key: str) -> None:
-    absent = pd.unique(pd.Series(named)[found == NOWHERE])
+def _warn_of_missing(path: Path, ids: np.ndarray, named: Sequence[str], key: str) -> None:
+    absent = pd.unique(pd.Series(named)[ids == NOWHERE])
     if len(absent):
         warn(
             f"{path}: {len(absent)} of {pd.Series(named).nunique()} {key}s are not there, the first is {absent[0]}; they are left out"

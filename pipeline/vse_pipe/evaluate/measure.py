@@ -212,16 +212,16 @@ def _result(
     depths = Depths.of(params.recall, params.ndcg)
     for sides in console.track(zip(*ground.values(), strict=True), len(folds), f"ranking under {criterion.name}"):
         ran = run_both(list(chosen.values()), sides, params.ties, depths)
-        for direction, (found, noted, scanned) in zip(DIRECTIONS, ran, strict=True):
-            outcomes[direction].append(found)
+        for direction, (outcome, noted, scanned) in zip(DIRECTIONS, ran, strict=True):
+            outcomes[direction].append(outcome)
             scans[direction] += [scanned] if scanned else []
             notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
     ranks, occurrence = _tables(outcomes, folds)
     comparable, further = is_comparable(inputs.similarity), inputs.further
-    known, tables_of_known = measured(further, chosen, folds, ground, params, comparable) if further else ({}, {})
+    figures, tables = measured(further, chosen, folds, ground, params, comparable) if further else ({}, {})
     metrics = {
         **inputs.about,
-        **known,
+        **figures,
         **_circumstances(inputs, criterion, params, len(folds)),
         "parameters": {direction: _parameters(tuned) for direction, tuned in chosen.items()},
         "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in chosen.items()},
@@ -231,41 +231,43 @@ def _result(
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
         **sure,
     }
-    return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans), tables_of_known)
+    return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans), tables)
 
 
 def _calibrated(
     inputs: Inputs,
     chosen: dict[str, Tuned],
     folds: list[Split],
-    ground: dict[str, list[Trial]],
-    known: dict[str, list[Trial]],
+    ranked: dict[str, list[Trial]],
+    tuning: dict[str, list[Trial]],
     params: EvaluateParams,
 ) -> dict:
     """``calibration`` by direction."""
-    found = {}
+    measured = {}
     for direction, tuned in chosen.items():
-        fit, asked = (
+        fit, sample = (
             calibration.joined(
-                [calibration.candidates(one.item_by_item(tuned.criterion), one.truth) for one in of[direction]]
+                [calibration.candidates(part.item_by_item(tuned.criterion), part.truth) for part in ground[direction]]
             )
-            for of in (known, ground)
+            for ground in (tuning, ranked)
         )
         clusters = np.concatenate([fold.clusters(direction) for fold in folds])
-        found[direction] = calibration.measured(params.calibrate, fit, asked, clusters, params.resamples, inputs.seed)
-    return {"calibration": found}
+        measured[direction] = calibration.measured(
+            params.calibrate, fit, sample, clusters, params.resamples, inputs.seed
+        )
+    return {"calibration": measured}
 
 
 def _relaxation(criterion: Criterion, chosen: dict[str, Tuned], scans: dict[str, list[Scan]]) -> pa.Table | None:
     """Recall against lambda, where lambda was chosen."""
     if len(criterion.lambdas) < 2:
         return None
-    found = []
+    tables = []
     for direction, tuned in chosen.items():
         assert tuned.recalls is not None
         measured = recalls(scans[direction])
-        found.append(relaxation_table(direction, criterion.lambdas, tuned.lambdas, tuned.recalls, measured))
-    return pa.concat_tables(found)
+        tables.append(relaxation_table(direction, criterion.lambdas, tuned.lambdas, tuned.recalls, measured))
+    return pa.concat_tables(tables)
 
 
 def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams, folds: int) -> dict:
@@ -286,24 +288,24 @@ def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams,
 
 def _parameters(tuned: Tuned) -> dict:
     """All that the criterion was run with, but for what it might have tried."""
-    found: dict = {}
+    values: dict = {}
     for part in (tuned.criterion.rescoring, tuned.criterion.matching):
-        given = part.params.model_dump() if part else {}
-        found |= {name: value for name, value in given.items() if not name.endswith("grid") and name != "lam"}
+        options = part.params.model_dump() if part else {}
+        values |= {name: value for name, value in options.items() if not name.endswith("grid") and name != "lam"}
     if tuned.lambdas:
-        found["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
-    return found
+        values["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
+    return values
 
 
 def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
     """The parameters that validation data chose, by name; nothing where they were given."""
-    found: dict = {}
+    values: dict = {}
     if params.tune:
         best = tuned.criterion.rescoring.params.model_dump()
-        found = {name: best[name] for name in criterion.varied()}
+        values = {name: best[name] for name in criterion.varied()}
     if len(criterion.lambdas) > 1:
-        found["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
-    return found
+        values["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
+    return values
 
 
 def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Split) -> dict:
@@ -311,7 +313,7 @@ def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Spli
     queries: of all folds; unjudged: queries that are in no figure. None for a figure that a fold leaves undefined."""
     means: dict[str, dict[str, float]] = {}
     for direction, of_folds in outcomes.items():
-        rows = [one.metrics() for one in of_folds]
+        rows = [outcome.metrics() for outcome in of_folds]
         means[direction] = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
     def rounded(value: float) -> float | None:
@@ -320,15 +322,15 @@ def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Spli
     def total(kind: str) -> float | None:
         return rounded(sum(values[f"{kind}@{k}"] for values in means.values() for k in KS))
 
-    found: dict[str, dict] = {}
+    metrics: dict[str, dict] = {}
     sums = {"rsum": total("r"), "hs_sum": total("skew")}
     for direction, values in means.items():
-        found[direction] = {name: rounded(value) for name, value in values.items()}
+        metrics[direction] = {name: rounded(value) for name, value in values.items()}
         queries = sum(len(fold.ids(direction)[0]) for fold in folds)
-        found[direction] |= {"queries": queries, "items": len(folds[0].ids(direction)[1])}
+        metrics[direction] |= {"queries": queries, "items": len(folds[0].ids(direction)[1])}
         if split.relevance is not None:
-            found[direction]["unjudged"] = sum(fold.unjudged(direction) for fold in folds)
-    return {**found, **sums}
+            metrics[direction]["unjudged"] = sum(fold.unjudged(direction) for fold in folds)
+    return {**metrics, **sums}
 
 
 def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int) -> dict:
@@ -343,8 +345,8 @@ def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int)
 def _tables(outcomes: dict[str, list[Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:
     ranks, occurrence = [], []
     for direction, of_folds in outcomes.items():
-        for index, (one, fold) in enumerate(zip(of_folds, folds, strict=True)):
+        for index, (outcome, fold) in enumerate(zip(of_folds, folds, strict=True)):
             queries, items = fold.ids(direction)
-            ranks.append(rank_table(one, direction, index, queries, items, fold.clusters(direction)))
-            occurrence.append(occurrence_table(one, direction, index, items))
+            ranks.append(rank_table(outcome, direction, index, queries, items, fold.clusters(direction)))
+            occurrence.append(occurrence_table(outcome, direction, index, items))
     return pa.concat_tables(ranks), pa.concat_tables(occurrence)

@@ -44,20 +44,20 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     """
     started = time.monotonic()
     if run not in params.evaluated():
-        known = sorted(params.evaluated())
-        raise UsageError(unknown("run", run, known))
+        names = sorted(params.evaluated())
+        raise UsageError(unknown("run", run, names))
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve_device(device)
     _must_rank(params, run, inferences)
     dataset, out = params.dataset(run), paths.evaluations(run)
-    alone = [one.name for one in chosen if one.matching]
-    if alone and processes.elsewhere():
-        say(f"evaluate {run}: {', '.join(alone)}: the queries are matched in this process, by no worker")
+    matchings = [criterion.name for criterion in chosen if criterion.matching]
+    if matchings and processes.elsewhere():
+        say(f"evaluate {run}: {', '.join(matchings)}: the queries are matched in this process, by no worker")
     with locks.claim(out):
         if captions.absent(paths.prepared(dataset)):
             say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
             with whole_folder(out, repetitions.patterns(FILES)) as folder:
-                why = {"run": run, "dataset": dataset, "why": "no captions"}
-                write_json(folder / evaluation.UNMEASURED, why)
+                reason = {"run": run, "dataset": dataset, "why": "no captions"}
+                write_json(folder / evaluation.UNMEASURED, reason)
             return {}
         written = _measured(params, run, chosen, target)
     step.record(out, time.monotonic() - started)
@@ -67,34 +67,36 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
 def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> dict[str, dict]:
     """Rank under each criterion and replace what lies in data/evaluate/<run>/: all of it appears together."""
     dataset, out, written = params.dataset(run), paths.evaluations(run), {}
-    own = params.evaluate.of(dataset)
+    settings = params.evaluate.of(dataset)
     embedded = ensemble.embedded(params, run, device)
-    lender = ensemble.lender(params, run, embedded, own.bank, device)
-    to_choose = any(open_parameters(one, own) for one in chosen)
-    home = ensemble.at_home(params, run, device) if to_choose and not _has_validation(embedded, own) else None
-    given = read_inputs(embedded, run, own, device, lender, home)
-    if not len(given.ranked.caption_ids):
+    lender = ensemble.lender(params, run, embedded, settings.bank, device)
+    to_choose = any(open_parameters(criterion, settings) for criterion in chosen)
+    home = ensemble.at_home(params, run, device) if to_choose and not _has_validation(embedded, settings) else None
+    loaded = read_inputs(embedded, run, settings, device, lender, home)
+    if not len(loaded.ranked.caption_ids):
         raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
-    bank = None if given.bank.folder in (None, embedded.folder) else given.bank.folder
-    made_from = {**evaluation.made_from(params, run, bank), **_prepared(embedded, own.split)}
-    about = {**given.about, evaluation.MADE_FROM: made_from}
-    further = _further(own, dataset, embedded)
-    inputs = replace(given, seed=params.seed, further=further, about=about)
+    bank = None if loaded.bank.folder in (None, embedded.folder) else loaded.bank.folder
+    made_from = {**evaluation.made_from(params, run, bank), **_prepared(embedded, settings.split)}
+    about = {**loaded.about, evaluation.MADE_FROM: made_from}
+    further = _further(settings, dataset, embedded)
+    inputs = replace(loaded, seed=params.seed, further=further, about=about)
     warn_of_collapse(inputs.ranked, str(embedded.folder))
-    if own.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
+    if settings.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
         console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
-        own = own.model_copy(update={"calibrate": "none"})
+        settings = settings.model_copy(update={"calibrate": "none"})
     with whole_folder(out, repetitions.patterns(FILES)) as folder:
-        unmeasured = _open(chosen, inputs, own)
-        for result in measure(inputs, [one for one in chosen if one.name not in unmeasured], own, unmeasured):
+        unmeasured = _open(chosen, inputs, settings)
+        for result in measure(
+            inputs, [criterion for criterion in chosen if criterion.name not in unmeasured], settings, unmeasured
+        ):
             written[result.criterion.name] = result.metrics
             write(folder / result.criterion.name, result, inputs.names)
-        kept = _keep(run, out, folder, {"bank": inputs.bank.name, evaluation.MADE_FROM: made_from}, unmeasured)
-        for name, why in unmeasured.items():
-            console.warn(f"evaluate {run}: {name} is left out: {why}")
-        if unmeasured | kept:
-            told = {"run": run, "dataset": dataset, evaluation.MADE_FROM: made_from}
-            write_json(folder / evaluation.UNMEASURED, {**told, "criteria": unmeasured | kept})
+        older = _keep(run, out, folder, {"bank": inputs.bank.name, evaluation.MADE_FROM: made_from}, unmeasured)
+        for name, reason in unmeasured.items():
+            console.warn(f"evaluate {run}: {name} is left out: {reason}")
+        if unmeasured | older:
+            about_run = {"run": run, "dataset": dataset, evaluation.MADE_FROM: made_from}
+            write_json(folder / evaluation.UNMEASURED, {**about_run, "criteria": unmeasured | older})
     return written
 
 
@@ -140,7 +142,7 @@ def _keep(run: str, out: Path, folder: Path, measured: dict, unmeasured: Collect
         )
     before = evaluation.read_unmeasured(out)
     same = before and evaluation.together(measured, {**measured, **read_json(out / evaluation.UNMEASURED)})
-    return {name: why for name, why in before.items() if name not in now} if same else {}
+    return {name: reason for name, reason in before.items() if name not in now} if same else {}
 
 
 def _further(params: EvaluateParams, dataset: str, embedded: Embedded | Ensemble) -> Further | None:
@@ -216,7 +218,7 @@ def read_inputs(
     if moved := embedded.transfer(params.split):
         about["transfer"] = moved
     if isinstance(embedded, Ensemble):
-        about |= embedded.told
+        about |= embedded.details
     if data := embedded.data(params.split):
         about["data"] = data
     if missing := embedded.left_out(params.split):
@@ -238,17 +240,17 @@ def _val_at_home(
     embedded: Embedded | Ensemble, params: EvaluateParams, home: Embedded | Ensemble | None, ranked: Split, device
 ) -> tuple[Split | None, str]:
     """The split val of the data set that a transfer's run was trained on; or None, and why."""
-    why = "evaluate.split ranks val itself" if params.split == "val" else f"{embedded.folder} holds no split val"
+    reason = "evaluate.split ranks val itself" if params.split == "val" else f"{embedded.folder} holds no split val"
     if home is None:
         moved = embedded.transfer(params.split)
-        return None, why + (f", and run '{moved['run']}' is not embedded on its own data set" if moved else "")
+        return None, reason + (f", and run '{moved['run']}' is not embedded on its own data set" if moved else "")
     if not home.has("val"):
-        return None, f"{why}, nor does {home.folder}"
+        return None, f"{reason}, nor does {home.folder}"
     val = home.split("val", device)
     try:
         ranking_bank.disjoint(val, ranked, str(home.folder), "split val")
     except InputError as error:
-        return None, f"{why}, and {error}"
+        return None, f"{reason}, and {error}"
     return val, ""
 
 
@@ -263,22 +265,22 @@ def _bank(
     model. names: of the ids that are ranked, which say what the bank's are called where both are text."""
     if params.bank in ("train", "val"):
         moved = embedded.transfer(params.split)
-        of = f" of {moved['dataset' if lender is None else 'trained_on']}" if moved else ""
-        folder, name = (lender or embedded).folder, f"{params.bank}{of}"
+        suffix = f" of {moved['dataset' if lender is None else 'trained_on']}" if moved else ""
+        folder, name = (lender or embedded).folder, f"{params.bank}{suffix}"
         split = (lender or embedded).split(params.bank, device)
     else:
-        other = Embedded.read(Path(params.bank))
-        embedded.must_match(other)
-        folder, name, split = other.folder, params.bank, other.whole(device)
-    shown = split if names is None or folder == embedded.folder else _as_ranked(split, names, folder)
-    return BankSource(name, shown, folder)
+        external = Embedded.read(Path(params.bank))
+        embedded.must_match(external)
+        folder, name, split = external.folder, params.bank, external.whole(device)
+    bank_split = split if names is None or folder == embedded.folder else _as_ranked(split, names, folder)
+    return BankSource(name, bank_split, folder)
 
 
 def _as_ranked(split: Split, names: TextIds, folder: Path) -> Split:
     """With the numbers that its names have among ``names``: running numbers of two data sets have nothing to do with each other."""
-    own = named.read(folder)
+    texts = named.read(folder)
     images, captions, owners = (
-        names.numbers(key, own, ids)
+        names.numbers(key, texts, ids)
         for key, ids in (
             ("image_id", split.image_ids),
             ("caption_id", split.caption_ids),

@@ -44,8 +44,8 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
     """joint: what stands between rsum and its interval; None leaves the interval out. folded: names may take several lines."""
     from rich.text import Text
 
-    said = Text("\n".join(notes(list(results.values()))))
-    table = ruled(caption=said, caption_justify="left")
+    sentences = Text("\n".join(notes(list(results.values()))))
+    table = ruled(caption=sentences, caption_justify="left")
     if joint != " ":
         table.padding = 0
     for place, name in enumerate(labels):
@@ -68,8 +68,8 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
 
 def _ks(results: dict[tuple[str, ...], dict]) -> list[int]:
     """K of all recalls there are."""
-    found = {int(name[2:]) for side in _sides(results) for name in side if name.startswith("r@")}
-    return sorted(found)
+    depths = {int(name[2:]) for side in _sides(results) for name in side if name.startswith("r@")}
+    return sorted(depths)
 
 
 def _width(column: str, results: dict[tuple[str, ...], dict], joint: str | None) -> int:
@@ -98,23 +98,23 @@ def _rsum(metrics: dict, joint: str | None) -> str:
 
 def notes(results: Sequence[dict]) -> list[str]:
     """What the figures mean and must not be quoted without, a sentence a line; results: metrics documents."""
-    one = results[0]
-    ranked = "vectors from files" if one["split"] == "files" else f"{one['split']} split"
-    said = [
-        f"{ranked}, protocol {one['protocol']}; r@K: share of queries with a correct item among the best K, in percent"
+    first = results[0]
+    ranked = "vectors from files" if first["split"] == "files" else f"{first['split']} split"
+    lines = [
+        f"{ranked}, protocol {first['protocol']}; r@K: share of queries with a correct item among the best K, in percent"
     ]
     if any("rsum" in metrics.get("intervals", {}) for metrics in results):
-        said[0] += "; in brackets the 95% interval"
-    said += few_items(one) + _by_bank(results) + _tuned_elsewhere(results) + _further(results)
+        lines[0] += "; in brackets the 95% interval"
+    lines += few_items(first) + _by_bank(results) + _tuned_elsewhere(results) + _further(results)
     for direction in DIRECTIONS:
-        left_out = one[direction].get("unjudged", 0)
+        left_out = first[direction].get("unjudged", 0)
         if left_out:
-            every = left_out + one[direction]["queries"]
-            said.append(
-                f"{_SHORT[direction]}: {left_out} of {every} queries have no judged item and are in no figure, "
+            queries = left_out + first[direction]["queries"]
+            lines.append(
+                f"{_SHORT[direction]}: {left_out} of {queries} queries have no judged item and are in no figure, "
                 "hubness included"
             )
-    return said
+    return lines
 
 
 def _further(results: Sequence[dict]) -> list[str]:
@@ -145,7 +145,7 @@ def _by_bank(results: Sequence[dict]) -> list[str]:
         names = groups.setdefault(_correction(metrics), [])
         if metrics["inference"] not in names:
             names.append(metrics["inference"])
-    return [f"{', '.join(names)}: {how}" for how, names in groups.items() if how]
+    return [f"{', '.join(names)}: {correction}" for correction, names in groups.items() if correction]
 
 
 def _tuned_elsewhere(results: Sequence[dict]) -> list[str]:
@@ -155,8 +155,8 @@ def _tuned_elsewhere(results: Sequence[dict]) -> list[str]:
         if "tuned_on" in metrics:
             groups.setdefault(metrics["tuned_on"], {})[metrics["inference"]] = None
     return [
-        f"{', '.join(names)}: parameters chosen on {of}; the ranked data set has no split val"
-        for of, names in groups.items()
+        f"{', '.join(names)}: parameters chosen on {source}; the ranked data set has no split val"
+        for source, names in groups.items()
     ]
 
 

@@ -24,16 +24,16 @@ def bundle(vega_lite: str) -> str:
     """The script for a version of Vega-Lite, such as ``6.1``; needs no network. Kept beside the byte code of this module,
     by the versions of Vega-Lite and of vl_convert, where files can be written there."""
     name = f"vega-{vega_lite}-{version('vl-convert-python')}.bundle"
-    kept = Path(cache_from_source(__file__)).with_name(name)
-    if kept.is_file():
-        return kept.read_text(encoding="utf-8")
+    cache = Path(cache_from_source(__file__)).with_name(name)
+    if cache.is_file():
+        return cache.read_text(encoding="utf-8")
     import vl_convert
 
     script = vl_convert.javascript_bundle(vl_version=vega_lite)
     try:
-        write_text(kept, script)
+        write_text(cache, script)
     except OSError as error:
-        detail(f"report: Vega's bundle is made anew each time, {kept} cannot be written ({error})")
+        detail(f"report: Vega's bundle is made anew each time, {cache} cannot be written ({error})")
     return script
 
 
@@ -56,7 +56,7 @@ def validation(histories: dict[str, pd.DataFrame]) -> dict:
     rows = [
         {"run": run, "epoch": int(epoch), "rsum": float(value), "kept": kept}
         for run, table in histories.items()
-        for epoch, value, kept in zip(table["epoch"], table["val_rsum"], _kept(table), strict=True)
+        for epoch, value, kept in zip(table["epoch"], table["val_rsum"], _is_best(table), strict=True)
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=_epochs(rows),
@@ -92,15 +92,15 @@ def sweep(points: list[Point], baselines: list[Point], title: str, name: str) ->
     level: list[dict[str, Any]] = [{"rsum": point.rsum, "run": point.run, "series": point.run} for point in baselines]
     # The line comes first in the domain and so has the accent's colour, like its band and its points.
     names = [name, *(row["series"] for row in level)]
-    of: dict[str, Any] = {"type": "nominal", "title": None, "legend": alt.Legend() if level else None}
-    of |= {"scale": alt.Scale(domain=names)}
-    series = {"color": alt.Color("series", **of), "strokeDash": alt.StrokeDash("series", **of)}
+    encoding: dict[str, Any] = {"type": "nominal", "title": None, "legend": alt.Legend() if level else None}
+    encoding |= {"scale": alt.Scale(domain=names)}
+    series = {"color": alt.Color("series", **encoding), "strokeDash": alt.StrokeDash("series", **encoding)}
     tip = [alt.Tooltip("run:N"), alt.Tooltip("rsum:Q", format=".1f")]
-    at = {"tooltip": [*tip, alt.Tooltip("x:Q", title=title)]}
+    hover = {"tooltip": [*tip, alt.Tooltip("x:Q", title=title)]}
     layers = [
         base.mark_area(style="band").encode(y=_rsum("min(rsum):Q"), y2="max(rsum):Q"),
         base.mark_line(strokeWidth=2).encode(y=_rsum("mean(rsum):Q"), **series),
-        base.mark_point(filled=True, size=60, style="after-point").encode(y=_rsum("rsum:Q"), **at),
+        base.mark_point(filled=True, size=60, style="after-point").encode(y=_rsum("rsum:Q"), **hover),
     ]
     if any(point.interval for point in points):
         span = base.mark_rule(style="interval").transform_filter("isValid(datum.low)")
@@ -148,15 +148,15 @@ def _steps_of_epochs() -> Iterator[int]:
     return (size * 10**power for power in count() for size in (1, 2, 5))
 
 
-def _kept(table: pd.DataFrame) -> list[bool]:
+def _is_best(table: pd.DataFrame) -> list[bool]:
     return (table.index == table["val_rsum"].idxmax()).tolist()
 
 
 def spec(chart: alt.LayerChart | alt.FacetChart | alt.Chart, height: int) -> dict:
     """Vega-Lite for the page: as wide as its place, ``height`` pixels tall, without schema and theme."""
-    made = chart.properties(width="container", height=height).to_dict()
+    document = chart.properties(width="container", height=height).to_dict()
     # The page names the Vega-Lite mode itself, and its own theme replaces Altair's.
-    return {key: value for key, value in made.items() if key not in ("$schema", "config")}
+    return {key: value for key, value in document.items() if key not in ("$schema", "config")}
 
 
 KINDS = ("matched", "mismatched")
@@ -167,10 +167,10 @@ _HEIGHT = 240
 def losses(table: pd.DataFrame) -> dict:
     """Bars: pairs per bin, matched under mismatched where the truth is known; lines: what each component of the mixture
     expects there. table: histogram.csv."""
-    known = table["matched"].notna().all()
-    kinds = list(KINDS) if known else [_UNKNOWN]
+    is_labelled = table["matched"].notna().all()
+    kinds = list(KINDS) if is_labelled else [_UNKNOWN]
     bars = [bar for row in table.to_dict("records") for bar in _stacked(row, kinds)]
-    scale = alt.Scale(domain=list(KINDS) if known else [*KINDS, _UNKNOWN])
+    scale = alt.Scale(domain=list(KINDS) if is_labelled else [*KINDS, _UNKNOWN])
     colour = alt.Color("kind:N", title=None, scale=scale)
     x = alt.X("low:Q", title="loss of the pair", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False))
     tip = [
@@ -199,14 +199,14 @@ def losses(table: pd.DataFrame) -> dict:
 
 def _stacked(row: dict, kinds: list[str]) -> list[dict]:
     """One bar a kind, each on top of the one before."""
-    made, foot = [], 0
+    bars, foot = [], 0
     for kind in kinds:
         count = int(row[kind])
-        made.append(
+        bars.append(
             {"low": row["low"], "high": row["high"], "from": foot, "to": foot + count, "kind": kind, "count": count}
         )
         foot += count
-    return made
+    return bars
 
 
 def costs(table: pd.DataFrame) -> dict:
@@ -266,19 +266,19 @@ def reliability(measured: dict[str, dict]) -> dict:
     """A line a criterion and a point a bin that holds pairs, beside the diagonal. measured: as metrics.json has them, by
     criterion."""
     rows = [
-        {"criterion": name, "told": one["probability"], "matched": one["matched"], "pairs": one["pairs"]}
-        for name, of in measured.items()
-        for one in of["bins"]
-        if one["pairs"]
+        {"criterion": name, "told": bins["probability"], "matched": bins["matched"], "pairs": bins["pairs"]}
+        for name, figures in measured.items()
+        for bins in figures["bins"]
+        if bins["pairs"]
     ]
     return {**_calibration_layout(tuple(measured)), "data": {"values": rows}}
 
 
 @cache
 def _calibration_layout(criteria: tuple[str, ...]) -> dict:
-    whole = alt.Scale(domain=[0, 1])
-    x = alt.X("told:Q", title="probability told", scale=whole, axis=alt.Axis(grid=False, tickCount=5))
-    y = alt.Y("matched:Q", title=None, scale=whole, axis=alt.Axis(tickCount=5))
+    unit = alt.Scale(domain=[0, 1])
+    x = alt.X("told:Q", title="probability told", scale=unit, axis=alt.Axis(grid=False, tickCount=5))
+    y = alt.Y("matched:Q", title=None, scale=unit, axis=alt.Axis(tickCount=5))
     colour = alt.Color("criterion:N", legend=None, scale=alt.Scale(domain=list(criteria)))
     tip = [
         alt.Tooltip("criterion:N"),
@@ -290,10 +290,10 @@ def _calibration_layout(criteria: tuple[str, ...]) -> dict:
     ends = alt.Data(values=[{"told": 0, "matched": 0}, {"told": 1, "matched": 1}])
     right = alt.Chart(ends).mark_line(strokeDash=[4, 4], strokeWidth=1, opacity=0.5).encode(x=x, y=y)
     layers = alt.layer(right, base.mark_line(strokeWidth=1.75), base.mark_point(filled=True, size=45, opacity=1))
-    made = spec(layers, height=_CALIBRATION_HEIGHT)
-    for layer in made["layer"][1:]:  # the rows are given to all of them at once
+    layout = spec(layers, height=_CALIBRATION_HEIGHT)
+    for layer in layout["layer"][1:]:  # the rows are given to all of them at once
         del layer["data"]
-    return made
+    return layout
 
 
 _ROW = 22
@@ -400,13 +400,13 @@ def distribution(after: np.ndarray, before: np.ndarray | None, shared: Extent) -
     an upright line at the mean, where all items would be if all were retrieved equally often."""
     mean = [{"n": float(after.mean())}] if after.any() else []
     rows = [mean, [] if before is None else points(before), points(after)]
-    made = deepcopy(_layout())
-    for layer, values in zip(made["layer"], rows, strict=True):
+    layout = deepcopy(_layout())
+    for layer, values in zip(layout["layer"], rows, strict=True):
         layer["data"] = {"values": values}
         layer["encoding"]["x"]["scale"]["domain"] = [0.9, shared.largest * 1.1]
         if "y" in layer["encoding"]:
             layer["encoding"]["y"]["scale"]["domain"] = [shared.lowest, shared.highest]
-    return made
+    return layout
 
 
 @cache

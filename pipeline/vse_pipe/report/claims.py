@@ -28,7 +28,7 @@ def problem(params: Params, model: str) -> str | None:
     """
     ensemble = params.ensembles.get(model)
     named = ensemble.members if ensemble else (model,)
-    for run in (one for name in named for one in params.models(name)):
+    for run in (model for name in named for model in params.models(name)):
         folder = paths.trained(params.trained(run))
         if not (folder / model_files.CONFIG).is_file():
             return f"{run}: no {folder / model_files.CONFIG}, so that nobody knows whether it has converged"
@@ -37,8 +37,8 @@ def problem(params: Params, model: str) -> str | None:
             return f"{run}: trained before config.json told whether it has converged; train it again"
         if not ended["converged"]:
             single = ended.get("epoch") == 1
-            why = "one epoch does not tell" if single else "rsum on val was still rising in its last epochs"
-            return f"{run} has not converged: {why}"
+            reason = "one epoch does not tell" if single else "rsum on val was still rising in its last epochs"
+            return f"{run} has not converged: {reason}"
     return None
 
 
@@ -50,8 +50,8 @@ def below(params: Params, run: str, criterion: str, floor: float | None) -> str 
     models = params.models(run)
     plain = all((paths.evaluated(model, "nns") / evaluation.METRICS).is_file() for model in models)
     under = "nns" if plain else criterion
-    found = [evaluation.read_metrics(paths.evaluated(model, under))["rsum"] for model in models]
-    mean = sum(found) / len(found)
+    sums = [evaluation.read_metrics(paths.evaluated(model, under))["rsum"] for model in models]
+    mean = sum(sums) / len(sums)
     return f"{run} is below the floor: rsum {mean:.1f} under {under}, asked is {floor:g}" if mean < floor else None
 
 
@@ -129,7 +129,10 @@ def read(path: Path) -> ClaimsFile:
         return ClaimsFile.model_validate(read_document(path))
     except ValidationError as error:
         raise ParamsError(
-            [f"{path.name} {'.'.join(map(str, one['loc']))}: {described(ClaimsFile, one)}" for one in error.errors()]
+            [
+                f"{path.name} {'.'.join(map(str, issue['loc']))}: {described(ClaimsFile, issue)}"
+                for issue in error.errors()
+            ]
         ) from error
 
 
@@ -146,7 +149,7 @@ class Judged:
     left: str
     right: str
     verdict: str
-    why: str = ""
+    reason: str = ""
     difference: Difference | None = None
     interval: list[float] | None = None
     p: float | None = None
@@ -165,40 +168,42 @@ def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unk
     have not converged, or that cannot be paired. Raises UsageError with all runs that do not exist, unless ``skip_unknown``;
     IntegrityError for evaluations of another model or of other data than there are now.
     """
-    known = sorted({*params.evaluated(), *params.groups})
+    names = sorted({*params.evaluated(), *params.groups})
     sides = [side for claim in file.claims for side in (claim.left, claim.right)]
-    strange = {file.run(side): None for side in sides if file.run(side) not in known}
-    if strange and not skip_unknown:
-        raise UsageError("\n".join(unknown("run", name, known) for name in strange))
+    unknown_runs = {file.run(side): None for side in sides if file.run(side) not in names}
+    if unknown_runs and not skip_unknown:
+        raise UsageError("\n".join(unknown("run", name, names) for name in unknown_runs))
     measured: dict[tuple, dict[tuple[str, ...], Difference]] = {}
-    found = [_measured(params, file, claim, strange, measured, (resamples, seed)) for claim in file.claims]
-    asked = [number for number, one in enumerate(found) if one.p is not None]
-    for number, p in zip(asked, holm([found[number].p or 0.0 for number in asked]), strict=True):
-        found[number] = replace(found[number], p=p, verdict=_verdict(found[number], p))
-    return found
+    verdicts = [_measured(params, file, claim, unknown_runs, measured, (resamples, seed)) for claim in file.claims]
+    testable = [number for number, verdict in enumerate(verdicts) if verdict.p is not None]
+    for number, p in zip(testable, holm([verdicts[number].p or 0.0 for number in testable]), strict=True):
+        verdicts[number] = replace(verdicts[number], p=p, verdict=_verdict(verdicts[number], p))
+    return verdicts
 
 
 def _measured(
-    params: Params, file: ClaimsFile, claim: PaperClaim, strange: dict, measured: dict, draws: tuple[int, int]
+    params: Params, file: ClaimsFile, claim: PaperClaim, unknown_runs: dict, measured: dict, draws: tuple[int, int]
 ) -> Judged:
     """With the p-value of this claim alone. measured: differences by pair of sides, which several claims share."""
     # Left - right is the B - A of a comparison.
     pair = tuple((file.run(side), side.criterion or claim.criterion) for side in (claim.right, claim.left))
     right, left = (f"{run} ({criterion})" for run, criterion in pair)
     for run, criterion in reversed(pair):
-        why = f"there is no run '{run}'" if run in strange else _objection(params, file, claim, run, criterion)
-        if why:
-            return Judged(claim, left, right, NONE, why)
+        reason = f"there is no run '{run}'" if run in unknown_runs else _objection(params, file, claim, run, criterion)
+        if reason:
+            return Judged(claim, left, right, NONE, reason)
     if pair not in measured:
         a, b = (_method(params, *side) for side in pair)
         try:
-            measured[pair] = {one.address: one for one in differences(a, b, *draws)[1]}
+            measured[pair] = {difference.address: difference for difference in differences(a, b, *draws)[1]}
         except InputError as error:
             return Judged(claim, left, right, NONE, str(error))
-    one = measured[pair].get(claim.address)
-    if one is None or one.doubt is None:
-        return Judged(claim, left, right, NONE, "a matching's tables do not hold this figure query by query", one)
-    return Judged(claim, left, right, UNSURE, "", one, one.doubt.interval(), _p_value(claim, one))
+    difference = measured[pair].get(claim.address)
+    if difference is None or difference.doubt is None:
+        return Judged(
+            claim, left, right, NONE, "a matching's tables do not hold this figure query by query", difference
+        )
+    return Judged(claim, left, right, UNSURE, "", difference, difference.doubt.interval(), _p_value(claim, difference))
 
 
 def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, criterion: str) -> str | None:
@@ -211,62 +216,70 @@ def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, cr
         evaluation.require_current(params, model, [criterion])
     if len(models) < file.seeds:
         return f"{run} has {len(models)} training{'s' if len(models) > 1 else ''}, the file asks for {file.seeds}"
-    if why := below(params, run, criterion, file.floor_of(claim)):
-        return why
+    if reason := below(params, run, criterion, file.floor_of(claim)):
+        return reason
     return next(filter(None, (problem(params, model) for model in models)), None)
 
 
 def _method(params: Params, run: str, criterion: str) -> Method:
     models = {model: Compared.read(model, paths.evaluated(model, criterion)) for model in params.models(run)}
-    return Method(run, {model.removeprefix(run).removeprefix("/"): one for model, one in models.items()})
+    return Method(run, {model.removeprefix(run).removeprefix("/"): compared for model, compared in models.items()})
 
 
-def _p_value(claim: PaperClaim, one: Difference) -> float:
+def _p_value(claim: PaperClaim, difference: Difference) -> float:
     """Of no difference; of equality, of a difference just as large as the margin, on the side that is nearer."""
-    assert one.doubt is not None
+    assert difference.doubt is not None
     if claim.margin is None:
-        return one.doubt.p_value()
+        return difference.doubt.p_value()
     nulls = (-claim.margin, claim.margin)
-    mean = one.b.mean() - one.a.mean()
+    mean = difference.b.mean() - difference.a.mean()
     nearest = nulls if abs(mean) < claim.margin else (nulls[int(mean > 0)],)
-    return max(one.doubt.p_value(null) for null in nearest)
+    return max(difference.doubt.p_value(null) for null in nearest)
 
 
-def _verdict(one: Judged, p: float) -> str:
-    if p >= SIGNIFICANT or one.mean is None:
+def _verdict(judged: Judged, p: float) -> str:
+    if p >= SIGNIFICANT or judged.mean is None:
         return UNSURE
-    if one.claim.margin is not None:
-        return HOLDS if abs(one.mean) < one.claim.margin else FAILS
-    return HOLDS if (one.mean > 0) == (one.claim.says == "greater") else FAILS
+    if judged.claim.margin is not None:
+        return HOLDS if abs(judged.mean) < judged.claim.margin else FAILS
+    return HOLDS if (judged.mean > 0) == (judged.claim.says == "greater") else FAILS
 
 
 HEADER = ("claim", "source", "figure", "left", "right", "left - right", "95% interval", "p (Holm)", "verdict")
 _WORDS = {"greater": "left greater", "less": "left less"}
 
 
-def cells(one: Judged) -> list[str]:
+def cells(judged: Judged) -> list[str]:
     """In the order of HEADER."""
-    claim = one.claim
+    claim = judged.claim
     says = _WORDS.get(claim.says, f"within {claim.margin or 0:g}")
     head = [claim.text, claim.source, f"{' '.join(claim.address)}, {says}"]
-    if one.difference is None or one.mean is None:
-        return [*head, one.left, one.right, "-", "-", "-", said(one)]
+    if judged.difference is None or judged.mean is None:
+        return [*head, judged.left, judged.right, "-", "-", "-", verdict_text(judged)]
     sides = [
-        f"{name} {_mean(values)}" for name, values in ((one.left, one.difference.b), (one.right, one.difference.a))
+        f"{name} {_mean(values)}"
+        for name, values in ((judged.left, judged.difference.b), (judged.right, judged.difference.a))
     ]
-    if one.interval is None:
-        return [*head, *sides, f"{one.mean:+z.2f}", "-", "-", said(one)]
-    low, high = one.interval
-    return [*head, *sides, f"{one.mean:+z.2f}", f"{low:+z.2f} to {high:+z.2f}", f"{one.p:.3f}", said(one)]
+    if judged.interval is None:
+        return [*head, *sides, f"{judged.mean:+z.2f}", "-", "-", verdict_text(judged)]
+    low, high = judged.interval
+    return [
+        *head,
+        *sides,
+        f"{judged.mean:+z.2f}",
+        f"{low:+z.2f} to {high:+z.2f}",
+        f"{judged.p:.3f}",
+        verdict_text(judged),
+    ]
 
 
-def said(one: Judged) -> str:
-    return f"{one.verdict}: {one.why}" if one.why else one.verdict
+def verdict_text(judged: Judged) -> str:
+    return f"{judged.verdict}: {judged.reason}" if judged.reason else judged.verdict
 
 
-def counted(found: list[Judged]) -> str:
+def counted(claims: list[Judged]) -> str:
     """``12 hold, 3 do not hold, ...``"""
-    counts = Counter(one.verdict for one in found)
+    counts = Counter(claim.verdict for claim in claims)
     words = {HOLDS: "hold", FAILS: "do not hold", UNSURE: "cannot be told from these data", NONE: "without a verdict"}
     return ", ".join(f"{counts[verdict]} {word}" for verdict, word in words.items())
 

@@ -35,9 +35,9 @@ def thousands(value: int) -> str:
     return f"{value:,}"
 
 
-def plural(value: int, one: str, many: str | None = None) -> str:
+def plural(value: int, singular: str, many: str | None = None) -> str:
     """``1 query``, ``2 queries``."""
-    return f"{thousands(value)} {one if value == 1 else many or one + 's'}"
+    return f"{thousands(value)} {singular if value == 1 else many or singular + 's'}"
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -65,12 +65,12 @@ FILTERS = {
 
 def template_environment(folder: Path) -> Environment:
     """The templates of ``folder``, with ``FILTERS``; whatever a data set or a visitor says is escaped."""
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= FILTERS
-    return made
+    environment.filters |= FILTERS
+    return environment

@@ -60,9 +60,9 @@ def attracted(top: pa.ListArray, items: list[int], limit: int) -> dict[int, tupl
     flat, rows = (part.to_numpy(zero_copy_only=False) for part in (pc.list_flatten(top), pc.list_parent_indices(top)))
     lengths = pc.list_value_length(top).to_numpy(zero_copy_only=False)
     place = np.arange(len(flat)) - np.repeat(lengths.cumsum() - lengths, lengths)
-    found = {}
+    lists = {}
     for item in items:
-        held = np.flatnonzero(flat == item)
-        nearest = held[np.lexsort((rows[held], place[held]))]
-        found[item] = rows[nearest[:limit]].tolist(), len(held)
-    return found
+        positions = np.flatnonzero(flat == item)
+        nearest = positions[np.lexsort((rows[positions], place[positions]))]
+        lists[item] = rows[nearest[:limit]].tolist(), len(positions)
+    return lists

@@ -17,7 +17,7 @@ Row = tuple[str, float, float, float]
 class Table:
     """title: paper and row; rows: (figure, published, ours, difference); how ours came about: "ranked with nns", "localised"."""
 
-    how: str
+    ranking: str
     title: str
     rows: list[Row]
 
@@ -42,22 +42,25 @@ def collect(results: Results) -> list[Published]:
     return [_published(run, run.row, localised(results, run)) for run in results.methods() if run.row]
 
 
-def _published(run: RunResult, row: str, found: dict | None) -> Published:
-    measured = [(f"ranked with {one.inference}", one.metrics, one.inference) for one in run.evaluations.values()]
-    if found:
-        measured.append(("localised", found, BASELINE))
-    tables = [table for one in measured if (table := _table(*one, row))]
-    metrics = {**run.baseline.metrics, **(found or {})}
+def _published(run: RunResult, row: str, localisation: dict | None) -> Published:
+    measured = [
+        (f"ranked with {evaluation.inference}", evaluation.metrics, evaluation.inference)
+        for evaluation in run.evaluations.values()
+    ]
+    if localisation:
+        measured.append(("localised", localisation, BASELINE))
+    tables = [table for figures in measured if (table := _table(*figures, row))]
+    metrics = {**run.baseline.metrics, **(localisation or {})}
     return Published(run.name, run.kind, row, tables, compare.cautions(row, metrics, run.params))
 
 
-def _table(how: str, metrics: dict, inference: str, row: str) -> Table | None:
-    found = compare.beside(row, metrics, inference)
-    if not found:
+def _table(ranking: str, metrics: dict, inference: str, row: str) -> Table | None:
+    rows = compare.beside(row, metrics, inference)
+    if not rows:
         return None
     entry = compare.under(row)[inference]
     paper = catalogue.load(entry.paper)
-    return Table(how, f"{paper.title} ({paper.venue}), row {entry.id}", found)
+    return Table(ranking, f"{paper.title} ({paper.venue}), row {entry.id}", rows)
 
 
 # Below one query in a million; keeps the last bits of a float, which differ between machines, out of git.
@@ -84,19 +87,21 @@ def _figures(run: RunResult) -> dict:
         data["transfer"] = run.best.metrics["transfer"]
     if run.repetitions:
         data["seeds"] = run.seeds
-    return data | {name: _numbers(one.metrics) | _spread(one) for name, one in run.evaluations.items()}
+    return data | {
+        name: _numbers(evaluation.metrics) | _spread(evaluation) for name, evaluation in run.evaluations.items()
+    }
 
 
-def _spread(one: Evaluation) -> dict:
+def _spread(evaluation: Evaluation) -> dict:
     """Of a run with seeds: {"sd": {metric: number}, "interval": {metric: [low, high]}} of the sums over both directions."""
-    if not isinstance(one, RepeatedEvaluation):
+    if not isinstance(evaluation, RepeatedEvaluation):
         return {}
-    ends = {name: one.interval_of((name,)) for name in _SUMS}
-    found = {
-        "sd": _rounded({name: one.deviations.get(name) for name in _SUMS}),
+    ends = {name: evaluation.interval_of((name,)) for name in _SUMS}
+    figures = {
+        "sd": _rounded({name: evaluation.deviations.get(name) for name in _SUMS}),
         "interval": {name: [round(end, _DECIMALS) for end in both] for name, both in ends.items() if both},
     }
-    return {name: content for name, content in found.items() if content}
+    return {name: content for name, content in figures.items() if content}
 
 
 def _localisation(results: Results, run: RunResult) -> dict:
@@ -128,8 +133,8 @@ def _numbers(measured: dict) -> dict:
 
 def _without_counts(figures: dict) -> dict:
     """Agreement with people is a dictionary of its own there."""
-    found = {name: _without_counts(value) for name, value in figures.items() if isinstance(value, dict)}
-    return found | {name: value for name, value in _rounded(figures).items() if name not in _COUNTS}
+    nested = {name: _without_counts(value) for name, value in figures.items() if isinstance(value, dict)}
+    return nested | {name: value for name, value in _rounded(figures).items() if name not in _COUNTS}
 
 
 def _is_number(value: object) -> bool:
@@ -139,9 +144,9 @@ def _is_number(value: object) -> bool:
 def rsum(results: Results) -> pd.DataFrame:
     """run, inference, rsum: one row per run and criterion."""
     rows = [
-        {"run": one.run, "inference": one.inference, "rsum": round(one.rsum, _DECIMALS)}
+        {"run": evaluation.run, "inference": evaluation.inference, "rsum": round(evaluation.rsum, _DECIMALS)}
         for run in results.methods()
-        for one in run.evaluations.values()
+        for evaluation in run.evaluations.values()
     ]
     return pd.DataFrame(rows, columns=["run", "inference", "rsum"])
 
@@ -158,9 +163,9 @@ def occurrence(results: Results) -> pd.DataFrame:
     columns = ["run", "inference", "direction", "n_10", "items"]
     tables = [pd.DataFrame(columns=columns)]
     for run in results.runs():
-        for one in run.evaluations.values():
+        for evaluation in run.evaluations.values():
             for direction in DIRECTIONS:
-                values, counts = np.unique(one.items(direction)["n_10"].to_numpy(), return_counts=True)
-                names = {"run": one.run, "inference": one.inference, "direction": direction}
+                values, counts = np.unique(evaluation.items(direction)["n_10"].to_numpy(), return_counts=True)
+                names = {"run": evaluation.run, "inference": evaluation.inference, "direction": direction}
                 tables.append(pd.DataFrame({"n_10": values, "items": counts}).assign(**names))
     return pd.concat(tables[1:] or tables, ignore_index=True)[columns]

@@ -43,11 +43,11 @@ def _training(run: RunResult) -> Iterator[str]:
 
 
 def _chance(run: RunResult, group: Group) -> Iterator[str]:
-    one, chance = run.baseline, chance_rsum(run, group)
-    low = one.interval[0] if one.interval else one.rsum
+    plain, chance = run.baseline, chance_rsum(run, group)
+    low = plain.interval[0] if plain.interval else plain.rsum
     if low <= chance:
-        ends = f", 95% interval {formatting.interval(one.interval)}," if one.interval else ""
-        figure = f"rsum {formatting.fixed(one.rsum)} under {one.inference}{ends}"
+        ends = f", 95% interval {formatting.interval(plain.interval)}," if plain.interval else ""
+        figure = f"rsum {formatting.fixed(plain.rsum)} under {plain.inference}{ends}"
         yield f"{figure} cannot be told from chance, which gives {formatting.fixed(chance)}."
 
 
@@ -146,11 +146,11 @@ def render(results: Results, collector: Collector) -> str:
     """The whole document, below LIMIT unless its tables alone are larger. Raises InputError from the sections."""
     # Pictures take what the rest leaves. Those that do not fit even when small are linked, which needs a second round.
     while True:
-        shown = SECTIONS if results.groups else ()
-        sections = [found for name in shown if (found := _section(name, results, collector))]
+        names = SECTIONS if results.groups else ()
+        sections = [section for name in names if (section := _section(name, results, collector))]
         room = LIMIT - len(_document(results, collector, sections, {}, collector.side).encode())
-        symbols, side, whole = collector.symbols(max(0, room))
-        if whole:
+        symbols, side, is_complete = collector.symbols(max(0, room))
+        if is_complete:
             return _document(results, collector, sections, symbols, side)
 
 
@@ -180,8 +180,8 @@ def _document(
 def title(params: Params) -> str:
     """Of every page."""
     names = list(dict.fromkeys(map(params.dataset, params.runs or params.transfers)))
-    of = f" on the {' and '.join(names)} data set{'s' if len(names) > 1 else ''}" if names else ""
-    return params.report.title or f"vse-pipe{of}"
+    suffix = f" on the {' and '.join(names)} data set{'s' if len(names) > 1 else ''}" if names else ""
+    return params.report.title or f"vse-pipe{suffix}"
 
 
 def style() -> Markup:
@@ -232,18 +232,18 @@ def rows(params: Params) -> list[Row]:
     return [(node.declaration.room, node.name, step.timing_of(node.out)) for node in nodes(params)]
 
 
-def render_timings(found: list[Row], title: str) -> str:
+def render_timings(timings: list[Row], title: str) -> str:
     """The document. found: of ``rows``."""
-    known = [seconds for _, _, seconds in found if seconds is not None]
-    longest = max(known, default=0.0)
+    seconds = [spent for _, _, spent in timings if spent is not None]
+    longest = max(seconds, default=0.0)
     return (
         page_environment()
         .get_template("template/timings.html")
         .render(
             title=title,
-            rows=[(*row, 100 * (row[2] or 0.0) / longest if longest else 0.0) for row in found],
-            total=sum(known),
-            absent=len(found) - len(known),
+            rows=[(*row, 100 * (row[2] or 0.0) / longest if longest else 0.0) for row in timings],
+            total=sum(seconds),
+            absent=len(timings) - len(seconds),
             style=style(),
         )
     )

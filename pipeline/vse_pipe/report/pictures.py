@@ -63,24 +63,24 @@ def fit(make: Callable[[int], dict[Key, bytes]], side: int, budget: int) -> tupl
     the side that was used.
     """
     while True:
-        made = make(side)
-        size = sum(map(embedded_size, made.values()))
+        thumbnails = make(side)
+        size = sum(map(embedded_size, thumbnails.values()))
         if size <= budget:
-            return made, side
+            return thumbnails, side
         if side <= _SMALLEST:
-            return _first(made, budget), side
+            return _first(thumbnails, budget), side
         side = max(_SMALLEST, min(side - 8, int(side * math.sqrt(budget / size))))
 
 
-def _first(made: dict[Key, bytes], budget: int) -> dict[Key, bytes]:
+def _first(thumbnails: dict[Key, bytes], budget: int) -> dict[Key, bytes]:
     """As many from the beginning as fit."""
-    kept = {}
-    for symbol, webp in made.items():
+    first = {}
+    for symbol, webp in thumbnails.items():
         budget -= embedded_size(webp)
         if budget < 0:
             break
-        kept[symbol] = webp
-    return kept
+        first[symbol] = webp
+    return first
 
 
 Reader = Callable[[Path], bytes | None]
@@ -136,15 +136,15 @@ class Collector:
         """{symbol id: data URI}, the side they have, smaller than asked for where they would take more than ``budget`` bytes,
         and whether that is all of them. If not, the others are ``linked`` from now on and the sections must be built again.
         """
-        made, side = fit(self._at, self.side, budget)
-        over = [symbol for symbol in self._files if symbol not in made]
+        thumbnails, side = fit(self._at, self.side, budget)
+        over = [symbol for symbol in self._files if symbol not in thumbnails]
         for symbol in over:
             self.linked.add(self._files.pop(symbol))
             del self._thumbnails[symbol]
         if over:
             self._pictures.clear()
             self._charts = 0
-        return {symbol: data_uri(webp) for symbol, webp in made.items()}, side, not over
+        return {symbol: data_uri(webp) for symbol, webp in thumbnails.items()}, side, not over
 
     @property
     def links(self) -> int:
@@ -160,22 +160,22 @@ class Collector:
         return Picture(self._symbol(path), label)
 
     def _symbol(self, path: Path) -> str | None:
-        known = next((symbol for symbol, file in self._files.items() if file == path), None)
-        if known or path in self.unreadable:
-            return known
+        symbol_of_file = next((symbol for symbol, file in self._files.items() if file == path), None)
+        if symbol_of_file or path in self.unreadable:
+            return symbol_of_file
         symbol = f"picture-{len(self._files) + 1}"
-        made = self._thumbnail(path, self.side)
-        if made is None:
+        webp = self._thumbnail(path, self.side)
+        if webp is None:
             self.unreadable.append(path)
             return None
-        self._files[symbol], self._thumbnails[symbol] = path, made
+        self._files[symbol], self._thumbnails[symbol] = path, webp
         return symbol
 
     def _at(self, side: int) -> dict[str, bytes]:
         if side == self.side:
             return self._thumbnails
-        made = {symbol: self._thumbnail(path, side) for symbol, path in self._files.items()}
-        return {symbol: webp for symbol, webp in made.items() if webp is not None}
+        thumbnails = {symbol: self._thumbnail(path, side) for symbol, path in self._files.items()}
+        return {symbol: webp for symbol, webp in thumbnails.items() if webp is not None}
 
     def _thumbnail(self, path: Path, side: int) -> bytes | None:
         content = self.read(path)
@@ -209,5 +209,5 @@ def embeddable(content: object) -> Markup:
 def _label(catalogue: DatasetIndex, image_id: int) -> str:
     """The image's first caption: the best text there is for somebody who cannot see the picture."""
     written, names = catalogue.captions_of.get(image_id), catalogue.names
-    shown = image_id if names is None else names.shown("image_id", image_id)
-    return f"Picture {shown}" + (f": {catalogue.captions.at[written[0], 'text']}" if written else "")
+    text_id = image_id if names is None else names.shown("image_id", image_id)
+    return f"Picture {text_id}" + (f": {catalogue.captions.at[written[0], 'text']}" if written else "")

@@ -130,10 +130,10 @@ class Evaluation:
     def interval_of(self, path: tuple[str, ...]) -> tuple[float, float] | None:
         """95%, from a bootstrap over images; None where evaluate drew no resamples, or has none of that figure. path: keys
         into metrics.json."""
-        found = self.metrics.get("intervals", {})
+        ends = self.metrics.get("intervals", {})
         for key in path:
-            found = found.get(key, {})
-        return tuple(found) if found else None
+            ends = ends.get(key, {})
+        return tuple(ends) if ends else None
 
     @property
     def transductive(self) -> bool:
@@ -191,17 +191,17 @@ class RunResult:
     @property
     def seeds(self) -> list[int]:
         """Of the repetitions."""
-        return [one.params.seed for one in self.repetitions if one.params is not None]
+        return [run.params.seed for run in self.repetitions if run.params is not None]
 
     @property
     def data(self) -> str | None:
         """Digest of what was ranked; None where the evaluations do not say, or are of different data."""
-        found = {one.metrics.get("data") for one in self.evaluations.values()}
-        return found.pop() if len(found) == 1 else None
+        digests = {evaluation.metrics.get("data") for evaluation in self.evaluations.values()}
+        return digests.pop() if len(digests) == 1 else None
 
     @property
     def best(self) -> Evaluation:
-        return max(self.evaluations.values(), key=lambda one: one.rsum)
+        return max(self.evaluations.values(), key=lambda evaluation: evaluation.rsum)
 
     @property
     def baseline(self) -> Evaluation:
@@ -211,9 +211,9 @@ class RunResult:
     @property
     def contrast(self) -> Evaluation:
         """The criterion to set beside the baseline: the best that ranks, else the best, else the baseline itself."""
-        others = [one for one in self.evaluations.values() if one is not self.baseline]
-        ranking = [one for one in others if not one.matching]
-        return max(ranking or others or [self.baseline], key=lambda one: one.rsum)
+        rest = [evaluation for evaluation in self.evaluations.values() if evaluation is not self.baseline]
+        ranking = [evaluation for evaluation in rest if not evaluation.matching]
+        return max(ranking or rest or [self.baseline], key=lambda evaluation: evaluation.rsum)
 
 
 @dataclass(frozen=True)
@@ -225,8 +225,8 @@ class TrainedRun(RunResult):
 
     def member(self, kind: str) -> str:
         """The name of its loss, scheme, ... when it was trained."""
-        made = self.config.get(kind)
-        return made["name"] if made else getattr(self.params, kind).name
+        recorded = self.config.get(kind)
+        return recorded["name"] if recorded else getattr(self.params, kind).name
 
     @property
     def digests(self) -> dict[str, str]:
@@ -259,14 +259,14 @@ class DatasetIndex:
         """caption_ids of each image, in the data set's order."""
         return {image: list(group.index) for image, group in self.captions.groupby("image_id", sort=False)}
 
-    def known(self, ids: list[int], direction: str, side: str) -> list[int]:
+    def require(self, ids: list[int], direction: str, side: str) -> list[int]:
         """``ids`` if the data set has them all. side: ``queries`` or ``items``. Raises InputError."""
         pictures = (direction == "image_to_text") == (side == "queries")
         table, key = (self.images, "image_id") if pictures else (self.captions, "caption_id")
-        strange = [number for number in ids if number not in table.index]
-        if strange:
+        unknown = [number for number in ids if number not in table.index]
+        if unknown:
             advice = "run `vse-pipe evaluate` again"
-            raise InputError(f"{self.folder}: no {key} {strange[0]}, but the evaluation names it; {advice}")
+            raise InputError(f"{self.folder}: no {key} {unknown[0]}, but the evaluation names it; {advice}")
         return ids
 
 
@@ -283,10 +283,10 @@ class Group:
 
     @property
     def runs(self) -> list[RunResult]:
-        return [one for method in self.methods for one in method.repetitions or (method,)]
+        return [run for method in self.methods for run in method.repetitions or (method,)]
 
     @property
-    def shown(self) -> list[RunResult]:
+    def first_models(self) -> list[RunResult]:
         """One model a method, where single queries and items are shown: of seeds the first."""
         return [method.repetitions[0] if method.repetitions else method for method in self.methods]
 
@@ -318,7 +318,7 @@ class Group:
 
     def evaluations(self) -> list[Evaluation]:
         """Of the methods."""
-        return [one for run in self.methods for one in run.evaluations.values()]
+        return [evaluation for run in self.methods for evaluation in run.evaluations.values()]
 
 
 @dataclass(frozen=True)
@@ -358,10 +358,10 @@ class Localisation:
     def recall(self) -> float:
         return self.metrics["all"]["r@1"]
 
-    def comparable(self, other: "Localisation") -> bool:
+    def comparable(self, right: "Localisation") -> bool:
         """Is ``other`` about the same mentions of the same pictures?"""
-        return self.catalogue is other.catalogue and self.mentions.index.sort_values().equals(
-            other.mentions.index.sort_values()
+        return self.catalogue is right.catalogue and self.mentions.index.sort_values().equals(
+            right.mentions.index.sort_values()
         )
 
 
@@ -375,9 +375,9 @@ def read_localisation(params: Params) -> dict[str, Localisation]:
 def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]) -> Localisation:
     folder = paths.localized(run)
     metrics = localisation.read_metrics(folder)
-    asked = params.localize.model_dump()
+    settings = params.localize.model_dump()
     problem = next((f"{name} is missing" for name in _OF_LOCALISATION if name not in metrics), "") or next(
-        (f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}" for name, value in asked.items() if metrics.get(name) != value),
+        (f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}" for name, value in settings.items() if metrics.get(name) != value),
         "",
     )  # fmt: skip
     where, mend = (
@@ -388,8 +388,8 @@ def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]
         raise InputError(f"{where}: {problem}; {mend}")
     joins.require_model(where, metrics["model_sha256"], paths.trained(run), run, mend)
     prepared = paths.prepared(params.runs[run].dataset)
-    held = localisation.data(prepared).items()
-    if changed := [name for name, digest in held if metrics["data"].get(name) != digest]:
+    digests = localisation.data(prepared).items()
+    if changed := [name for name, digest in digests if metrics["data"].get(name) != digest]:
         raise IntegrityError(f"{where}: made from another {changed[0]} than {prepared} now holds; {mend}")
     ranks = localisation.read_ranks(folder)
     source, origin = _named(localisation.source(ranks)), localisation.origin(where, metrics, mend)
@@ -401,8 +401,8 @@ def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]
 
 def _named(folder: Path) -> Path:
     """As ``paths.prepared`` has it, where it is that however it was written."""
-    own = paths.prepared(folder.name)
-    return own if own.resolve() == folder.resolve() else folder.resolve()
+    prepared = paths.prepared(folder.name)
+    return prepared if prepared.resolve() == folder.resolve() else folder.resolve()
 
 
 def catalogue(folder: Path, *origins: joins.Origin) -> DatasetIndex:

@@ -52,7 +52,7 @@ def as_document(file: ClaimsFile, found: list[Judged], resamples: int, seed: int
 
 def _plain(one: Judged) -> dict[str, Any]:
     claim = one.claim.model_dump(include={"text", "source", "figure", "says", "margin"})
-    plain: dict[str, Any] = {**claim, "left": one.left, "right": one.right, "verdict": one.verdict, "why": one.why}
+    plain: dict[str, Any] = {**claim, "left": one.left, "right": one.right, "verdict": one.verdict, "why": one.reason}
     if one.difference is not None and one.mean is not None:
         sides = {"left_values": one.difference.b, "right_values": one.difference.a}
         plain |= {name: np.round(values, 6).tolist() for name, values in sides.items()} | {

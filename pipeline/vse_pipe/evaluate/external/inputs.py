@@ -38,13 +38,13 @@ def read_images(
     book = book or Book()
     if _is_parquet(path, [("--image-ids", ids)]):
         table = readers.read_parquet(path, ["image_id", "embedding"])
-        vectors, key, made = (
+        vectors, key, model = (
             readers.parquet_vectors(path, table, "image_id"),
             readers.parquet_ids(path, table, "image_id", book),
-            _made(table),
+            _model_of(table),
         )
         del table  # as large as the vectors, of which another copy is made now
-        return checked(str(path), "image_id", key, None, vectors, similarity, nan, made, book)
+        return checked(str(path), "image_id", key, None, vectors, similarity, nan, model, book)
     vectors = readers.npy_vectors(path)
     key = _ids(ids, vectors, path, "image_id", book)
     return checked(str(path), "image_id", key, None, vectors, similarity, nan, book=book)
@@ -64,28 +64,28 @@ def read_captions(
     if _is_parquet(path, [("--caption-ids", ids), ("--caption-images", owners)]):
         table = readers.read_parquet(path, ["caption_id", "embedding"], ["image_id"])
         vectors = readers.parquet_vectors(path, table, "caption_id")
-        found = readers.parquet_ids(path, table, "image_id", book) if "image_id" in table.column_names else None
+        image_ids = readers.parquet_ids(path, table, "image_id", book) if "image_id" in table.column_names else None
         key = readers.parquet_ids(path, table, "caption_id", book)
-        made = _made(table)
+        model = _model_of(table)
         del table
-        return checked(str(path), "caption_id", key, found, vectors, similarity, nan, made, book)
+        return checked(str(path), "caption_id", key, image_ids, vectors, similarity, nan, model, book)
     vectors = readers.npy_vectors(path)
-    found = readers.npy_ids(owners, len(vectors), str(path), "image_id", book) if owners else None
+    image_ids = readers.npy_ids(owners, len(vectors), str(path), "image_id", book) if owners else None
     key = _ids(ids, vectors, path, "caption_id", book)
-    return checked(str(path), "caption_id", key, found, vectors, similarity, nan, book=book)
+    return checked(str(path), "caption_id", key, image_ids, vectors, similarity, nan, book=book)
 
 
-def _made(table: pa.Table) -> tuple[str, str] | None:
+def _model_of(table: pa.Table) -> tuple[str, str] | None:
     """What the footer of ``vse-pipe embed`` says of the model: run and digest; None in files of other programs."""
     about = tables.footer(table)
     return (about["run"], about["model_sha256"]) if {"run", "model_sha256"} <= set(about) else None
 
 
-def _is_parquet(path: Path, beside: list[tuple[str, Path | None]]) -> bool:
+def _is_parquet(path: Path, options: list[tuple[str, Path | None]]) -> bool:
     if path.suffix not in (".parquet", ".npy"):
         raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: .parquet, .npy")
-    for option, given in beside:
-        if given is not None and path.suffix == ".parquet":
+    for option, file in options:
+        if file is not None and path.suffix == ".parquet":
             raise UsageError(f"{option} belongs to .npy files; {path} has ids of its own")
     return path.suffix == ".parquet"
 
@@ -118,7 +118,9 @@ class MoreFiles:
             raise UsageError("--fusion and --weights are for several models: give --more-images and --more-captions")
         models = 1 + len(self.images)
         if self.weights and (
-            len(self.weights) != models or not all(0 <= one < inf for one in self.weights) or not any(self.weights)
+            len(self.weights) != models
+            or not all(0 <= weight < inf for weight in self.weights)
+            or not any(self.weights)
         ):
             raise UsageError(f"--weights: {models} models need {models} numbers from 0 up, not all of them 0")
 
@@ -139,56 +141,56 @@ def fused(
         (read_images, more.images),
         (read_captions, more.captions),
     ]
-    found = []
+    sides = []
     for (read, paths), first, file in zip(readers, firsts, ids, strict=True):
         models = [first]
         for path in paths:
-            other = read(path, similarity, file if path.suffix == ".npy" else None, nan=nan, book=first.book)
-            places = _places(first, other)
-            _must_agree(first, other, places)
-            models.append(replace(other, vectors=other.vectors[places]))
-        found.append(models)
-    for seen, told_of in zip(*found, strict=True):
-        must_fit(seen, told_of)
+            further = read(path, similarity, file if path.suffix == ".npy" else None, nan=nan, book=first.book)
+            places = _places(first, further)
+            _must_agree(first, further, places)
+            models.append(replace(further, vectors=further.vectors[places]))
+        sides.append(models)
+    for image_side, caption_side in zip(*sides, strict=True):
+        must_fit(image_side, caption_side)
     shares = tuple(weight / sum(more.weights) for weight in more.weights) or None
     images, captions = (
-        Several(tuple(torch.from_numpy(one.vectors).to(device) for one in models), shares) for models in found
+        Several(tuple(torch.from_numpy(model.vectors).to(device) for model in models), shares) for models in sides
     )
-    each = [cosine] * len(images.parts)
-    told = {
+    similarities = [cosine] * len(images.parts)
+    details = {
         "fusion": more.fusion,
-        "weights": list(shares or [1 / len(each)] * len(each)),
+        "weights": list(shares or [1 / len(similarities)] * len(similarities)),
         "more_images": [str(path) for path in more.images],
         "more_captions": [str(path) for path in more.captions],
     }
     return replace(
         inputs,
         ranked=replace(inputs.ranked, images=images, captions=captions),
-        similarity=MeanScore(each) if more.fusion == "mean" else Fused(each, more.fusion),
-        about={**inputs.about, **told},
+        similarity=MeanScore(similarities) if more.fusion == "mean" else Fused(similarities, more.fusion),
+        about={**inputs.about, **details},
     )
 
 
-def _places(first: Vectors, other: Vectors) -> np.ndarray:
+def _places(first: Vectors, further: Vectors) -> np.ndarray:
     """The rows of ``other`` in the order of the first."""
-    absent = np.setxor1d(first.ids, other.ids)
+    absent = np.setxor1d(first.ids, further.ids)
     if len(absent):
         raise InputError(
-            f"{other.where}: other {first.key}s than {first.where}, {len(absent)} are in one of them only, the first is "
+            f"{further.where}: other {first.key}s than {first.where}, {len(absent)} are in one of them only, the first is "
             f"{first.book.first(first.key, absent[:1])}; every model needs the same"
         )
-    order = np.argsort(other.ids)
-    return order[np.searchsorted(other.ids, first.ids, sorter=order)]
+    order = np.argsort(further.ids)
+    return order[np.searchsorted(further.ids, first.ids, sorter=order)]
 
 
-def _must_agree(first: Vectors, other: Vectors, places: np.ndarray) -> None:
+def _must_agree(first: Vectors, further: Vectors, places: np.ndarray) -> None:
     """Raises InputError where both say which image a caption belongs to, and not the same."""
-    if first.image_ids is None or other.image_ids is None:
+    if first.image_ids is None or further.image_ids is None:
         return
-    wrong = np.flatnonzero(other.image_ids[places] != first.image_ids)
+    wrong = np.flatnonzero(further.image_ids[places] != first.image_ids)
     if len(wrong):
         raise InputError(
-            f"{other.where}: {len(wrong)} captions belong to other images than in {first.where}, the first is "
+            f"{further.where}: {len(wrong)} captions belong to other images than in {first.where}, the first is "
             f"{first.key} {first.book.first(first.key, first.ids[wrong[:1]])}; every model needs the same"
         )
 
@@ -255,11 +257,11 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
     }
     about |= {"qrels": files.qrels} if files.qrels else {}
     chosen_by = bank if not bank.own else BankSource("val")
-    found = Inputs(ranked, bank, tuning, chosen_by, _inner_product, about, names=book.names())
+    inputs = Inputs(ranked, bank, tuning, chosen_by, _inner_product, about, names=book.names())
     if not files.more.images:
-        return found
+        return inputs
     ids = (files.image_ids, files.caption_ids)
-    return fused(found, files.more, (images, captions), ids, files.similarity, files.nan)
+    return fused(inputs, files.more, (images, captions), ids, files.similarity, files.nan)
 
 
 def _check(files: InputFiles, params: EvaluateParams) -> None:
@@ -268,8 +270,8 @@ def _check(files: InputFiles, params: EvaluateParams) -> None:
     if files.nan not in NAN:
         raise UsageError(f"--nan {files.nan}: expected {' or '.join(NAN)}")
     files.more.check()
-    others = (files.bank_images, files.bank_captions, files.val_images, files.val_captions)
-    if files.more.images and any(path is not None for path in others):
+    extra = (files.bank_images, files.bank_captions, files.val_images, files.val_captions)
+    if files.more.images and any(path is not None for path in extra):
         raise UsageError("--more-images take no bank and no validation data: these would be needed of every model")
     if params.bank != bank.OWN or params.split != "test":
         raise UsageError(
@@ -287,7 +289,7 @@ def _relevance(files: InputFiles, images: Vectors, captions: Vectors) -> Relevan
     """None where the captions' images say what is correct."""
     if files.qrels is not None:
         relevance = readers.read_qrels(files.qrels, images.book)
-        _say_what_is_missing(relevance, images, captions, files.qrels)
+        _warn_of_missing(relevance, images, captions, files.qrels)
         return relevance
     if captions.image_ids is None:
         raise InputError(
@@ -301,8 +303,8 @@ def _split(images: Vectors, captions: Vectors, device: torch.device, relevance: 
     owners = captions.image_ids
     if owners is None:
         owners = np.full(len(captions.ids), _UNKNOWN) if relevance is None else _owners(captions.ids, relevance)
-    seen, read = (torch.from_numpy(side.vectors).to(device) for side in (images, captions))
-    return Split(images.ids, captions.ids, owners, seen, read, relevance)
+    image_vectors, caption_vectors = (torch.from_numpy(side.vectors).to(device) for side in (images, captions))
+    return Split(images.ids, captions.ids, owners, image_vectors, caption_vectors, relevance)
 
 
 def _owners(captions: np.ndarray, relevance: Relevance) -> np.ndarray:
@@ -315,23 +317,27 @@ def _owners(captions: np.ndarray, relevance: Relevance) -> np.ndarray:
 
 
 def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSource:
-    given = [path for path in (files.bank_images, files.bank_captions) if path is not None]
-    if not given:
+    files_of_bank = [path for path in (files.bank_images, files.bank_captions) if path is not None]
+    if not files_of_bank:
         return BankSource(bank.OWN)
-    of, nan = files.similarity, files.nan
+    similarity, nan = files.similarity, files.nan
     # Rows of an .npy bank have no ids, be those of the others text or not.
     books = [
         images.book if path is not None and path.suffix == ".parquet" else None
         for path in (files.bank_images, files.bank_captions)
     ]
-    seen = None if files.bank_images is None else read_images(files.bank_images, of, nan=nan, book=books[0])
-    read = None if files.bank_captions is None else read_captions(files.bank_captions, of, nan=nan, book=books[1])
-    for side in (seen, read):
+    bank_images = (
+        None if files.bank_images is None else read_images(files.bank_images, similarity, nan=nan, book=books[0])
+    )
+    bank_captions = (
+        None if files.bank_captions is None else read_captions(files.bank_captions, similarity, nan=nan, book=books[1])
+    )
+    for side in (bank_images, bank_captions):
         if side is not None:
             must_fit(images, side)
     missing = Vectors("", "", np.empty(0, np.int64), None, np.empty((0, images.dim), np.float32))
-    split = _split(seen or missing, read or missing, device)
-    return BankSource(", ".join(map(str, given)), split)
+    split = _split(bank_images or missing, bank_captions or missing, device)
+    return BankSource(", ".join(map(str, files_of_bank)), split)
 
 
 def _warn_of_renumbered(bank: BankSource, ranked: Split) -> None:
@@ -339,11 +345,11 @@ def _warn_of_renumbered(bank: BankSource, ranked: Split) -> None:
     if bank.split is None:
         return
     for name in ("images", "captions"):
-        kept, own = (_rows_as_bytes(getattr(split, name)) for split in (bank.split, ranked))
-        shared = int(np.isin(own, kept).sum())
-        if shared > len(own) / 2:
+        bank_rows, ranked_rows = (_rows_as_bytes(getattr(split, name)) for split in (bank.split, ranked))
+        shared = int(np.isin(ranked_rows, bank_rows).sum())
+        if shared > len(ranked_rows) / 2:
             console.warn(
-                f"{shared} of the {len(own)} {name} that are ranked are in the bank too, under other ids: "
+                f"{shared} of the {len(ranked_rows)} {name} that are ranked are in the bank too, under other ids: "
                 "this is no bank of its own"
             )
 
@@ -356,19 +362,19 @@ def _rows_as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
 def _validation(files: InputFiles, images: Vectors, device: torch.device) -> Split | None:
     if files.val_images is None or files.val_captions is None:
         return None
-    one, other = without_dropped(
+    val_images, val_captions = without_dropped(
         read_images(files.val_images, files.similarity, nan=files.nan, book=images.book),
         read_captions(files.val_captions, files.similarity, nan=files.nan, book=images.book),
     )
-    for side in (one, other):
+    for side in (val_images, val_captions):
         must_fit(images, side)
-    if other.image_ids is None:
-        raise InputError(f"{other.where}: validation captions need column image_id; give them as Parquet")
-    must_pair(one, other)
-    return _split(one, other, device)
+    if val_captions.image_ids is None:
+        raise InputError(f"{val_captions.where}: validation captions need column image_id; give them as Parquet")
+    must_pair(val_images, val_captions)
+    return _split(val_images, val_captions, device)
 
 
-def _say_what_is_missing(relevance: Relevance, images: Vectors, captions: Vectors, source: str) -> None:
+def _warn_of_missing(relevance: Relevance, images: Vectors, captions: Vectors, source: str) -> None:
     """Correct items that are not in the gallery make every figure look better than it is."""
     named = [np.unique(np.concatenate(ids)) for ids in zip(*_by_kind(relevance), strict=True)]
     for side, ids in zip((images, captions), named, strict=True):

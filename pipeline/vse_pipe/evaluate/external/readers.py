@@ -16,7 +16,7 @@ from vse_pipe.core.files import read_json
 from vse_pipe.ranking.metrics.recall import Relevance
 
 
-def given(path: Path) -> Path:
+def existing(path: Path) -> Path:
     """``path`` if it exists. Raises MissingResource: no command makes it."""
     if not path.exists():
         raise MissingResource(f"{path} does not exist")
@@ -48,12 +48,12 @@ class Book:
         """int64, of int64 ids themselves. Raises InputError for text beside numbers, and for a text that can be no id."""
         if isinstance(ids, pa.Array) and not self.texts(key) and core_text.are_numbers(ids):
             ids = ids.cast(pa.int64()).to_numpy()
-        given = isinstance(ids, pa.Array)
-        told, first = self._said.setdefault(key, (given, where))
-        if told != given:
+        is_text = isinstance(ids, pa.Array)
+        was_text, first = self._said.setdefault(key, (is_text, where))
+        if was_text != is_text:
             kinds = {True: "text", False: "numbers"}
             raise InputError(
-                f"{where}: the {key}s are {kinds[given]}, those of {first} are {kinds[told]}; write them alike"
+                f"{where}: the {key}s are {kinds[is_text]}, those of {first} are {kinds[was_text]}; write them alike"
             )
         if not isinstance(ids, pa.Array):
             return ids
@@ -72,12 +72,12 @@ class Book:
     def first(self, key: str, ids: np.ndarray) -> str:
         """The first three, for a message, as the files have them."""
         if self.texts(key):
-            shown: Iterable[str] = (
+            texts: Iterable[str] = (
                 core_text.shown_id(text) for text in self._texts[key].take(pa.array(ids[:_SHOWN])).to_pylist()
             )
         else:
-            shown = map(str, ids[:_SHOWN])
-        return ", ".join(shown) + (", ..." if len(ids) > _SHOWN else "")
+            texts = map(str, ids[:_SHOWN])
+        return ", ".join(texts) + (", ..." if len(ids) > _SHOWN else "")
 
     def names(self) -> TextIds | None:
         """None where all ids are numbers."""
@@ -96,28 +96,28 @@ def npy_vectors(path: Path) -> np.ndarray:
     return _copied(array, array.dtype.newbyteorder("="))
 
 
-def npy_ids(path: Path, rows: int, of: str, key: str = "image_id", book: Book | None = None) -> np.ndarray:
+def npy_ids(path: Path, rows: int, vectors: str, key: str = "image_id", book: Book | None = None) -> np.ndarray:
     """int64 (rows,) from a .npy array or a text file with one id a line, of text by its numbers in ``book``. of: the file with
     the vectors, for messages; key: image_id or caption_id."""
-    found = _copied(_opened(path)) if path.suffix == ".npy" else _lines(path)
-    if isinstance(found, np.ndarray) and (found.dtype.kind not in "iuU" or found.ndim != 1):
-        raise InputError(f"{path}: {_described(found)}; expected one integer or text for each vector")
-    if len(found) != rows:
-        raise InputError(f"{path}: {len(found)} ids for the {rows} vectors of {of}")
+    ids = _copied(_opened(path)) if path.suffix == ".npy" else _lines(path)
+    if isinstance(ids, np.ndarray) and (ids.dtype.kind not in "iuU" or ids.ndim != 1):
+        raise InputError(f"{path}: {_described(ids)}; expected one integer or text for each vector")
+    if len(ids) != rows:
+        raise InputError(f"{path}: {len(ids)} ids for the {rows} vectors of {vectors}")
     book = book or Book()
-    if isinstance(found, pa.Array) or found.dtype.kind == "U":
+    if isinstance(ids, pa.Array) or ids.dtype.kind == "U":
         try:
-            texts = pa.array(found, pa.string())
+            texts = pa.array(ids, pa.string())
         except (UnicodeError, ValueError) as error:  # code points that are no characters
             raise InputError(f"{path}: its ids are no text that can be written as UTF-8 ({error})") from error
         return book.numbers(key, str(path), texts)
-    if found.dtype.kind == "u" and len(found) and found.max() > np.iinfo(np.int64).max:
-        raise InputError(f"{path}: id {found.max()} is beyond int64")
-    return book.numbers(key, str(path), found.astype(np.int64))
+    if ids.dtype.kind == "u" and len(ids) and ids.max() > np.iinfo(np.int64).max:
+        raise InputError(f"{path}: id {ids.max()} is beyond int64")
+    return book.numbers(key, str(path), ids.astype(np.int64))
 
 
 def _opened(path: Path) -> np.ndarray:
-    if given(path).is_dir():
+    if existing(path).is_dir():
         raise InputError(f"{path}: a folder, expected a .npy file")
     array = arrays.open_npy(path, Damage(InputError, "write it again"))
     memory.take(str(path), array.nbytes)
@@ -126,13 +126,13 @@ def _opened(path: Path) -> np.ndarray:
 
 def _copied(array: np.ndarray, kind: np.dtype | None = None) -> np.ndarray:
     """Out of the file. Raises IntegrityError where that was changed meanwhile."""
-    found = np.array(array, kind)
+    copy = np.array(array, kind)
     mapped.require_unchanged(array)
-    return found
+    return copy
 
 
 def _lines(path: Path) -> pa.Array:
-    memory.require_text(given(path))
+    memory.require_text(existing(path))
     try:
         with mapped.throughout(path):
             lines = path.read_text(encoding="utf-8-sig").split("\n")
@@ -150,7 +150,7 @@ def _described(array: np.ndarray) -> str:
 def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
     """Those columns of a file. Raises InputError for one that is missing and for more than may be read, IntegrityError for
     a damaged file and for one that is written anew meanwhile."""
-    if given(path).is_dir():
+    if existing(path).is_dir():
         raise InputError(f"{path}: a folder, expected a Parquet file")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty")
@@ -161,16 +161,16 @@ def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = (
                 raise InputError(f"{path}: column '{name}' occurs {names.count(name)} times")
             if name not in names and name in columns:
                 raise InputError(f"{path}: column '{name}' is missing; the file has {', '.join(names)}")
-        found = file.read([*columns, *(name for name in optional if name in names)])
+        table = file.read([*columns, *(name for name in optional if name in names)])
         with file.named():
-            tables.footer(found)  # no text where it is damaged: checksums are of pages alone
-    memory.take(str(path), found.nbytes)
-    for name in found.column_names:
+            tables.footer(table)  # no text where it is damaged: checksums are of pages alone
+    memory.take(str(path), table.nbytes)
+    for name in table.column_names:
         try:
-            found[name].validate(full=True)
+            table[name].validate(full=True)
         except pa.ArrowInvalid as error:
             raise InputError(f"{path}: column '{name}' cannot be read: {' '.join(str(error).split())}") from error
-    return found
+    return table
 
 
 def parquet_ids(path: Path, table: pa.Table, name: str, book: Book | None = None) -> np.ndarray:
@@ -222,11 +222,11 @@ def _is_list(kind: pa.DataType) -> bool:
 
 def _one_length(path: Path, table: pa.Table, key: str) -> None:
     lengths = pc.list_value_length(table["embedding"]).to_numpy()
-    other = np.flatnonzero(lengths != lengths[0])
-    if len(other):
-        row = other[0]
+    wrong = np.flatnonzero(lengths != lengths[0])
+    if len(wrong):
+        row = wrong[0]
         raise InputError(
-            f"{path}: {len(other)} vectors of another length than the first, which has {lengths[0]} values: "
+            f"{path}: {len(wrong)} vectors of another length than the first, which has {lengths[0]} values: "
             f"{key} {table[key][row].as_py()} has {lengths[row]}"
         )
 
@@ -270,7 +270,7 @@ def _parquet(path: Path, book: Book) -> tuple[np.ndarray, ...]:
 
 
 def _text(path: Path, book: Book) -> tuple[np.ndarray, ...]:
-    memory.require_text(given(path))
+    memory.require_text(existing(path))
     try:
         with mapped.throughout(path):
             text = path.read_text(encoding="utf-8-sig")
@@ -321,13 +321,13 @@ def read_eccv(name: str) -> Relevance:
     Ids are COCO's own: image ids, and the ids of the captions' annotations. The files are read without importing the
     package, which warns of packages it could do with. Raises MissingResource where it is not installed.
     """
-    found = importlib.util.find_spec("eccv_caption")
-    if found is None or found.origin is None:
+    package = importlib.util.find_spec("eccv_caption")
+    if package is None or package.origin is None:
         raise MissingResource(
             f"--qrels {name} takes the judgements of the package eccv_caption, which is not installed: "
             "pip install 'vse-pipe[eccv]'"
         )
-    data = Path(found.origin).parent / "data"
+    data = Path(package.origin).parent / "data"
     return Relevance({direction: _pairs(data / f"{NAMES[name]}_{file}.json") for direction, file in _FILES.items()})
 
 
@@ -336,5 +336,5 @@ def _pairs(path: Path) -> tuple[np.ndarray, np.ndarray]:
     correct = read_json(path)
     queries = np.array(list(correct), dtype=np.int64)
     counts = np.fromiter(map(len, correct.values()), np.int64, len(correct))
-    items = np.fromiter((item for found in correct.values() for item in found), np.int64, int(counts.sum()))
+    items = np.fromiter((item for ids in correct.values() for item in ids), np.int64, int(counts.sum()))
     return np.repeat(queries, counts), items

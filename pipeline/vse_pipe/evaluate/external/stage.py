@@ -45,35 +45,35 @@ def evaluate_files(
     out = out.resolve() if out else None
     if out:
         require_room(out)
-    folders = {one.name: _free(out / one.name) for one in chosen} if out else {}
-    given = replace(inputs.read(files, params, target), seed=seed)
+    folders = {criterion.name: _free(out / criterion.name) for criterion in chosen} if out else {}
+    loaded = replace(inputs.read(files, params, target), seed=seed)
     if params.judgements or params.labels:
         # pandas takes half a second to import.
         from vse_pipe.evaluate import judgements
 
-        ids = dict(zip(KEYS, (given.ranked.image_ids, given.ranked.caption_ids), strict=True))
-        sides = [judgements.Names.of_key(key, found, given.names) for key, found in ids.items()]
-        given = replace(given, further=judgements.read_judgements(params, *sides))
-    must_be_given(given, chosen, params)
-    if given.tuning is None and any(is_calibrated(one, given.similarity, params) for one in chosen):
+        ids = dict(zip(KEYS, (loaded.ranked.image_ids, loaded.ranked.caption_ids), strict=True))
+        sides = [judgements.Names.of_key(key, values, loaded.names) for key, values in ids.items()]
+        loaded = replace(loaded, further=judgements.read_judgements(params, *sides))
+    require_parameters(loaded, chosen, params)
+    if loaded.tuning is None and any(is_calibrated(criterion, loaded.similarity, params) for criterion in chosen):
         raise UsageError(
             "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or "
             "-S evaluate.calibrate=none"
         )
-    warn_of_collapse(given.ranked, f"{files.images}, {files.captions}")
-    found = {}
+    warn_of_collapse(loaded.ranked, f"{files.images}, {files.captions}")
+    metrics: dict[str, dict] = {}
     with locks.claim(out) if out else nullcontext():
-        for result in measure(given, chosen, params):
+        for result in measure(loaded, chosen, params):
             name = result.criterion.name
-            found[name] = {**result.metrics, "split": "files"}
-            _finish(replace(result, metrics=found[name]), folders.get(name), given.names)
-    return found
+            metrics[name] = {**result.metrics, "split": "files"}
+            _finish(replace(result, metrics=metrics[name]), folders.get(name), loaded.names)
+    return metrics
 
 
-def must_be_given(given: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
+def require_parameters(loaded: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
     """Raises UsageError when a criterion's parameters are open and there is no validation data."""
-    names = [one.name for one in chosen if open_parameters(one, params)]
-    if names and given.tuning is None:
+    names = [criterion.name for criterion in chosen if open_parameters(criterion, params)]
+    if names and loaded.tuning is None:
         raise UsageError(
             f"{', '.join(names)}: parameters are to be chosen and there is nothing to choose them on; give --val-images "
             "and --val-captions, or the values, such as -S inference.rgm.lam=2"

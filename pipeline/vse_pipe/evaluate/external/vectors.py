@@ -28,7 +28,7 @@ class Vectors:
     image_ids: Int64[np.ndarray, " rows"] | None
     vectors: Float32[np.ndarray, "rows dim"]
     dropped: Int64[np.ndarray, " gone"] = field(default_factory=lambda: np.zeros(0, np.int64))
-    made: tuple[str, str] | None = None
+    model: tuple[str, str] | None = None
     book: Book = field(default_factory=Book)
 
     @property
@@ -38,18 +38,18 @@ class Vectors:
     @property
     def maker(self) -> str:
         """For a message, behind another word."""
-        return f" of run {self.made[0]} (model {self.made[1][:12]})" if self.made else ""
+        return f" of run {self.model[0]} (model {self.model[1][:12]})" if self.model else ""
 
     @property
     def owners(self) -> Int64[np.ndarray, " rows"]:
         """The image of each row."""
         return self.ids if self.image_ids is None else self.image_ids
 
-    def only(self, kept: Bool[np.ndarray, " rows"]) -> "Vectors":
-        if kept.all():  # a copy would be as large as all vectors
+    def only(self, mask: Bool[np.ndarray, " rows"]) -> "Vectors":
+        if mask.all():  # a copy would be as large as all vectors
             return self
-        image_ids = None if self.image_ids is None else self.image_ids[kept]
-        return replace(self, ids=self.ids[kept], image_ids=image_ids, vectors=self.vectors[kept])
+        image_ids = None if self.image_ids is None else self.image_ids[mask]
+        return replace(self, ids=self.ids[mask], image_ids=image_ids, vectors=self.vectors[mask])
 
 
 def checked(
@@ -60,7 +60,7 @@ def checked(
     vectors: Float[np.ndarray, "rows dim"],
     similarity: str,
     nan: str = "refuse",
-    made: tuple[str, str] | None = None,
+    model: tuple[str, str] | None = None,
     book: Book | None = None,
 ) -> Vectors:
     """vectors: float16, float32 or float64; kept as float32, and as unit vectors under similarity ``cosine``. nan: whether
@@ -94,14 +94,14 @@ def checked(
     # What was found finite above and what was converted were two readings of the file.
     mapped.require_unchanged(source)
     refuse("rows hold values too large for float32", ids[~_finite(narrow)])
-    return Vectors(where, key, ids, image_ids, narrow, dropped, made, book)
+    return Vectors(where, key, ids, image_ids, narrow, dropped, model, book)
 
 
 def _of_length_one(
     refuse: Callable[[str, np.ndarray], None],
     ids: Int64[np.ndarray, " rows"],
     vectors: Float[np.ndarray, "rows dim"],
-    found: Float32[np.ndarray, "rows dim"],
+    out: Float32[np.ndarray, "rows dim"],
 ) -> None:
     """Fill ``found``. Divided in float64, some rows at a time: the whole in float64 would be the largest array of all."""
     zero = []
@@ -111,9 +111,9 @@ def _of_length_one(
         block /= np.maximum(np.abs(block).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
         lengths = np.sqrt(np.square(block).sum(axis=1, keepdims=True))
         zero.append(ids[rows][lengths[:, 0] == 0])
-        found[rows] = block / np.where(lengths > 0, lengths, 1.0)
-    what = "rows have length zero and no cosine; leave them out, or use --similarity dot"
-    refuse(what, np.concatenate(zero))
+        out[rows] = block / np.where(lengths > 0, lengths, 1.0)
+    problem = "rows have length zero and no cosine; leave them out, or use --similarity dot"
+    refuse(problem, np.concatenate(zero))
 
 
 def _finite(vectors: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]:
@@ -129,19 +129,19 @@ def without_dropped(images: Vectors, captions: Vectors) -> tuple[Vectors, Vector
     """Without the captions of images that were dropped, and the images that have lost every caption."""
     if captions.image_ids is None:
         return images, captions
-    kept = captions.only(~np.isin(captions.owners, images.dropped))
-    bare = np.isin(images.ids, captions.dropped) & ~np.isin(images.ids, kept.owners)
-    gone = int(bare.sum()), len(captions.ids) - len(kept.ids)
-    if any(gone):
-        warn(f"with them {gone[0]} images and {gone[1]} captions of {images.where} and {captions.where} are left out")
-    return images.only(~bare), kept
+    remaining = captions.only(~np.isin(captions.owners, images.dropped))
+    bare = np.isin(images.ids, captions.dropped) & ~np.isin(images.ids, remaining.owners)
+    lost = int(bare.sum()), len(captions.ids) - len(remaining.ids)
+    if any(lost):
+        warn(f"with them {lost[0]} images and {lost[1]} captions of {images.where} and {captions.where} are left out")
+    return images.only(~bare), remaining
 
 
-def must_fit(one: Vectors, other: Vectors) -> None:
+def must_fit(left: Vectors, right: Vectors) -> None:
     """Raises InputError unless both have the same width, and come from one model where they say which."""
-    if one.dim != other.dim or (one.made and other.made and one.made[1] != other.made[1]):
+    if left.dim != right.dim or (left.model and right.model and left.model[1] != right.model[1]):
         raise InputError(
-            f"{other.where}: vectors of {other.dim} values{other.maker}, those of {one.where} have {one.dim}{one.maker}; "
+            f"{right.where}: vectors of {right.dim} values{right.maker}, those of {left.where} have {left.dim}{left.maker}; "
             "both must come from one model"
         )
 
@@ -163,6 +163,6 @@ def must_pair(images: Vectors, captions: Vectors) -> None:
         )
 
 
-def _refuse(where: str, key: str, book: Book, what: str, wrong: np.ndarray, advice: str = "") -> None:
+def _refuse(where: str, key: str, book: Book, problem: str, wrong: np.ndarray, advice: str = "") -> None:
     if len(wrong):
-        raise InputError(f"{where}: {len(wrong)} {what}: {key} {book.first(key, wrong)}{advice}")
+        raise InputError(f"{where}: {len(wrong)} {problem}: {key} {book.first(key, wrong)}{advice}")

@@ -17,7 +17,7 @@ def context(results: Results, collector: Collector) -> dict | None:
 
 
 def _group(group: Group, collector: Collector) -> dict:
-    measured = {run.name: _measured(run) for run in group.shown}
+    measured = {run.name: _measured(run) for run in group.first_models}
     runs = [
         {
             "run": run.name,
@@ -26,24 +26,24 @@ def _group(group: Group, collector: Collector) -> dict:
             "criteria": list(measured[run.name]),
             "sides": [_side(measured[run.name], direction, collector) for direction in DIRECTIONS],
         }
-        for run in group.shown
+        for run in group.first_models
         if measured[run.name]
     ]
     return {"dataset": group.catalogue.name, "runs": runs}
 
 
 def _measured(run: RunResult) -> dict[str, dict]:
-    found = {name: one.metrics.get("calibration") for name, one in run.evaluations.items()}
-    return {name: one for name, one in found.items() if one}
+    figures = {name: evaluation.metrics.get("calibration") for name, evaluation in run.evaluations.items()}
+    return {name: evaluation for name, evaluation in figures.items() if evaluation}
 
 
 def _side(measured: dict[str, dict], direction: str, collector: Collector) -> dict:
-    own = {name: one[direction] for name, one in measured.items()}
-    said = "; ".join(f"{name} is off by {one['ece']:.3f} on average" for name, one in own.items())
-    label = f"Share of matches against the probability told, {direction.replace('_', ' ')}: {said}."
+    figures = {name: values[direction] for name, values in measured.items()}
+    errors = "; ".join(f"{name} is off by {values['ece']:.3f} on average" for name, values in figures.items())
+    label = f"Share of matches against the probability told, {direction.replace('_', ' ')}: {errors}."
     return {
         "heading": HEADINGS[direction],
-        "chart": collector.chart(charts.reliability(own), label),
-        "rows": [{"inference": name, **one} for name, one in own.items()],
-        "candidates": next(iter(own.values()))["candidates"],
+        "chart": collector.chart(charts.reliability(figures), label),
+        "rows": [{"inference": name, **values} for name, values in figures.items()],
+        "candidates": next(iter(figures.values()))["candidates"],
     }

@@ -10,7 +10,7 @@ from vse_pipe.report import charts
 from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Change, DatasetIndex, Evaluation, Group, Results, RunResult, change
-from vse_pipe.report.sections.examples import correct, shown
+from vse_pipe.report.sections.examples import correct, preview
 
 TITLE = "What each criterion changed"
 KS = (1, 10)
@@ -43,20 +43,20 @@ def context(results: Results, collector: Collector) -> dict | None:
 def _group(group: Group, results: Results, collector: Collector) -> dict:
     return {
         "dataset": group.catalogue.name,
-        "runs": [_run(run, run is group.best_run, group.catalogue, results, collector) for run in group.shown],
+        "runs": [_run(run, run is group.best_run, group.catalogue, results, collector) for run in group.first_models],
     }
 
 
 def _run(run: RunResult, is_open: bool, catalogue: DatasetIndex, results: Results, collector: Collector) -> dict:
     before = {direction: run.baseline.queries(direction) for direction in DIRECTIONS}
     rows, cards = [], []
-    for one in run.evaluations.values():
-        if one is run.baseline:
+    for evaluation in run.evaluations.values():
+        if evaluation is run.baseline:
             continue
-        sides = [_Side(name, before[name], one.queries(name)) for name in DIRECTIONS]
-        rows.append({"inference": one.inference, "cells": [_counts(side) for side in sides]})
+        sides = [_Side(name, before[name], evaluation.queries(name)) for name in DIRECTIONS]
+        rows.append({"inference": evaluation.inference, "cells": [_counts(side) for side in sides]})
         if is_open and results.params.report.examples:
-            cards.append(_examples(one, run.baseline, sides, catalogue, results.params.seed, collector))
+            cards.append(_examples(evaluation, run.baseline, sides, catalogue, results.params.seed, collector))
     return {
         "run": run.name,
         "kind": run.kind,
@@ -64,63 +64,80 @@ def _run(run: RunResult, is_open: bool, catalogue: DatasetIndex, results: Result
         "baseline": run.baseline.inference,
         "charts": [_chart(run, index, rows, collector) for index in range(len(DIRECTIONS))],
         "rows": rows,
-        "examples": [{**one, "open": one["one"] is run.contrast} for one in cards if one["rows"]],
+        "examples": [{**card, "open": card["evaluation"] is run.contrast} for card in cards if card["rows"]],
     }
 
 
 def _counts(side: _Side) -> list[tuple[int, int]]:
     """(repaired, broken) for each K."""
-    found = [side.counted(k) for k in KS]
-    return [(len(one.repaired), len(one.broken)) for one in found]
+    changes = [side.counted(k) for k in KS]
+    return [(len(change.repaired), len(change.broken)) for change in changes]
 
 
 def _chart(run: RunResult, index: int, rows: list[dict], collector: Collector) -> dict:
     """Of the first K."""
     counts = [(row["inference"], *row["cells"][index][0]) for row in rows]
     heading = HEADINGS[DIRECTIONS[index]]
-    said = "; ".join(f"{name} repairs {repaired} and breaks {broken}" for name, repaired, broken in counts)
-    label = f"{heading}, queries right at 1 under a criterion against {run.baseline.inference}: {said}."
+    counts_text = "; ".join(f"{name} repairs {repaired} and breaks {broken}" for name, repaired, broken in counts)
+    label = f"{heading}, queries right at 1 under a criterion against {run.baseline.inference}: {counts_text}."
     return {"heading": heading, "chart": collector.chart(charts.balance(counts), label)}
 
 
 def _examples(
-    one: Evaluation, baseline: Evaluation, sides: list[_Side], catalogue: DatasetIndex, seed: int, collector: Collector
+    evaluation: Evaluation,
+    baseline: Evaluation,
+    sides: list[_Side],
+    catalogue: DatasetIndex,
+    seed: int,
+    collector: Collector,
 ) -> dict:
     """Some queries, drawn by the seed. A matching keeps its sets at K = 10 only, so there right means right at 10."""
-    k = KS[-1] if one.matching or baseline.matching else KS[0]
+    k = KS[-1] if evaluation.matching or baseline.matching else KS[0]
     rows = []
     for side in sides:
-        found = side.counted(k)
-        draw = generator(seed, "report", "changes", catalogue.name, one.run, one.inference, side.direction)
-        for kind, ids in (("repaired", found.repaired), ("broken", found.broken)):
+        changed = side.counted(k)
+        draw = generator(
+            seed, "report", "changes", catalogue.name, evaluation.run, evaluation.inference, side.direction
+        )
+        for kind, ids in (("repaired", changed.repaired), ("broken", changed.broken)):
             for number in draw.permutation(ids)[:_EACH].tolist():
-                rows.append({"kind": kind, **_example(number, side, one, baseline, catalogue, collector)})
-    return {"inference": one.inference, "one": one, "k": k, "rows": rows}
+                rows.append({"kind": kind, **_example(number, side, evaluation, baseline, catalogue, collector)})
+    return {"inference": evaluation.inference, "evaluation": evaluation, "k": k, "rows": rows}
 
 
 def _example(
-    number: int, side: _Side, one: Evaluation, baseline: Evaluation, catalogue: DatasetIndex, collector: Collector
+    number: int,
+    side: _Side,
+    evaluation: Evaluation,
+    baseline: Evaluation,
+    catalogue: DatasetIndex,
+    collector: Collector,
 ) -> dict:
     is_text = side.direction == "text_to_image"
-    catalogue.known([number], side.direction, "queries")
+    catalogue.require([number], side.direction, "queries")
     right = correct(number, side.direction, catalogue)
     cells = [
-        _cell(table.loc[number], each, right, side.direction, catalogue, collector)
-        for table, each in ((side.before, baseline), (side.after, one))
+        _cell(table.loc[number], criterion, right, side.direction, catalogue, collector)
+        for table, criterion in ((side.before, baseline), (side.after, evaluation))
     ]
     return {
-        "query": shown(number, not is_text, catalogue, collector),
+        "query": preview(number, not is_text, catalogue, collector),
         "cells": cells,
-        "right": shown(right[0], is_text, catalogue, collector),
+        "right": preview(right[0], is_text, catalogue, collector),
     }
 
 
 def _cell(
-    row: pd.Series, one: Evaluation, right: list[int], direction: str, catalogue: DatasetIndex, collector: Collector
+    row: pd.Series,
+    evaluation: Evaluation,
+    right: list[int],
+    direction: str,
+    catalogue: DatasetIndex,
+    collector: Collector,
 ) -> dict:
     """What is ranked first; of a matching only whether its set holds a correct item."""
-    if one.matching:
+    if evaluation.matching:
         return {"item": None, "right": bool(row["hit_10"]), "rank": None}
-    first = catalogue.known([int(row["top"][0])], direction, "items")[0]
-    found = shown(first, direction == "text_to_image", catalogue, collector)
-    return {"item": found, "right": first in right, "rank": float(row["rank"])}
+    first = catalogue.require([int(row["top"][0])], direction, "items")[0]
+    item = preview(first, direction == "text_to_image", catalogue, collector)
+    return {"item": item, "right": first in right, "rank": float(row["rank"])}

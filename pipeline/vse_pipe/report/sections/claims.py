@@ -17,7 +17,7 @@ def context(results: Results, collector: Collector) -> dict | None:
         return None
     file = claims.read(claims.PACKAGED.get(path, Path(path)))
     # A run that is not there yet is no error: the page shows what there is.
-    found = claims.judged(results.params, file, _RESAMPLES, results.params.seed, skip_unknown=True)
-    rows = [claims.cells(one) for one in found]
-    about = {"counted": claims.counted(found), "caption": claims.caption(_RESAMPLES, results.params.seed)}
+    verdicts = claims.judged(results.params, file, _RESAMPLES, results.params.seed, skip_unknown=True)
+    rows = [claims.cells(verdict) for verdict in verdicts]
+    about = {"counted": claims.counted(verdicts), "caption": claims.caption(_RESAMPLES, results.params.seed)}
     return {"title": file.title, "header": claims.HEADER, "rows": rows, **about}

@@ -36,13 +36,13 @@ def _group(group: Group, collector: Collector) -> dict:
 
 def _row(run: TrainedRun) -> dict:
     table = run.history
-    kept = table.loc[table["val_rsum"].idxmax()]
+    best = table.loc[table["val_rsum"].idxmax()]
     return {
         "run": run.name,
         "name": _name(run),
         "epochs": len(table),
-        "epoch": int(kept["epoch"]),
-        "rsum": float(kept["val_rsum"]),
+        "epoch": int(best["epoch"]),
+        "rsum": float(best["val_rsum"]),
         "first": float(table["loss"].iloc[0]),
         "last": float(table["loss"].iloc[-1]),
     }

@@ -23,10 +23,10 @@ def _group(group: Group, results: Results, collector: Collector) -> dict:
     criteria = [run.baseline] if run.contrast is run.baseline else [run.baseline, run.contrast]
     sides = []
     for direction in reversed(DIRECTIONS):
-        tables = [one.queries(direction) for one in criteria]
+        tables = [criterion.queries(direction) for criterion in criteria]
         seed = generator(results.params.seed, "report", "examples", group.catalogue.name, direction)
         picks = mix(tables[0], tables[-1], results.params.report.examples, seed)
-        group.catalogue.known([pick.query_id for pick in picks], direction, "queries")
+        group.catalogue.require([pick.query_id for pick in picks], direction, "queries")
         cards = [
             _card(pick, direction, list(zip(criteria, tables, strict=True)), group.catalogue, collector)
             for pick in picks
@@ -45,26 +45,32 @@ def _card(
     right = correct(pick.query_id, direction, catalogue)
     return {
         "kind": pick.kind,
-        "query": shown(pick.query_id, direction == "image_to_text", catalogue, collector),
+        "query": preview(pick.query_id, direction == "image_to_text", catalogue, collector),
         "lists": [
-            _list(one, table.loc[pick.query_id], right, direction, catalogue, collector) for one, table in rankings
+            _list(evaluation, table.loc[pick.query_id], right, direction, catalogue, collector)
+            for evaluation, table in rankings
         ],
-        "right": [shown(item, direction == "text_to_image", catalogue, collector) for item in right],
+        "right": [preview(item, direction == "text_to_image", catalogue, collector) for item in right],
     }
 
 
 def _list(
-    one: Evaluation, row: pd.Series, right: list[int], direction: str, catalogue: DatasetIndex, collector: Collector
+    evaluation: Evaluation,
+    row: pd.Series,
+    right: list[int],
+    direction: str,
+    catalogue: DatasetIndex,
+    collector: Collector,
 ) -> dict:
     """A matching has no order, so its whole set is shown; of a ranking only the beginning."""
     top = [int(item) for item in row["top"]]
-    items = catalogue.known(top if one.matching else top[:_RANKED], direction, "items")
+    items = catalogue.require(top if evaluation.matching else top[:_RANKED], direction, "items")
     return {
-        "inference": one.inference,
-        "matching": one.matching,
-        "rank": None if one.matching else float(row["rank"]),
+        "inference": evaluation.inference,
+        "matching": evaluation.matching,
+        "rank": None if evaluation.matching else float(row["rank"]),
         "items": [
-            {**shown(item, direction == "text_to_image", catalogue, collector), "right": item in right}
+            {**preview(item, direction == "text_to_image", catalogue, collector), "right": item in right}
             for item in items
         ],
     }
@@ -77,7 +83,7 @@ def correct(query_id: int, direction: str, catalogue: DatasetIndex) -> list[int]
     return [int(catalogue.captions.at[query_id, "image_id"])]
 
 
-def shown(number: int, is_picture: bool, catalogue: DatasetIndex, collector: Collector) -> dict:
+def preview(number: int, is_picture: bool, catalogue: DatasetIndex, collector: Collector) -> dict:
     """What the templates print for an image or a caption."""
     if is_picture:
         return {"id": number, "picture": collector.picture(catalogue, number), "text": None}

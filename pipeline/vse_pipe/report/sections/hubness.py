@@ -8,7 +8,7 @@ from vse_pipe.report.formatting import percent
 from vse_pipe.report.hubness import attracted, log_edges, measure
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import DatasetIndex, Evaluation, Group, Results, RunResult
-from vse_pipe.report.sections.examples import correct, shown
+from vse_pipe.report.sections.examples import correct, preview
 
 TITLE = "Hubness"
 _K = 10
@@ -35,11 +35,13 @@ def context(results: Results, collector: Collector) -> dict:
 
 
 def _group(group: Group, collector: Collector) -> dict:
-    best = sorted(group.shown, key=lambda run: -run.best.rsum)[:_CHARTED]
+    best = sorted(group.first_models, key=lambda run: -run.best.rsum)[:_CHARTED]
     return {
         "dataset": group.catalogue.name,
-        "left_out": len(group.shown) - len(best),
-        "runs": [_run(run, run is group.best_run, run in best, group.catalogue, collector) for run in group.shown],
+        "left_out": len(group.first_models) - len(best),
+        "runs": [
+            _run(run, run is group.best_run, run in best, group.catalogue, collector) for run in group.first_models
+        ],
     }
 
 
@@ -65,39 +67,39 @@ def _side(run: RunResult, direction: str) -> dict:
     title, item, query = _WORDS[direction]
     rows = [
         {
-            "inference": one.inference,
-            "skews": [one.metrics[direction][f"skew@{k}"] for k in KS],
-            "shares": measure(one.items(direction), _K),
+            "inference": evaluation.inference,
+            "skews": [evaluation.metrics[direction][f"skew@{k}"] for k in KS],
+            "shares": measure(evaluation.items(direction), _K),
         }
-        for one in run.evaluations.values()
+        for evaluation in run.evaluations.values()
     ]
     return {"title": title, "item": item, "query": query, "direction": direction, "rows": rows}
 
 
 def _charts(run: RunResult, direction: str, k: int, collector: Collector) -> dict:
-    columns = {name: one.items(direction)[f"n_{k}"].to_numpy() for name, one in run.evaluations.items()}
+    columns = {name: evaluation.items(direction)[f"n_{k}"].to_numpy() for name, evaluation in run.evaluations.items()}
     extent = charts.extent(list(columns.values()))
-    rows = [_chart(one, run, direction, k, extent, collector) for one in run.evaluations.values()]
+    rows = [_chart(evaluation, run, direction, k, extent, collector) for evaluation in run.evaluations.values()]
     return {"k": k, "rows": rows, "bins": _bins(columns, extent.largest)}
 
 
 def _chart(
-    one: Evaluation, run: RunResult, direction: str, k: int, extent: charts.Extent, collector: Collector
+    evaluation: Evaluation, run: RunResult, direction: str, k: int, extent: charts.Extent, collector: Collector
 ) -> dict:
-    after, before = (each.items(direction)[f"n_{k}"].to_numpy() for each in (one, run.baseline))
-    is_baseline = one is run.baseline
+    after, before = (criterion.items(direction)[f"n_{k}"].to_numpy() for criterion in (evaluation, run.baseline))
+    is_baseline = evaluation is run.baseline
     spec = charts.distribution(after, None if is_baseline else before, extent)
     never = percent((after == 0).mean())
     _, item, query = _WORDS[direction]
     label = (
-        f"{one.inference}, {direction.replace('_', ' ')}, N_{k} of {len(after)} {item}s: {never} are among the best {k} of no "
+        f"{evaluation.inference}, {direction.replace('_', ' ')}, N_{k} of {len(after)} {item}s: {never} are among the best {k} of no "
         f"{query}, the most frequent of {after.max()}"
     )
     if not is_baseline:
         was = percent((before == 0).mean())
         label += f"; under {run.baseline.inference} {was} and {before.max()}"
     return {
-        "inference": one.inference,
+        "inference": evaluation.inference,
         "never": never,
         "is_baseline": is_baseline,
         "chart": collector.chart(spec, f"{label}."),
@@ -121,12 +123,12 @@ def _hubs(run: RunResult, direction: str, catalogue: DatasetIndex, collector: Co
     order = run.baseline.items(direction).sort_values(["n_10", "item_id"], ascending=[False, True], kind="stable")
     after = run.contrast.items(direction).groupby("item_id")["n_10"].sum()
     worst = order.head(_HUBS)
-    ids = catalogue.known(worst["item_id"].tolist(), direction, "items")
+    ids = catalogue.require(worst["item_id"].tolist(), direction, "items")
     queries, top = run.baseline.lists(direction)
     drawn = attracted(top, ids, _DRAWN_IN)
     return [
         {
-            **shown(item, direction == "text_to_image", catalogue, collector),
+            **preview(item, direction == "text_to_image", catalogue, collector),
             "before": int(n),
             "after": int(after[item]),
             "queries": [_query(int(queries[row]), item, direction, catalogue, collector) for row in drawn[item][0]],
@@ -137,8 +139,8 @@ def _hubs(run: RunResult, direction: str, catalogue: DatasetIndex, collector: Co
 
 
 def _query(number: int, item: int, direction: str, catalogue: DatasetIndex, collector: Collector) -> dict:
-    catalogue.known([number], direction, "queries")
+    catalogue.require([number], direction, "queries")
     return {
-        **shown(number, direction == "image_to_text", catalogue, collector),
+        **preview(number, direction == "image_to_text", catalogue, collector),
         "right": item in correct(number, direction, catalogue),
     }

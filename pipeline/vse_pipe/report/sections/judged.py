@@ -29,26 +29,32 @@ def context(results: Results, collector: Collector) -> dict | None:
         ],
         "headings": [HEADINGS[direction] for direction in DIRECTIONS],
         "columns": {"judged": [*_JUDGED, *_KENDALL], "plausible": list(_PLAUSIBLE)},
-        "above": next((one["correct_above"] for group in results.groups for one in _documents(group, "judged")), None),
+        "above": next(
+            (document["correct_above"] for group in results.groups for document in _documents(group, "judged")), None
+        ),
         "labelled": any(plausible for _, _, plausible in groups),
     }
 
 
 def _documents(group: Group, key: str) -> list[dict]:
-    return [one.metrics[key] for one in group.evaluations() if key in one.metrics]
+    return [evaluation.metrics[key] for evaluation in group.evaluations() if key in evaluation.metrics]
 
 
 def _rows(group: Group, key: str) -> list[dict]:
     return [
-        {"run": one.run, "inference": one.inference, "sides": [_cells(one, key, direction) for direction in DIRECTIONS]}
-        for one in group.evaluations()
-        if key in one.metrics
+        {
+            "run": evaluation.run,
+            "inference": evaluation.inference,
+            "sides": [_cells(evaluation, key, direction) for direction in DIRECTIONS],
+        }
+        for evaluation in group.evaluations()
+        if key in evaluation.metrics
     ]
 
 
-def _cells(one: Evaluation, key: str, direction: str) -> dict:
+def _cells(evaluation: Evaluation, key: str, direction: str) -> dict:
     """queries; cells: (value, digits), the value None where it is not defined."""
-    figures = one.metrics[key][direction]
+    figures = evaluation.metrics[key][direction]
     cells = [(figures[name], 1) for name in (_JUDGED if key == "judged" else _PLAUSIBLE).values()]
     if key == "judged":
         cells += [(figures["kendall"].get(name), 3) for name in _KENDALL.values()]

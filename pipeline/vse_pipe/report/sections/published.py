@@ -8,5 +8,5 @@ TITLE = "Beside published figures"
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    found = outputs.collect(results)
-    return {"compared": found} if found else None
+    rows = outputs.collect(results)
+    return {"compared": rows} if rows else None

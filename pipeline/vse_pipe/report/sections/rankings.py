@@ -23,14 +23,14 @@ class Column:
     digits: int
     goal: str
 
-    def value(self, one: Evaluation) -> float | None:
+    def value(self, evaluation: Evaluation) -> float | None:
         """None where the criterion does not define the figure."""
-        found: Any = one.metrics
+        value: Any = evaluation.metrics
         for key in self.path:
-            found = found.get(key)
-            if found is None:
+            value = value.get(key)
+            if value is None:
                 return None
-        return found
+        return value
 
 
 _SIDE = [
@@ -55,9 +55,9 @@ def context(results: Results, collector: Collector) -> dict:
     return {
         "groups": [_table(group) for group in results.groups],
         "heads": [{"label": label, "columns": columns} for label, columns in _HEADS.items()],
-        "intervals": any(one.interval for group in results.groups for one in group.evaluations()),
-        "matchings": any(one.matching for group in results.groups for one in group.evaluations()),
-        "transductive": any(one.transductive for group in results.groups for one in group.evaluations()),
+        "intervals": any(evaluation.interval for group in results.groups for evaluation in group.evaluations()),
+        "matchings": any(evaluation.matching for group in results.groups for evaluation in group.evaluations()),
+        "transductive": any(evaluation.transductive for group in results.groups for evaluation in group.evaluations()),
     }
 
 
@@ -67,12 +67,12 @@ def _table(group: Group) -> dict:
     best = [_best(column, evaluations) for column in columns]
     rows = [
         {
-            "run": one.run,
-            "inference": one.inference,
-            "bank": _bank(one),
-            "cells": [_cell(column, mark, one) for column, mark in zip(columns, best, strict=True)],
+            "run": evaluation.run,
+            "inference": evaluation.inference,
+            "bank": _bank(evaluation),
+            "cells": [_cell(column, mark, evaluation) for column, mark in zip(columns, best, strict=True)],
         }
-        for one in evaluations
+        for evaluation in evaluations
     ]
     return {"dataset": group.catalogue.name, "rows": rows, "repeated": _repeated(group)}
 
@@ -87,12 +87,12 @@ def _repeated(group: Group) -> list[dict]:
                 (
                     name,
                     [seed.evaluations[name].rsum for seed in run.repetitions],
-                    one.rsum,
-                    one.deviations,
-                    one.interval,
+                    evaluation.rsum,
+                    evaluation.deviations,
+                    evaluation.interval,
                 )
-                for name, one in run.evaluations.items()
-                if isinstance(one, RepeatedEvaluation)
+                for name, evaluation in run.evaluations.items()
+                if isinstance(evaluation, RepeatedEvaluation)
             ],
         }
         for run in group.methods
@@ -100,29 +100,29 @@ def _repeated(group: Group) -> list[dict]:
     ]
 
 
-def _bank(one: Evaluation) -> str:
+def _bank(evaluation: Evaluation) -> str:
     """``none``, ``train``, ``transductive``, or both where a matching lies on scores that another bank corrected."""
-    bank = one.metrics["bank"]
-    if not one.transductive:
+    bank = evaluation.metrics["bank"]
+    if not evaluation.transductive:
         return bank
-    return "transductive" if bank in ("none", one.metrics["split"]) else f"{bank}, transductive"
+    return "transductive" if bank in ("none", evaluation.metrics["split"]) else f"{bank}, transductive"
 
 
-def _cell(column: Column, best: float | None, one: Evaluation) -> dict:
-    value = column.value(one)
+def _cell(column: Column, best: float | None, evaluation: Evaluation) -> dict:
+    value = column.value(evaluation)
     return {
         "value": value,
         "digits": column.digits,
-        "interval": one.interval_of(column.path),
-        "best": value is not None and _shown(column, value) == best,
+        "interval": evaluation.interval_of(column.path),
+        "best": value is not None and _rounded(column, value) == best,
     }
 
 
 def _best(column: Column, evaluations: list[Evaluation]) -> float | None:
     """The best value as printed; None where all rows print the same, since a mark on each says nothing."""
-    values = {_shown(column, value) for one in evaluations if (value := column.value(one)) is not None}
+    values = {_rounded(column, value) for evaluation in evaluations if (value := column.value(evaluation)) is not None}
     return min(values, key=_ORDERS[column.goal]) if len(values) > 1 else None
 
 
-def _shown(column: Column, value: float) -> float:
+def _rounded(column: Column, value: float) -> float:
     return round(value, column.digits)

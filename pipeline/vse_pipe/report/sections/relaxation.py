@@ -20,7 +20,7 @@ def context(results: Results, collector: Collector) -> dict | None:
 
 
 def _group(group: Group, names: dict[str, str], collector: Collector) -> dict:
-    tables = {run.name: _tables(run) for run in group.shown}
+    tables = {run.name: _tables(run) for run in group.first_models}
     runs = [
         {
             "run": run.name,
@@ -29,24 +29,24 @@ def _group(group: Group, names: dict[str, str], collector: Collector) -> dict:
             "criteria": list(tables[run.name]),
             "sides": [_side(tables[run.name], direction, names, collector) for direction in DIRECTIONS],
         }
-        for run in group.shown
+        for run in group.first_models
         if tables[run.name]
     ]
     return {"dataset": group.catalogue.name, "runs": runs}
 
 
 def _tables(run: RunResult) -> dict[str, pd.DataFrame]:
-    found = {name: one.relaxation for name, one in run.evaluations.items()}
-    return {name: table.to_pandas() for name, table in found.items() if table is not None}
+    relaxations = {name: evaluation.relaxation for name, evaluation in run.evaluations.items()}
+    return {name: table.to_pandas() for name, table in relaxations.items() if table is not None}
 
 
 def _side(tables: dict[str, pd.DataFrame], direction: str, names: dict[str, str], collector: Collector) -> dict:
     charts, rows = [], []
     for k in KS:
-        own = {name: table[(table["direction"] == direction) & (table["k"] == k)] for name, table in tables.items()}
-        figures = [_row(name, k, table) for name, table in own.items()]
-        label = f"R@{k}, {direction.replace('_', ' ')}, against lambda: " + "; ".join(map(_said, figures))
-        chart = collector.chart(report_charts.curves(own, names), f"{label}.")
+        curves = {name: table[(table["direction"] == direction) & (table["k"] == k)] for name, table in tables.items()}
+        figures = [_row(name, k, table) for name, table in curves.items()]
+        label = f"R@{k}, {direction.replace('_', ' ')}, against lambda: " + "; ".join(map(_sentence, figures))
+        chart = collector.chart(report_charts.curves(curves, names), f"{label}.")
         charts.append({"k": k, "chart": chart})
         rows += figures
     values = sorted({float(lam) for table in tables.values() for lam in table["lambda"]})
@@ -76,7 +76,7 @@ def _row(name: str, k: int, table: pd.DataFrame) -> dict:
     }
 
 
-def _said(row: dict) -> str:
+def _sentence(row: dict) -> str:
     low, high = row["ends"]
     first, chosen, last = row["validation"]
     return (
@@ -90,6 +90,6 @@ def _values(tables: dict[str, pd.DataFrame], direction: str, values: list[float]
     columns = []
     for table in tables.values():
         for k in KS:
-            own = table[(table["direction"] == direction) & (table["k"] == k)]
-            columns.append(dict(zip(own["lambda"], own["validation"], strict=True)))
+            rows = table[(table["direction"] == direction) & (table["k"] == k)]
+            columns.append(dict(zip(rows["lambda"], rows["validation"], strict=True)))
     return [(lam, [column.get(lam) for column in columns]) for lam in values]

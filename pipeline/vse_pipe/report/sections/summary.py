@@ -37,7 +37,7 @@ def protocol(evaluate: EvaluateParams) -> str:
 def _group(group: Group) -> dict:
     method, best = group.plain_method, group.best_method.best
     head = method.baseline
-    strict = [one for one in group.evaluations() if not one.transductive]
+    strict = [evaluation for evaluation in group.evaluations() if not evaluation.transductive]
     return {
         "dataset": group.catalogue.name,
         "head": head,
@@ -47,13 +47,14 @@ def _group(group: Group) -> dict:
         "count": len(group.evaluations()),
         "tuned": any(best.metrics["tuned"].values()),
         "kinds": {run.name: run.kind for run in group.methods},
-        "strict": max(strict, key=lambda one: one.rsum, default=None),
+        "strict": max(strict, key=lambda evaluation: evaluation.rsum, default=None),
         "few": few_items(head.metrics),
-        "mixed": len({one.metrics.get("data") for run in group.runs for one in run.evaluations.values()}) > 1,
+        "mixed": len({evaluation.metrics.get("data") for run in group.runs for evaluation in run.evaluations.values()})
+        > 1,
         "repeated": {run.name: len(run.repetitions) for run in group.methods if run.repetitions},
         "sizes": {direction: (len(head.queries(direction)), len(head.items(direction))) for direction in DIRECTIONS},
         "matrix": _matrix(group, best),
-        "transductive": {one.inference for one in group.evaluations() if one.transductive},
+        "transductive": {evaluation.inference for evaluation in group.evaluations() if evaluation.transductive},
     }
 
 
@@ -72,8 +73,12 @@ def _matrix(group: Group, best: Evaluation) -> dict:
     return {"corner": "Run", "heads": criteria, "rows": list(zip(runs, cells, strict=True))}
 
 
-def _cell(run: RunResult, one: Evaluation | None, best: Evaluation) -> dict | None:
+def _cell(run: RunResult, evaluation: Evaluation | None, best: Evaluation) -> dict | None:
     """None for what has not been evaluated."""
-    if one is None:
+    if evaluation is None:
         return None
-    return {"one": one, "gain": None if one is run.baseline else one.rsum - run.baseline.rsum, "best": one is best}
+    return {
+        "one": evaluation,
+        "gain": None if evaluation is run.baseline else evaluation.rsum - run.baseline.rsum,
+        "best": evaluation is best,
+    }

@@ -19,7 +19,7 @@ from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.external import inputs as external
 from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.evaluate.external.readers import require_room
-from vse_pipe.evaluate.external.stage import must_be_given
+from vse_pipe.evaluate.external.stage import require_parameters
 from vse_pipe.evaluate.measure import Inputs, open_parameters, tuning_ground
 from vse_pipe.evaluate.stage import read_inputs, warn_of_residual
 from vse_pipe.project import paths
@@ -107,7 +107,7 @@ def export_files(
             reading.enter_context(mapped.throughout(path))
         given = external.read(files, params, where, paired=False)
         sources = _digests(files.existing())
-    must_be_given(given, [criterion], params)
+    require_parameters(given, [criterion], params)
     return _export(given, criterion, params, to, direction, out, sources, depth)
 
 
