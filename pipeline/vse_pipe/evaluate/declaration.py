@@ -22,7 +22,7 @@ def _inputs(params: Params, name: str) -> list[Path]:
 
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:
-    """What people said of the data set, and vectors of a bank from elsewhere."""
+    """Judgements and labels of the data set, and the vectors of a bank in another folder."""
     node = params.evaluate.of(params.dataset(name))
     files = [SourceFiles(Path(path)) for key in BESIDE if isinstance(path := getattr(node, key), str)]
     bank = [] if node.bank in images.DESCRIBED else [Path(node.bank)]
@@ -30,10 +30,10 @@ def _reads(params: Params, name: str) -> list[SourceFiles]:
 
 
 def _problems(params: Params, node: Node) -> Iterator[Problem]:
-    """Criteria that have not been evaluated are not there yet; they are no problem."""
+    """Criteria without an evaluation are no problem."""
     documents = [evaluation.read_metrics(path.parent) for path in node.out.glob(f"*/{evaluation.METRICS}")]
     evaluation.require_current(params, node.name)
-    # All criteria were measured on the same vectors; those of an earlier version do not say on which.
+    # All criteria were measured on the same vectors. Documents of an earlier version have no digest.
     vectors = [document[evaluation.MADE_FROM]["vectors"] for document in documents if evaluation.MADE_FROM in document]
     if vectors and all((folder / embeddings.IMAGES).is_file() for folder in _inputs(params, node.name)):
         yield from node.digest("embeddings", vectors[0], evaluation.made_from(params, node.name)["vectors"])

@@ -1,4 +1,4 @@
-"""Figures beside recall, by what else is known of the pairs: grades that people gave, and labels of the pictures."""
+"""Figures from graded judgements of pairs and from labels of pictures."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class Further:
-    """What is known beside the captions' images; None where nothing is."""
+    """Judgements and labels of a data set; None for none."""
 
     graded: Graded | None = None
     labels: Labels | None = None
@@ -50,11 +50,10 @@ def measured(
     params: EvaluateParams,
     comparable: bool,
 ) -> Measured:
-    """comparable: mean scores of different queries the same, as of one model and not of places. What goes into the metrics document, and tables by file name. A criterion that ends in a matching has sets and no
-    ranking, and nothing of this.
+    """The figures for the metrics document, and tables by file name. A criterion with a matching has no ranking and gets none.
 
-    Under ``folds`` a query is ranked among the items of its fold and counts once, whatever its fold. Raises InputError where
-    judgements or labels name nothing that is ranked.
+    comparable: scores of different queries are on one scale. Under ``folds`` a query is ranked among the items of its fold.
+    Raises InputError when judgements or labels name no ranked item.
     """
     measures: dict[str, tuple[dict, Callable]] = {}
     if further.graded is not None:
@@ -103,13 +102,11 @@ def _judged(
             f"evaluate.judgements {params.judgements}: no pair with a grade above {judgements.above:g} is among the {direction} "
             f"queries and items that are ranked; {len(judgements.grades)} judgements were read"
         )
-    joined = [np.concatenate(values) for values in zip(*agreed, strict=True)]
-    # Of pairs that are not ranked together: of another split, of another fold, or left out.
-    unranked = len(judgements.grades) - len(joined[1])
+    pair_scores, grades, foreign = (np.concatenate(values) for values in zip(*agreed, strict=True))
+    # Pairs of another split, of different folds, or with an image that was left out are not ranked.
+    unranked = len(judgements.grades) - len(grades)
     counted = {"unranked": unranked} if unranked else {}
-    return {**_means(parts), **_agreement(joined[0], joined[1], joined[2], comparable), **counted}, pa.concat_tables(
-        rows
-    )
+    return {**_means(parts), **_agreement(pair_scores, grades, foreign, comparable), **counted}, pa.concat_tables(rows)
 
 
 def _means(parts: Sequence[evaluation.Ranked]) -> dict:
@@ -123,13 +120,13 @@ def _means(parts: Sequence[evaluation.Ranked]) -> dict:
 
 
 def _foreign(split: Split, direction: str, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Is the caption of the pair another image's?"""
+    """Does the caption of the pair describe another image?"""
     images, captions = (rows, columns) if direction == "image_to_text" else (columns, rows)
     return split.image_ids[images] != split.caption_images[captions]
 
 
 def _agreement(scores: np.ndarray, grades: np.ndarray, foreign: np.ndarray, comparable: bool) -> dict:
-    """Over all judgements, and over those of captions that were written of another picture."""
+    """Over all judgements, and over those of captions that describe another picture."""
     kinds = {"kendall": np.full(len(scores), True), "kendall_foreign": foreign}
     return {
         name: {"judgements": int(mask.sum()), **(kendall(scores[mask], grades[mask]) if comparable else {})}
@@ -164,8 +161,8 @@ def _plausible(
 def _of_blocks(
     labels: Labels, scores: Scores, queries: np.ndarray, items: np.ndarray, params: EvaluateParams
 ) -> Iterator[np.ndarray]:
-    """A row a query, NaN where its image has no label; items whose image has none are not in the gallery, as in the authors'
-    code. asking, asked: rows of ``own``, -1 for none."""
+    """One row a query, NaN if its image has no label. Items without a label are not in the gallery, as in the authors' code.
+    queries, items: rows of ``labels``, -1 for none."""
     gallery = torch.from_numpy(np.flatnonzero(items >= 0))
     marks = torch.from_numpy(labels.has)
 

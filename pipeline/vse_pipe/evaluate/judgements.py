@@ -1,4 +1,4 @@
-"""Small tables that people and other programs write: Parquet, CSV, or text split at white space. Ids in them are text."""
+"""Judgements and labels in files: Parquet, CSV, or text split at white space. Ids in them are text."""
 
 import csv
 from collections.abc import Iterable, Sequence
@@ -33,11 +33,11 @@ def read(
     bare: Sequence[Sequence[str]] = (),
     headed: bool = True,
 ) -> pd.DataFrame:
-    """Columns of text. bare: what the columns of a text without a header are, by their number; headed: a first line with one of
-    the names is a header.
+    """A table of text. bare: the columns of a text file without a header, chosen by their number. headed: a first line that has
+    one of the names is a header.
 
-    Raises MissingResource for a file that is not there, InputError for one without these columns, with empty or missing cells,
-    or larger than may be read, IntegrityError for a damaged Parquet file.
+    Raises MissingResource for a missing file, InputError for missing columns, empty or missing cells, or a file beyond the
+    memory limit, IntegrityError for a damaged Parquet file.
     """
     if existing(path).is_dir():
         raise InputError(f"{path}: a folder, expected a file")
@@ -73,7 +73,6 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _text(path: Path, names: Sequence[str], bare: Sequence[Sequence[str]]) -> pd.DataFrame:
-    """A header is a first line that has one of ``names``."""
     memory.require_text(path)
     split = {"sep": ","} if path.suffix == ".csv" else {"sep": r"\s+", "quoting": csv.QUOTE_NONE}
     try:
@@ -95,7 +94,7 @@ def _text(path: Path, names: Sequence[str], bare: Sequence[Sequence[str]]) -> pd
 
 
 def numbers(path: Path, table: pd.DataFrame, name: str) -> Float[np.ndarray, " rows"]:
-    """A column as float64. Raises InputError for a cell that is no finite number."""
+    """A column as float64. Raises InputError for a cell that is not a finite number."""
     values = pd.to_numeric(table[name], errors="coerce").to_numpy(dtype=np.float64)
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
@@ -109,8 +108,7 @@ NOWHERE = -1
 
 @dataclass(frozen=True)
 class Names:
-    """Of one side: every name that something goes by, null for none, the most certain first, and its id; a name may occur
-    again later."""
+    """The names of images or captions, null for none, with their ids. A repeated name stands for its first id."""
 
     names: pa.Array
     ids: Int64[np.ndarray, " names"]
@@ -121,7 +119,7 @@ class Names:
 
     @classmethod
     def of_key(cls, key: str, ids: Int64[np.ndarray, " rows"], texts: TextIds | None) -> "Names":
-        """key: image_id or caption_id; known: the texts of ids that are text."""
+        """key: image_id or caption_id. texts: the texts of ids that are text."""
         labels = None if texts is None else texts.texts(key, ids)
         return cls.of_ids(ids) if labels is None else cls(labels, ids)
 
@@ -129,17 +127,17 @@ class Names:
         more = pa.array(list(names), pa.string(), from_pandas=True)
         return Names(pa.concat_arrays([self.names, more]), np.concatenate([self.ids, ids]))
 
-    def find(self, texts: Iterable[str]) -> Int64[np.ndarray, " wanted"]:
-        """The ids of those names, NOWHERE where there is none."""
+    def find(self, texts: Iterable[str]) -> Int64[np.ndarray, " texts"]:
+        """The ids of the names, NOWHERE for an unknown name."""
         places = pc.fill_null(pc.index_in(pa.array(texts, pa.string()), value_set=self.names), NOWHERE).to_numpy()
         return np.where(places == NOWHERE, NOWHERE, self.ids[places])
 
 
 def of_dataset(folder: Path, ranked: joins.Origin) -> tuple[Names, Names]:
-    """Images and captions of data/prepare/<dataset>/. ranked: of the vectors whose ids the names stand for.
+    """The names of the images and captions of data/prepare/<dataset>/. ranked: the origin of the vectors with these ids.
 
-    An image goes by its id, its path and the name of its file; a caption by its id, and by the file's name with ``#0``, ``#1``, ... in the
-    order of the data set, as Flickr8k and Flickr30k have it. File names that occur in several folders name nothing. Raises as
+    An image has its id, its path and its file name as names. A caption has its id, and the file name with ``#0``, ``#1``, ... in
+    the order of the data set, as in Flickr8k and Flickr30k. File names that occur in several folders are no names. Raises as
     ``joins.compared``."""
     with joins.compared(folder, ranked):
         image_table, caption_table, texts = (
@@ -169,8 +167,8 @@ _ROUNDING = 0.01
 
 
 def read_judgements(params: EvaluateParams, images: Names, captions: Names) -> Further | None:
-    """What ``params.judgements`` and ``params.labels`` name; None where they name nothing. What is not among ``images`` and
-    ``captions`` is left out with a warning. Raises InputError as ``cells.read`` does, and where nothing is left."""
+    """The contents of ``params.judgements`` and ``params.labels``, or None. Rows with unknown images or captions are left out
+    with a warning. Raises InputError as ``read`` does, and when no row is left."""
     if not (params.judgements or params.labels):
         return None
     with memory.limit(params.memory, "evaluate.memory"):
@@ -183,7 +181,7 @@ def read_judgements(params: EvaluateParams, images: Names, captions: Names) -> F
 
 
 def _pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path | None:
-    """Raises IntegrityError for another file than ``params.sha256`` says."""
+    """The path. Raises IntegrityError when the file does not have the digest in ``params.sha256``."""
     if file is None:
         return None
     assert isinstance(file, str), "evaluate has taken that of its data set"
@@ -213,10 +211,9 @@ def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
 
 
 def _flickr8k(path: Path, table: pd.DataFrame) -> pd.DataFrame:
-    """A row an expert, graded 0 to 3 for their 1 to 4; or a row a pair, graded by the crowd's share of Yes, 0 to 1.
+    """One row an expert, with grades 0 to 3 for 1 to 4; or one row a pair, with the crowd's share of Yes, 0 to 1.
 
-    No row can be both: experts' have no 0 and the crowd's, of which one column says yes and one no, have one, or a share
-    below 1 in the first.
+    The two kinds differ: grades of experts are never 0; a row of the crowd has a 0 or a share below 1.
     """
     figures = np.stack([numbers(path, table, name) for name in _FLICKR8K[2:]], axis=1)
     pairs = table[list(_PAIR)]

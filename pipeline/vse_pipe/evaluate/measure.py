@@ -1,4 +1,4 @@
-"""Outcomes as the Parquet tables of ``vse_pipe.artifacts.evaluation``."""
+"""Measure criteria: metrics documents and the Parquet tables of ``vse_pipe.artifacts.evaluation``."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -38,8 +38,8 @@ DIGITS = 6
 def rank_table(
     outcome: Outcome, direction: str, fold: int, queries: np.ndarray, items: np.ndarray, clusters: np.ndarray
 ) -> pa.Table:
-    """A row per query. queries, items: their ids, int64, in the order of the scores' rows and columns;
-    clusters: for each query the image_id of the image that it is or that it describes, int64."""
+    """One row per query. queries, items: int64 ids, in the order of the scores' rows and columns. clusters: for each query the
+    int64 id of its image."""
     count = len(queries)
     offsets = np.concatenate([[0], outcome.lengths.cumsum()]).astype(np.int32)
     ranks = _or_nulls(None if outcome.ranks is None else outcome.ranks + 1, count)
@@ -56,7 +56,7 @@ def rank_table(
 
 
 def occurrence_table(outcome: Outcome, direction: str, fold: int, items: np.ndarray) -> pa.Table:
-    """A row per item. items: their ids, int64, in the order of the scores' columns."""
+    """One row per item. items: int64 ids, in the order of the scores' columns."""
     counts = {f"n_{k}": pa.array(n.astype(np.int32)) for k, n in outcome.occurrence.items()}
     columns = {**_heading(direction, fold, len(items)), "item_id": pa.array(items), **counts}
     return pa.table(columns, schema=OCCURRENCE_SCHEMA)
@@ -69,8 +69,7 @@ def relaxation_table(
     validation: Float[np.ndarray, "ks lambdas"],
     ranked: Float[np.ndarray, "ks lambdas"],
 ) -> pa.Table:
-    """A row per K and lambda. validation: R@K that lambda was chosen by; ranked: on the split that is measured, NaN where
-    it was not tried."""
+    """One row per K and lambda. validation: the R@K that chose lambda. ranked: R@K on the evaluated split, NaN if not tried."""
     columns = {
         "direction": pa.repeat(direction, len(KS) * len(lambdas)),
         "k": pa.array(np.repeat(np.array(KS, np.int32), len(lambdas))),
@@ -91,7 +90,7 @@ def _or_nulls(values: np.ndarray | None, rows: int) -> pa.Array:
 
 
 def rounded(values: dict) -> dict:
-    """Intervals, in whatever place."""
+    """Nested intervals with rounded ends."""
     return {
         name: rounded(value) if isinstance(value, dict) else [round(end, DIGITS) for end in value]
         for name, value in values.items()
@@ -100,10 +99,9 @@ def rounded(values: dict) -> dict:
 
 @dataclass(frozen=True)
 class Inputs:
-    """ranked: what is measured; bank: what corrects it; tuning, tuning_bank: the same for choosing parameters, None where
-    there is no validation data; about: what goes into every metrics document; seed: of the bootstrap; further: what is
-    known of the pairs beside it; names: of ids that are text; tuned_on: where ``tuning`` is of another data set, its name;
-    untuned: where there is no ``tuning``, why."""
+    """ranked: the split to measure. bank: the queries that correct its scores. tuning, tuning_bank: the split and the bank that
+    choose parameters; tuning is None without validation data, for the reason ``untuned``. about: content of every metrics
+    document. seed: for the bootstrap. names: of ids that are text. tuned_on: the data set of ``tuning``, if it is another one."""
 
     ranked: Split
     bank: BankSource
@@ -118,7 +116,7 @@ class Inputs:
     untuned: str = "there is no validation data"
 
     def validation(self) -> Split:
-        """Raises InputError where there is none."""
+        """The validation data. Raises InputError without them."""
         if self.tuning is None:
             raise InputError(
                 f"{self.untuned}, so nothing can choose parameters; give them in params.yaml, such as inference.rgm.lam"
@@ -128,8 +126,8 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Result:
-    """metrics: finite numbers, strings and nested dictionaries; ranks, occurrence, relaxation: as in artifacts.evaluation,
-    the last None where no lambda was chosen; further: tables of artifacts.judged by file name."""
+    """metrics: finite numbers, strings and nested dictionaries. ranks, occurrence, relaxation: as in artifacts.evaluation;
+    relaxation is None when no lambda was chosen. further: tables of judgements and labels by file name."""
 
     criterion: Criterion
     metrics: dict
@@ -142,24 +140,24 @@ class Result:
 def measure(
     inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams, unmeasured: dict[str, str] | None = None
 ) -> Iterator[Result]:
-    """One result a criterion, in turn. Scores that fit into ``params.memory`` are computed once for all of them.
+    """Yield one result per criterion. Scores that fit into ``params.memory`` are computed once for all criteria.
 
-    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. unmeasured: gains the names of
-    criteria that cannot be computed on these data, with the reason, unless none can be. Raises InputError
-    for embeddings that cannot be ranked, and where parameters are to be chosen and there is nothing to choose them on.
+    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. unmeasured: receives the
+    criteria that cannot be computed on these data, with the reason. Raises InputError when no criterion can be computed; without
+    ``unmeasured``, when one cannot.
     """
     folds = evaluation.folds(inputs.ranked, params)
     is_curved = any(is_calibrated(criterion, inputs.similarity, params) for criterion in criteria)
     to_tune = is_curved or any(open_parameters(criterion, params) for criterion in criteria)
     sets = 2 if to_tune else 1
     ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
-    to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
+    tuning = tuning_ground(inputs, params, sets) if to_tune else {}
     failed: list[InputError] = []
     for criterion in criteria:
         try:
-            chosen = {side: trial.tuned(criterion, to_choose_on.get(side, []), params.tune) for side in DIRECTIONS}
+            chosen = {side: trial.tuned(criterion, tuning.get(side, []), params.tune) for side in DIRECTIONS}
             curved = is_calibrated(criterion, inputs.similarity, params)
-            sure = _calibrated(inputs, chosen, folds, ground, to_choose_on, params) if curved else {}
+            sure = _calibrated(inputs, chosen, folds, ground, tuning, params) if curved else {}
             result = _result(inputs, criterion, chosen, folds, ground, params, sure)
         except InputError as error:
             failed.append(error)
@@ -171,25 +169,26 @@ def measure(
 
 
 def open_parameters(criterion: Criterion, params: EvaluateParams) -> list[str]:
-    """Options of params.yaml that validation data must choose, such as ``inference.rgm.lam``; empty where all are set."""
+    """Options of params.yaml that validation data must choose, such as ``inference.rgm.lam``."""
     names = [f"inference.{criterion.rescoring.name}.{name}" for name in criterion.varied()] if params.tune else []
     matching = criterion.matching
     return [*names, f"inference.{matching.name}.lam"] if matching and len(criterion.lambdas) > 1 else names
 
 
 def is_comparable(similarity: Similarity) -> bool:
-    """Do scores of different queries mean the same? Not where they are places, or how far an item is from the others."""
+    """Are scores of different queries on one scale? Ranks and standardised scores are not."""
     return not isinstance(similarity, Fused | Cascade)
 
 
 def is_calibrated(criterion: Criterion, similarity: Similarity, params: EvaluateParams) -> bool:
-    """Is a probability fitted to its scores? Not of a matching, which has none."""
+    """Is a probability fitted to the scores of the criterion? A matching has no scores."""
     return params.calibrate != "none" and not criterion.matching and is_comparable(similarity)
 
 
 def tuning_ground(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict[str, list[Trial]]:
-    """By direction, the validation folds that parameters are chosen on. Raises InputError where there are none, where
-    they are what is ranked, and where the bank holds some of them. sets: see ``trials``."""
+    """The validation folds that choose parameters, by direction. sets: see ``trials``.
+
+    Raises InputError without validation data, and when the ranked split or the bank shares items with them."""
     validation = inputs.validation()
     bank.disjoint(validation, inputs.ranked, "validation data", "split")
     inputs.tuning_bank.checked_against(validation, "validation data")
@@ -242,7 +241,7 @@ def _calibrated(
     tuning: dict[str, list[Trial]],
     params: EvaluateParams,
 ) -> dict:
-    """``calibration`` by direction."""
+    """The calibration by direction, for the metrics document."""
     measured = {}
     for direction, tuned in chosen.items():
         fit, sample = (
@@ -259,7 +258,7 @@ def _calibrated(
 
 
 def _relaxation(criterion: Criterion, chosen: dict[str, Tuned], scans: dict[str, list[Scan]]) -> pa.Table | None:
-    """Recall against lambda, where lambda was chosen."""
+    """Recall against lambda; None when no lambda was chosen."""
     if len(criterion.lambdas) < 2:
         return None
     tables = []
@@ -271,10 +270,8 @@ def _relaxation(criterion: Criterion, chosen: dict[str, Tuned], scans: dict[str,
 
 
 def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams, folds: int) -> dict:
-    """What the figures must not be quoted without.
-
-    bank: whose queries went into the scores; transductive: a query's result depends on the other queries ranked.
-    """
+    """The setting of the figures. bank: the queries that correct the scores. transductive: a query's result depends on the
+    other ranked queries."""
     return {
         "inference": criterion.name,
         "split": params.split,
@@ -287,7 +284,7 @@ def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams,
 
 
 def _parameters(tuned: Tuned) -> dict:
-    """All that the criterion was run with, but for what it might have tried."""
+    """The parameters of the criterion, without its grids."""
     values: dict = {}
     for part in (tuned.criterion.rescoring, tuned.criterion.matching):
         options = part.params.model_dump() if part else {}
@@ -298,7 +295,7 @@ def _parameters(tuned: Tuned) -> dict:
 
 
 def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
-    """The parameters that validation data chose, by name; nothing where they were given."""
+    """The parameters that validation data chose, by name."""
     values: dict = {}
     if params.tune:
         best = tuned.criterion.rescoring.params.model_dump()
@@ -309,8 +306,8 @@ def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
 
 
 def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Split) -> dict:
-    """Per direction the mean over folds of each metric, and their two sums; items: of a fold;
-    queries: of all folds; unjudged: queries that are in no figure. None for a figure that a fold leaves undefined."""
+    """Per direction the mean of each metric over folds, None if a fold leaves it undefined, and the two sums. items: of one fold.
+    queries: of all folds. unjudged: queries without a judged item."""
     means: dict[str, dict[str, float]] = {}
     for direction, of_folds in outcomes.items():
         rows = [outcome.metrics() for outcome in of_folds]
@@ -334,7 +331,7 @@ def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Spli
 
 
 def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int) -> dict:
-    """95% bootstrap intervals, [low, high] in the place of each figure; nothing without resamples."""
+    """95% bootstrap intervals [low, high] at the address of each figure; empty without resamples."""
     if not resamples:
         return {}
     from vse_pipe.ranking.intervals import intervals

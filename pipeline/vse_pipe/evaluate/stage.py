@@ -36,16 +36,15 @@ FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
 def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:
     """Write data/evaluate/<run>/<inference>/ from data/embed/<run>/ for each criterion and return the metrics by name.
 
-    run: of params.yaml, or an ensemble of runs, or a transfer. device: auto, cpu, cuda or cuda:N. Parameters left open in params.yaml
-    are chosen on the validation split. Raises UsageError for an unknown run, criterion or device, InputError for embeddings
-    that cannot be ranked, LockedError when another process writes the same run. Of a data set without captions nothing is measured,
-    which is no error: its run is there to be searched, and `dvc repro` goes on. So it does where there is no validation data for
-    a criterion: a transfer takes that of the run's own data set; what still is open is left out, with a line in unmeasured.json.
+    run: a run, an ensemble or a transfer of params.yaml. device: auto, cpu, cuda or cuda:N. Open parameters are chosen on the
+    validation split; a transfer without one takes that of the run's training data set. unmeasured.json names the criteria that
+    lack validation data; a data set without captions has no metrics. Neither is an error, so `dvc repro` goes on. Raises
+    UsageError for an unknown run, criterion or device, InputError for embeddings that cannot be ranked, LockedError when another
+    process writes the same run.
     """
     started = time.monotonic()
     if run not in params.evaluated():
-        names = sorted(params.evaluated())
-        raise UsageError(unknown("run", run, names))
+        raise UsageError(unknown("run", run, sorted(params.evaluated())))
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve_device(device)
     _must_rank(params, run, inferences)
     dataset, out = params.dataset(run), paths.evaluations(run)
@@ -56,8 +55,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         if captions.absent(paths.prepared(dataset)):
             say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
             with whole_folder(out, repetitions.patterns(FILES)) as folder:
-                reason = {"run": run, "dataset": dataset, "why": "no captions"}
-                write_json(folder / evaluation.UNMEASURED, reason)
+                write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
         written = _measured(params, run, chosen, target)
     step.record(out, time.monotonic() - started)
@@ -65,7 +63,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
 
 
 def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> dict[str, dict]:
-    """Rank under each criterion and replace what lies in data/evaluate/<run>/: all of it appears together."""
+    """Rank under each criterion and replace data/evaluate/<run>/ as a whole."""
     dataset, out, written = params.dataset(run), paths.evaluations(run), {}
     settings = params.evaluate.of(dataset)
     embedded = ensemble.embedded(params, run, device)
@@ -101,7 +99,7 @@ def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> 
 
 
 def _open(chosen: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -> dict[str, str]:
-    """Why, by name of a criterion, nothing can choose its parameters."""
+    """The criteria whose parameters nothing can choose, with the reason."""
     unmeasured = {}
     for criterion in chosen if inputs.tuning is None else ():
         if names := open_parameters(criterion, params):
@@ -111,9 +109,14 @@ def _open(chosen: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -
 
 
 def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
-    """Raises InputError where a criterion that a call names was left out. Of those of params.yaml the warning is enough."""
+    """Raises InputError when a criterion that the call names was not measured; for those of params.yaml a warning is enough."""
     unmeasured = {run: evaluation.read_unmeasured(paths.evaluations(run)) for run in runs}
-    lines = [f"{run}: {name}: {whys[name]}" for run, whys in unmeasured.items() for name in inferences if name in whys]
+    lines = [
+        f"{run}: {name}: {reasons[name]}"
+        for run, reasons in unmeasured.items()
+        for name in inferences
+        if name in reasons
+    ]
     if lines:
         raise InputError("\n".join(lines))
 
@@ -124,8 +127,9 @@ def _prepared(embedded: Embedded | Ensemble, split: str) -> dict[str, str]:
 
 
 def _keep(run: str, out: Path, folder: Path, measured: dict, unmeasured: Collection[str]) -> dict[str, str]:
-    """Copy from ``out`` to ``folder`` the criteria that are not measured now and belong to what is; say which do not. Returns those
-    of them that could not be computed, with the reason. measured: ``bank`` and ``made_from`` of the metrics documents of now."""
+    """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same data, and warn of those that were not.
+
+    Returns the criteria that could not be computed, with the reason. measured: ``bank`` and ``made_from`` of the new metrics."""
     now = {path.name for path in folder.iterdir()} | set(unmeasured)
     removed = []
     for path in sorted(out.glob(f"*/{evaluation.METRICS}")):
@@ -146,7 +150,7 @@ def _keep(run: str, out: Path, folder: Path, measured: dict, unmeasured: Collect
 
 
 def _further(params: EvaluateParams, dataset: str, embedded: Embedded | Ensemble) -> Further | None:
-    """What judgements and labels say of the data set, whose images and captions are those that are ranked."""
+    """The judgements and labels of the data set, for the ranked images and captions."""
     if not (params.judgements or params.labels):
         return None
     # pandas takes half a second to import.
@@ -168,7 +172,7 @@ def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
 
 
 def write(out: Path, result: Result, names: TextIds | None = None) -> None:
-    """The files of one criterion; the folder appears whole or not at all. names: of ids that are text."""
+    """Write the files of one criterion; the folder appears whole or not at all. names: of ids that are text."""
     for direction, notes in result.metrics["notes"].items():
         warn_of_residual(result.criterion, direction, notes)
     with whole_folder(out, evaluation.FILES) as folder:
@@ -177,7 +181,7 @@ def write(out: Path, result: Result, names: TextIds | None = None) -> None:
 
 
 def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> None:
-    """Where an iteration gave up before it was as exact as its parameters ask."""
+    """Warn of an iteration that stopped before it reached its tolerance."""
     tolerance = getattr(criterion.rescoring.params, "tolerance", None)
     if tolerance is not None and notes.get("residual", 0.0) > tolerance:
         console.warn(
@@ -194,9 +198,10 @@ def read_inputs(
     lender: Embedded | Ensemble | None = None,
     home: Embedded | Ensemble | None = None,
 ) -> Inputs:
-    """The split, the bank and the validation data that ``params`` names. lender: of a transfer that takes its bank from the
-    data set the run was trained on, the run there; home: that run, whose val chooses parameters where the ranked data set has none.
-    Raises InputError where they do not fit."""
+    """The split, the bank and the validation data that ``params`` names. lender: the run that provides the bank of a transfer, on
+    its training data set. home: that run, to choose parameters if the ranked data set has no split val.
+
+    Raises InputError when they do not fit."""
     ranked = embedded.split(params.split, device)
     tuning = embedded.split("val", device) if _has_validation(embedded, params) else None
     tuned_on, untuned = None, ""
@@ -232,14 +237,14 @@ def read_inputs(
 
 
 def _has_validation(embedded: Embedded | Ensemble, params: EvaluateParams) -> bool:
-    """Is there a split val beside the one that is ranked?"""
+    """Is there a split val, and another split is ranked?"""
     return params.split != "val" and embedded.has("val")
 
 
 def _val_at_home(
     embedded: Embedded | Ensemble, params: EvaluateParams, home: Embedded | Ensemble | None, ranked: Split, device
 ) -> tuple[Split | None, str]:
-    """The split val of the data set that a transfer's run was trained on; or None, and why."""
+    """The split val of the training data set of a transfer's run; or None and the reason."""
     reason = "evaluate.split ranks val itself" if params.split == "val" else f"{embedded.folder} holds no split val"
     if home is None:
         moved = embedded.transfer(params.split)
@@ -261,8 +266,8 @@ def _bank(
     lender: Embedded | Ensemble | None,
     names: TextIds | None,
 ) -> BankSource:
-    """A split of the run itself, named with its data set where that is not the only one, or a folder of embeddings by the same
-    model. names: of the ids that are ranked, which say what the bank's are called where both are text."""
+    """A split of the run, named with its data set for a transfer, or a folder of embeddings from the same model. names: of the
+    ranked ids if these are text; a bank with text ids gets the same numbers."""
     if params.bank in ("train", "val"):
         moved = embedded.transfer(params.split)
         suffix = f" of {moved['dataset' if lender is None else 'trained_on']}" if moved else ""
@@ -277,7 +282,7 @@ def _bank(
 
 
 def _as_ranked(split: Split, names: TextIds, folder: Path) -> Split:
-    """With the numbers that its names have among ``names``: running numbers of two data sets have nothing to do with each other."""
+    """The split with the numbers that ``names`` gives to its text ids: running numbers of two data sets are unrelated."""
     texts = named.read(folder)
     images, captions, owners = (
         names.numbers(key, texts, ids)
@@ -291,7 +296,7 @@ def _as_ranked(split: Split, names: TextIds, folder: Path) -> Split:
 
 
 def warn_of_collapse(split: Split, where: str) -> None:
-    """Where all vectors of a side are all but the same one."""
+    """Warn when all vectors of a side are almost equal."""
     for name, side in [("images", split.images), ("captions", split.captions)]:
         if len(side) > 1 and any(map(collapsed, tables(side))):
             console.warn(

@@ -6,7 +6,7 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, few_items
 from vse_pipe.core.console import document, ruled, stdout
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
-# Characters a line of a name that gives way to the figures.
+# The least width of a folded name, in characters.
 _FOLDED = 4
 
 
@@ -30,8 +30,8 @@ def show_files(results: dict[str, dict], as_json: bool) -> None:
 
 
 def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
-    """Every figure in one piece whatever the terminal's width: where it is narrow the interval of rsum goes below it instead
-    of beside it, where it is narrower the names fold, and where it is narrower still the interval is left out."""
+    """Fit the table to the terminal without cutting figures: first the interval of rsum moves below it, then the names fold, then
+    the interval is left out."""
     for joint, folded in ((" ", False), ("\n", False), ("\n", True), (None, True)):
         table = _table(labels, results, joint, folded)
         between = 2 if joint == " " else 1
@@ -41,7 +41,7 @@ def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) ->
 
 
 def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: str | None, folded: bool):
-    """joint: what stands between rsum and its interval; None leaves the interval out. folded: names may take several lines."""
+    """joint: the text between rsum and its interval; None leaves the interval out. folded: names may take several lines."""
     from rich.text import Text
 
     sentences = Text("\n".join(notes(list(results.values()))))
@@ -67,13 +67,13 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
 
 
 def _ks(results: dict[tuple[str, ...], dict]) -> list[int]:
-    """K of all recalls there are."""
+    """K of all recalls."""
     depths = {int(name[2:]) for side in _sides(results) for name in side if name.startswith("r@")}
     return sorted(depths)
 
 
 def _width(column: str, results: dict[tuple[str, ...], dict], joint: str | None) -> int:
-    """Columns of figures never give way: rich would cut digits off."""
+    """The least width of a column of figures, so that rich cuts no digits off."""
     if column == "rsum":
         return max(len(line) for metrics in results.values() for line in _rsum(metrics, joint).split("\n"))
     if column == "hs-sum":
@@ -82,7 +82,7 @@ def _width(column: str, results: dict[tuple[str, ...], dict], joint: str | None)
 
 
 def _hs_sum(metrics: dict) -> str:
-    """A dash where all items were retrieved equally often."""
+    """A dash when all items were retrieved equally often."""
     return "-" if metrics["hs_sum"] is None else f"{metrics['hs_sum']:.2f}"
 
 
@@ -91,13 +91,13 @@ def _sides(results: dict[tuple[str, ...], dict]) -> list[dict]:
 
 
 def _rsum(metrics: dict, joint: str | None) -> str:
-    """With its interval where there is one."""
+    """rsum with its interval, if there is one."""
     interval = metrics.get("intervals", {}).get("rsum")
     return f"{metrics['rsum']:.1f}" + (f"{joint}[{interval[0]:.1f}, {interval[1]:.1f}]" if interval and joint else "")
 
 
 def notes(results: Sequence[dict]) -> list[str]:
-    """What the figures mean and must not be quoted without, a sentence a line; results: metrics documents."""
+    """The meaning and the setting of the figures, one sentence a line. results: metrics documents."""
     first = results[0]
     ranked = "vectors from files" if first["split"] == "files" else f"{first['split']} split"
     lines = [
@@ -118,7 +118,7 @@ def notes(results: Sequence[dict]) -> list[str]:
 
 
 def _further(results: Sequence[dict]) -> list[str]:
-    """A line for each criterion that was measured by judgements or labels too; the document has the other figures."""
+    """One line for each criterion with figures from judgements or labels; the document has further figures."""
     return [
         f"{metrics['inference']}, by {metrics[key]['file']}: {name} "
         + ", ".join(f"{_SHORT[direction]} {metrics[key][direction][figure]:.1f}" for direction in DIRECTIONS)
@@ -139,7 +139,7 @@ def _unranked(figures: dict) -> str:
 
 
 def _by_bank(results: Sequence[dict]) -> list[str]:
-    """For each bank the criteria that used it; matchings; nothing for what looks at one query at a time."""
+    """One line for each bank or matching with its criteria; none for criteria that rank each query alone."""
     groups: dict[str, list[str]] = {}
     for metrics in results:
         names = groups.setdefault(_correction(metrics), [])
@@ -149,7 +149,7 @@ def _by_bank(results: Sequence[dict]) -> list[str]:
 
 
 def _tuned_elsewhere(results: Sequence[dict]) -> list[str]:
-    """For each set of validation data that is not of the ranked data set the criteria whose parameters it chose."""
+    """One line for each other data set that chose parameters, with the criteria."""
     groups: dict[str, dict[str, None]] = {}
     for metrics in results:
         if "tuned_on" in metrics:

@@ -1,4 +1,4 @@
-"""The images or the captions of one file, Parquet or .npy."""
+"""Inputs of an evaluation from files of vectors, Parquet or .npy."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,20 +30,17 @@ from vse_pipe.ranking.split import Split
 def read_images(
     path: Path, similarity: str, ids: Path | None = None, nan: str = "refuse", book: Book | None = None
 ) -> Vectors:
-    """Parquet with columns image_id and embedding; or .npy, whose ids are in ``ids`` or 0, 1, 2, ... without it.
+    """Vectors from Parquet with columns image_id and embedding; or from .npy with ids from ``ids`` or 0, 1, 2, ...
 
-    Raises UsageError for another kind of file and for ids given twice, InputError for unfit content. nan: as of ``vectors.checked``;
-    book: of the other files of the call.
+    nan: as in ``vectors.checked``. book: shared by the files of the call. Raises UsageError for other kinds of files and for
+    Parquet together with ``ids``, InputError for unfit content.
     """
     book = book or Book()
     if _is_parquet(path, [("--image-ids", ids)]):
         table = readers.read_parquet(path, ["image_id", "embedding"])
-        vectors, key, model = (
-            readers.parquet_vectors(path, table, "image_id"),
-            readers.parquet_ids(path, table, "image_id", book),
-            _model_of(table),
-        )
-        del table  # as large as the vectors, of which another copy is made now
+        vectors = readers.parquet_vectors(path, table, "image_id")
+        key, model = readers.parquet_ids(path, table, "image_id", book), _model_of(table)
+        del table  # as large as the vectors, and ``checked`` copies these
         return checked(str(path), "image_id", key, None, vectors, similarity, nan, model, book)
     vectors = readers.npy_vectors(path)
     key = _ids(ids, vectors, path, "image_id", book)
@@ -58,8 +55,8 @@ def read_captions(
     nan: str = "refuse",
     book: Book | None = None,
 ) -> Vectors:
-    """Parquet with columns caption_id, embedding and, unless judgements say what is correct, image_id; or .npy, whose ids
-    are in ``ids`` and the images they describe in ``owners``. Raises as ``images`` does."""
+    """Vectors from Parquet with columns caption_id, embedding and optionally image_id; or from .npy with ids from ``ids`` and image
+    ids from ``owners``. Captions without image ids need judgements. Raises as ``read_images`` does."""
     book = book or Book()
     if _is_parquet(path, [("--caption-ids", ids), ("--caption-images", owners)]):
         table = readers.read_parquet(path, ["caption_id", "embedding"], ["image_id"])
@@ -76,7 +73,7 @@ def read_captions(
 
 
 def _model_of(table: pa.Table) -> tuple[str, str] | None:
-    """What the footer of ``vse-pipe embed`` says of the model: run and digest; None in files of other programs."""
+    """Run and digest of the model in a file of ``vse-pipe embed``; None for files of other programs."""
     about = tables.footer(table)
     return (about["run"], about["model_sha256"]) if {"run", "model_sha256"} <= set(about) else None
 
@@ -98,8 +95,8 @@ def _ids(ids: Path | None, vectors: np.ndarray, path: Path, key: str, book: Book
 
 @dataclass(frozen=True)
 class MoreFiles:
-    """images, captions: of each further model, pairs in this order; fusion: as of an ensemble; weights: of every model, the
-    first included, only their proportions count, none for equal ones."""
+    """images, captions: the files of each further model, in one order. fusion: as for an ensemble. weights: of every model, the
+    first one included; only their proportions count; empty for equal weights."""
 
     images: Sequence[Path] = ()
     captions: Sequence[Path] = ()
@@ -107,7 +104,7 @@ class MoreFiles:
     weights: Sequence[float] = ()
 
     def check(self) -> None:
-        """Raises UsageError for what does not go together."""
+        """Raises UsageError for options that do not go together."""
         if self.fusion not in get_args(Fusion):
             raise UsageError(f"--fusion: {unknown('fusion', self.fusion, list(get_args(Fusion)))}")
         if len(self.images) != len(self.captions):
@@ -133,9 +130,9 @@ def fused(
     similarity: str,
     nan: str,
 ) -> Inputs:
-    """``inputs`` of the first model with the others beside it. firsts: its images and captions; ids: files with the ids of
-    .npy, of images and of captions, for all models. Raises InputError where a model has other ids than the first, captions of
-    other images, or sides that are not one model's."""
+    """``inputs`` of the first model, fused with the further models. firsts: the images and captions of the first. ids: the id files
+    of .npy images and captions, for all models. Raises InputError when a model has other ids than the first, captions of other
+    images, or images and captions of different models."""
     device = inputs.ranked.images.device
     readers: list[tuple[Callable[..., Vectors], Sequence[Path]]] = [
         (read_images, more.images),
@@ -172,7 +169,7 @@ def fused(
 
 
 def _places(first: Vectors, further: Vectors) -> np.ndarray:
-    """The rows of ``other`` in the order of the first."""
+    """The rows of ``further`` in the order of the first model. Raises InputError for different ids."""
     absent = np.setxor1d(first.ids, further.ids)
     if len(absent):
         raise InputError(
@@ -184,7 +181,7 @@ def _places(first: Vectors, further: Vectors) -> np.ndarray:
 
 
 def _must_agree(first: Vectors, further: Vectors, places: np.ndarray) -> None:
-    """Raises InputError where both say which image a caption belongs to, and not the same."""
+    """Raises InputError when both files have the images of the captions and these differ."""
     if first.image_ids is None or further.image_ids is None:
         return
     wrong = np.flatnonzero(further.image_ids[places] != first.image_ids)
@@ -197,16 +194,15 @@ def _must_agree(first: Vectors, further: Vectors, places: np.ndarray) -> None:
 
 SIMILARITIES = ("cosine", "dot")
 NAN = ("refuse", "drop")
-# The captions' image where no file tells.
+# The image of a caption when no file has it.
 _UNKNOWN = -1
 
 
 @dataclass(frozen=True)
 class InputFiles:
-    """images, captions: Parquet or .npy; the three with ids belong to .npy; bank and val: the same kinds of files;
-    similarity: cosine (vectors are brought to length 1) or dot (used as they are); qrels: as in ``qrels.read``; nan: refuse
-    rows that hold NaN or infinite values, or drop them with the captions and images that then have no other side; more: the
-    files of further models."""
+    """images, captions, bank and val files: Parquet or .npy. image_ids, caption_ids, caption_images: for .npy. similarity: cosine
+    (vectors of length 1) or dot (vectors as they are). qrels: as in ``read_qrels``. nan: refuse rows with NaN or infinite values,
+    or drop them and their pairs. more: the files of further models."""
 
     images: Path
     captions: Path
@@ -223,17 +219,18 @@ class InputFiles:
     more: MoreFiles = field(default_factory=MoreFiles)
 
     def existing(self) -> list[Path]:
-        """Every file that is given, qrels included where they are one."""
+        """Every input file."""
         named = [value for value in vars(self).values() if isinstance(value, Path)]
         named += [*self.more.images, *self.more.captions]
         return named + ([Path(self.qrels)] if self.qrels and Path(self.qrels).is_file() else [])
 
 
 def read(files: InputFiles, params: EvaluateParams, device: torch.device, paired: bool = True) -> Inputs:
-    """paired: every caption must have its image, or judgements; False where nothing is measured. Raises UsageError for
-    options that do not go together, InputError for files that cannot be ranked or hold more than ``evaluate.memory``."""
+    """The inputs of ``measure``. paired: every caption needs an image or judgements; False when nothing is measured.
+
+    Raises UsageError for options that do not go together, InputError for unfit files and files beyond ``evaluate.memory``."""
     _check(files, params)
-    # The file's content and the array made of it, then this array and its vectors of length one.
+    # Two copies: the file's content and its array, then this array and its vectors of length one.
     with memory.limit(params.memory, "evaluate.memory", copies=2):
         return _read(files, params, device, paired)
 
@@ -286,7 +283,7 @@ def _check(files: InputFiles, params: EvaluateParams) -> None:
 
 
 def _relevance(files: InputFiles, images: Vectors, captions: Vectors) -> Relevance | None:
-    """None where the captions' images say what is correct."""
+    """The correct items; None when the captions' images define them."""
     if files.qrels is not None:
         relevance = readers.read_qrels(files.qrels, images.book)
         _warn_of_missing(relevance, images, captions, files.qrels)
@@ -308,8 +305,7 @@ def _split(images: Vectors, captions: Vectors, device: torch.device, relevance: 
 
 
 def _owners(captions: np.ndarray, relevance: Relevance) -> np.ndarray:
-    """For each caption the first image that is correct for it, so that its result is not taken for independent of the
-    other captions of that image."""
+    """The first correct image of each caption: captions of one image are not independent in the bootstrap."""
     judged, images = relevance.pairs["text_to_image"]
     named, first = np.unique(judged, return_index=True)
     place = np.searchsorted(named, captions).clip(max=len(named) - 1)
@@ -321,7 +317,7 @@ def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSourc
     if not files_of_bank:
         return BankSource(bank.OWN)
     similarity, nan = files.similarity, files.nan
-    # Rows of an .npy bank have no ids, be those of the others text or not.
+    # Rows of an .npy bank have no ids, so that they have no book.
     books = [
         images.book if path is not None and path.suffix == ".parquet" else None
         for path in (files.bank_images, files.bank_captions)
@@ -341,7 +337,7 @@ def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSourc
 
 
 def _warn_of_renumbered(bank: BankSource, ranked: Split) -> None:
-    """Single vectors may be in both, captions of the same words for one; most of them are so under other ids only."""
+    """Warn when most ranked vectors are in the bank under other ids. A few may be: captions of the same words, for example."""
     if bank.split is None:
         return
     for name in ("images", "captions"):
@@ -375,8 +371,9 @@ def _validation(files: InputFiles, images: Vectors, device: torch.device) -> Spl
 
 
 def _warn_of_missing(relevance: Relevance, images: Vectors, captions: Vectors, source: str) -> None:
-    """Correct items that are not in the gallery make every figure look better than it is."""
-    named = [np.unique(np.concatenate(ids)) for ids in zip(*_by_kind(relevance), strict=True)]
+    """Warn of judged items that are not in the gallery, because they make every figure look too good."""
+    pairs = (relevance.pairs["image_to_text"], relevance.pairs["text_to_image"][::-1])
+    named = [np.unique(np.concatenate(ids)) for ids in zip(*pairs, strict=True)]
     for side, ids in zip((images, captions), named, strict=True):
         absent = ids[~np.isin(ids, side.ids)]
         if len(absent):
@@ -384,11 +381,6 @@ def _warn_of_missing(relevance: Relevance, images: Vectors, captions: Vectors, s
                 f"--qrels {source}: {len(absent)} of the {len(ids)} {side.key}s judged are not in {side.where}, "
                 f"the first is {side.book.first(side.key, absent[:1])}; their pairs are left out"
             )
-
-
-def _by_kind(relevance: Relevance) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(image ids, caption ids) of each direction's pairs."""
-    return [relevance.pairs["image_to_text"], relevance.pairs["text_to_image"][::-1]]
 
 
 def _inner_product(

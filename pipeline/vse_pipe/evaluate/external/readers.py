@@ -1,4 +1,4 @@
-"""Files and folders that the user named on the command line."""
+"""Readers of the files that the user names on the command line."""
 
 import importlib.util
 from collections.abc import Iterable, Sequence
@@ -17,14 +17,14 @@ from vse_pipe.ranking.metrics.recall import Relevance
 
 
 def existing(path: Path) -> Path:
-    """``path`` if it exists. Raises MissingResource: no command makes it."""
+    """``path``. Raises MissingResource if it does not exist, because no command makes it."""
     if not path.exists():
         raise MissingResource(f"{path} does not exist")
     return path
 
 
 def require_room(out: Path) -> None:
-    """Raises UsageError where the folder ``out`` cannot be made because a file lies in its place, or in that of one above it."""
+    """Raises UsageError when a file lies in the place of the folder ``out`` or of one of its parents."""
     for path in (out, *out.absolute().parents):
         if path.exists() and not path.is_dir():
             raise UsageError(f"--out: {path} is a file; choose a folder")
@@ -34,22 +34,22 @@ _SHOWN = 3
 
 
 class Book:
-    """The same text is the same number in all files of one call: running numbers in the order in which they are first met.
+    """Running numbers for text ids, in the order of their first occurrence; equal texts get equal numbers in all files of a call.
 
-    The first file decides whether the ids of images, or of captions, are numbers or text: text of which every value is a
-    number (``text_ids.are_numbers``) counts as numbers, whatever the kind of file. The other files must agree.
+    The first file decides whether the ids of images, or of captions, are numbers or text. Text counts as numbers when every value
+    is one (``text.are_numbers``). The other files must agree.
     """
 
     def __init__(self) -> None:
         self._texts = {key: pa.array([], pa.string()) for key in KEYS}
-        self._said: dict[str, tuple[bool, str]] = {}
+        self._kinds: dict[str, tuple[bool, str]] = {}
 
     def numbers(self, key: str, where: str, ids: np.ndarray | pa.Array) -> np.ndarray:
-        """int64, of int64 ids themselves. Raises InputError for text beside numbers, and for a text that can be no id."""
+        """The int64 numbers of ids; int64 ids stay as they are. Raises InputError for text mixed with numbers, or an invalid id."""
         if isinstance(ids, pa.Array) and not self.texts(key) and core_text.are_numbers(ids):
             ids = ids.cast(pa.int64()).to_numpy()
         is_text = isinstance(ids, pa.Array)
-        was_text, first = self._said.setdefault(key, (is_text, where))
+        was_text, first = self._kinds.setdefault(key, (is_text, where))
         if was_text != is_text:
             kinds = {True: "text", False: "numbers"}
             raise InputError(
@@ -66,11 +66,11 @@ class Book:
         return pc.index_in(ids, self._texts[key]).cast(pa.int64()).to_numpy()
 
     def texts(self, key: str) -> bool:
-        """Are the ids of this key text, as far as is known?"""
-        return self._said.get(key, (False, ""))[0]
+        """Are the ids of this key text in the files so far?"""
+        return self._kinds.get(key, (False, ""))[0]
 
     def first(self, key: str, ids: np.ndarray) -> str:
-        """The first three, for a message, as the files have them."""
+        """The first three ids as in the files, for a message."""
         if self.texts(key):
             texts: Iterable[str] = (
                 core_text.shown_id(text) for text in self._texts[key].take(pa.array(ids[:_SHOWN])).to_pylist()
@@ -80,14 +80,14 @@ class Book:
         return ", ".join(texts) + (", ..." if len(ids) > _SHOWN else "")
 
     def names(self) -> TextIds | None:
-        """None where all ids are numbers."""
+        """The texts of the ids; None when all ids are numbers."""
         texts = {key: found for key, found in self._texts.items() if len(found)}
         return TextIds.of(**{key: (np.arange(len(found)), found) for key, found in texts.items()}) if texts else None
 
 
 def npy_vectors(path: Path) -> np.ndarray:
-    """A float array (rows, dim), which stays in the file unless its bytes have to be turned. Raises InputError for anything else, and
-    for a file shorter or longer than it says, IntegrityError for one that was changed meanwhile."""
+    """A float array (rows, dim), memory-mapped unless its byte order is foreign. Raises InputError for other arrays and a file of
+    the wrong length, IntegrityError for a file that changes during reading."""
     array = _opened(path)
     if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
         raise InputError(f"{path}: {_described(array)}; expected rows x values of float16, float32 or float64")
@@ -97,8 +97,8 @@ def npy_vectors(path: Path) -> np.ndarray:
 
 
 def npy_ids(path: Path, rows: int, vectors: str, key: str = "image_id", book: Book | None = None) -> np.ndarray:
-    """int64 (rows,) from a .npy array or a text file with one id a line, of text by its numbers in ``book``. of: the file with
-    the vectors, for messages; key: image_id or caption_id."""
+    """int64 ids (rows,) from a .npy array or a text file with one id a line; text gets its numbers in ``book``. vectors: the file
+    with the vectors, for messages. key: image_id or caption_id."""
     ids = _copied(_opened(path)) if path.suffix == ".npy" else _lines(path)
     if isinstance(ids, np.ndarray) and (ids.dtype.kind not in "iuU" or ids.ndim != 1):
         raise InputError(f"{path}: {_described(ids)}; expected one integer or text for each vector")
@@ -125,7 +125,7 @@ def _opened(path: Path) -> np.ndarray:
 
 
 def _copied(array: np.ndarray, kind: np.dtype | None = None) -> np.ndarray:
-    """Out of the file. Raises IntegrityError where that was changed meanwhile."""
+    """A copy in memory. Raises IntegrityError when the file has changed."""
     copy = np.array(array, kind)
     mapped.require_unchanged(array)
     return copy
@@ -148,8 +148,8 @@ def _described(array: np.ndarray) -> str:
 
 
 def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
-    """Those columns of a file. Raises InputError for one that is missing and for more than may be read, IntegrityError for
-    a damaged file and for one that is written anew meanwhile."""
+    """Columns of a Parquet file. Raises InputError for a missing column or a file beyond the memory limit, IntegrityError for a
+    damaged file or one that changes during reading."""
     if existing(path).is_dir():
         raise InputError(f"{path}: a folder, expected a Parquet file")
     if not path.stat().st_size:
@@ -163,7 +163,7 @@ def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = (
                 raise InputError(f"{path}: column '{name}' is missing; the file has {', '.join(names)}")
         table = file.read([*columns, *(name for name in optional if name in names)])
         with file.named():
-            tables.footer(table)  # no text where it is damaged: checksums are of pages alone
+            tables.footer(table)  # checksums cover pages only: a damaged footer is no text
     memory.take(str(path), table.nbytes)
     for name in table.column_names:
         try:
@@ -174,7 +174,7 @@ def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = (
 
 
 def parquet_ids(path: Path, table: pa.Table, name: str, book: Book | None = None) -> np.ndarray:
-    """An integer column, or one of text by its numbers in ``book``, as int64. Raises InputError for another type, nulls and values
+    """An integer column as int64, or a text column as its numbers in ``book``. Raises InputError for other types, nulls and values
     beyond int64."""
     column, book = table[name], book or Book()
     if pa.types.is_dictionary(column.type):
@@ -195,9 +195,9 @@ def parquet_ids(path: Path, table: pa.Table, name: str, book: Book | None = None
 
 
 def parquet_vectors(path: Path, table: pa.Table, key: str) -> np.ndarray:
-    """Column ``embedding``, lists of float16, float32 or float64 of one length, as an array (rows, dim).
+    """Column ``embedding``, lists of float16, float32 or float64, as an array (rows, dim). key: the id column, for messages.
 
-    key: the id column, for messages. Raises InputError for other types, nulls and rows of another length.
+    Raises InputError for other types, nulls and lists of different lengths.
     """
     column = table["embedding"]
     if not _is_list(column.type) or not pa.types.is_floating(column.type.value_type):
@@ -238,12 +238,11 @@ _GRADE = r"^-?[0-9]+(\.[0-9]+)?$"
 
 
 def read_qrels(source: str, book: Book | None = None) -> Relevance:
-    """source: a collection of ``eccv.NAMES``, or a file: Parquet or text with a header ``caption_id image_id [relevance]``,
-    or TREC lines ``caption_id 0 image_id relevance``; text is split at white space.
+    """The correct items of each query. source: a collection of ``NAMES``; or a file, Parquet or text with a header
+    ``caption_id image_id [relevance]``, or TREC lines ``caption_id 0 image_id relevance``; text is split at white space.
 
-    The pairs of a file hold in both directions, any number of each; relevance above 0 is correct. book: of the files with
-    the vectors, which say whether ids are text. Raises InputError for a file that is not one of these, MissingResource for a
-    collection whose package is not installed.
+    The pairs of a file hold in both directions; a pair with relevance above 0 is correct. book: of the files with the vectors.
+    Raises InputError for other files, MissingResource when the package of a collection is not installed.
     """
     book = book or Book()
     if source in NAMES:
@@ -309,7 +308,7 @@ def _require(fits: np.ndarray, path: Path, cells: pa.Array, name: str, kind: str
         raise InputError(f"{path}, line {line}: {name} {cell!r} is not {kind}")
 
 
-# By the name in --qrels, what the package's files begin with.
+# Names in --qrels, with the first part of the package's file names.
 NAMES = {"eccv_caption": "eccv", "cxc": "cxc"}
 _FILES = {"image_to_text": "image_to_caption", "text_to_image": "caption_to_image"}
 
@@ -318,8 +317,8 @@ def read_eccv(name: str) -> Relevance:
     """``eccv_caption``: Chun et al., ECCV Caption, ECCV 2022: 1,261 images and 1,332 captions, judged by machines and people;
     ``cxc``: Parekh et al., Crisscrossed Captions, EACL 2021, its positive pairs.
 
-    Ids are COCO's own: image ids, and the ids of the captions' annotations. The files are read without importing the
-    package, which warns of packages it could do with. Raises MissingResource where it is not installed.
+    Ids are COCO's image ids and annotation ids. The files are read without an import of the package, which prints warnings.
+    Raises MissingResource when it is not installed.
     """
     package = importlib.util.find_spec("eccv_caption")
     if package is None or package.origin is None:
@@ -332,7 +331,7 @@ def read_eccv(name: str) -> Relevance:
 
 
 def _pairs(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The keys of the document are the queries' ids as text, its values lists of the ids of correct items."""
+    """(query, item) ids from a JSON document: keys are query ids as text, values are lists of ids of correct items."""
     correct = read_json(path)
     queries = np.array(list(correct), dtype=np.int64)
     counts = np.fromiter(map(len, correct.values()), np.int64, len(correct))

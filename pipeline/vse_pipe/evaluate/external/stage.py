@@ -1,4 +1,4 @@
-"""Evaluate vectors that this pipeline did not make: files in, metrics out, no project around them."""
+"""Evaluate files of vectors without a project: files in, metrics out."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vse_pipe.artifacts import evaluation
-from vse_pipe.artifacts.names import KEYS, TextIds
+from vse_pipe.artifacts.names import KEYS
 from vse_pipe.core import locks
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import UsageError
@@ -14,7 +14,7 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate.external import inputs
 from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.evaluate.external.readers import require_room
-from vse_pipe.evaluate.measure import Inputs, Result, is_calibrated, measure, open_parameters
+from vse_pipe.evaluate.measure import Inputs, is_calibrated, measure, open_parameters
 from vse_pipe.evaluate.stage import warn_of_collapse, warn_of_residual, write
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria
@@ -32,10 +32,10 @@ def evaluate_files(
     out: Path | None = None,
     seed: int = 1,
 ) -> dict[str, dict]:
-    """The metrics by criterion, and with ``out`` the folders out/<inference>/ that ``vse-pipe evaluate`` writes for a run.
+    """The metrics by criterion; ``out`` receives the folders <inference>/ that ``vse-pipe evaluate`` writes for a run.
 
-    options: parameters of criteria by name; one that is not there has its defaults; seed: of the bootstrap. Raises
-    UsageError for what does not exist or does not go together, InputError and IntegrityError for files that cannot be used.
+    options: parameters of criteria by name, defaults for the rest. seed: for the bootstrap. Raises UsageError for unknown names and
+    options that do not go together, InputError and IntegrityError for files that cannot be used.
     """
     chosen, target = [criteria.parse(name, options) for name in inferences], resolve_device(device)
     if (files.bank_images is None) != (files.bank_captions is None):
@@ -66,12 +66,16 @@ def evaluate_files(
         for result in measure(loaded, chosen, params):
             name = result.criterion.name
             metrics[name] = {**result.metrics, "split": "files"}
-            _finish(replace(result, metrics=metrics[name]), folders.get(name), loaded.names)
+            if folders:
+                write(folders[name], replace(result, metrics=metrics[name]), loaded.names)
+                continue
+            for direction, notes in result.metrics["notes"].items():
+                warn_of_residual(result.criterion, direction, notes)
     return metrics
 
 
 def require_parameters(loaded: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
-    """Raises UsageError when a criterion's parameters are open and there is no validation data."""
+    """Raises UsageError when parameters of a criterion are open and there are no validation data."""
     names = [criterion.name for criterion in chosen if open_parameters(criterion, params)]
     if names and loaded.tuning is None:
         raise UsageError(
@@ -80,19 +84,10 @@ def require_parameters(loaded: Inputs, chosen: Sequence[Criterion], params: Eval
         )
 
 
-def _finish(result: Result, folder: Path | None, names: TextIds | None) -> None:
-    if folder is not None:
-        write(folder, result, names)
-        return
-    for direction, notes in result.metrics["notes"].items():
-        warn_of_residual(result.criterion, direction, notes)
-
-
 def _free(folder: Path) -> Path:
-    """Raises UsageError for a folder that would be replaced and is not an evaluation."""
-    ours = not folder.exists() or (
+    """The folder. Raises UsageError if it has contents that are no evaluation."""
+    if folder.exists() and not (
         folder.is_dir() and ((folder / evaluation.METRICS).is_file() or not any(folder.iterdir()))
-    )
-    if not ours:
+    ):
         raise UsageError(f"--out: {folder} exists and is not an evaluation; choose another folder")
     return folder
