@@ -1,6 +1,5 @@
-"""Vega, Vega-Lite and vega-embed as one script, which takes seconds to bundle and is the same each time."""
+"""Charts of the page as Vega-Lite specifications, and the script that draws them."""
 
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
@@ -21,8 +20,9 @@ from vse_pipe.report.settings import Point
 
 
 def bundle(vega_lite: str) -> str:
-    """The script for a version of Vega-Lite, such as ``6.1``; needs no network. Kept beside the byte code of this module,
-    by the versions of Vega-Lite and of vl_convert, where files can be written there."""
+    """Vega, Vega-Lite and vega-embed as one script for a version of Vega-Lite, such as ``6.1``; needs no network.
+
+    The script takes seconds to bundle, so it is cached next to the byte code of this module if that folder is writable."""
     name = f"vega-{vega_lite}-{version('vl-convert-python')}.bundle"
     cache = Path(cache_from_source(__file__)).with_name(name)
     if cache.is_file():
@@ -38,7 +38,7 @@ def bundle(vega_lite: str) -> str:
 
 
 SMALL = 130
-# From one to eight: values that far apart were chosen by their ratio (1, 2, 5, 10; 32, 64, 128, 256).
+# Values with this ratio of largest to smallest get a logarithmic axis (1, 2, 5, 10; 32, 64, 128, 256).
 _RATIO = 8
 # On an axis of epochs.
 _TICKS = 12
@@ -46,20 +46,22 @@ _TICKS = 12
 
 @cache
 def library() -> str:
-    """Vega, Vega-Lite and vega-embed as one script for the Vega-Lite version Altair writes; needs no network."""
+    """The script for the Vega-Lite version that Altair writes."""
     version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     return bundle(version)
 
 
 def validation(histories: dict[str, pd.DataFrame]) -> dict:
-    """rsum on the validation split per epoch, a line a run; a point marks the epoch that was kept."""
+    """rsum on the validation split per epoch, one line a run; a point marks the best epoch."""
     rows = [
-        {"run": run, "epoch": int(epoch), "rsum": float(value), "kept": kept}
+        {"run": run, "epoch": int(epoch), "rsum": float(value), "kept": bool(kept)}
         for run, table in histories.items()
-        for epoch, value, kept in zip(table["epoch"], table["val_rsum"], _is_best(table), strict=True)
+        for epoch, value, kept in zip(
+            table["epoch"], table["val_rsum"], table.index == table["val_rsum"].idxmax(), strict=True
+        )
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=_epochs(rows),
+        x=epochs_axis([int(epoch) for table in histories.values() for epoch in table["epoch"]]),
         y=alt.Y("rsum:Q", title="validation rsum", scale=alt.Scale(zero=False, nice=True)),
         tooltip=["run:N", "epoch:Q", alt.Tooltip("rsum:Q", format=".1f")],
     )
@@ -71,21 +73,25 @@ def validation(histories: dict[str, pd.DataFrame]) -> dict:
 
 
 def training(table: pd.DataFrame) -> dict:
-    """Training loss per epoch of one run; each run has its own axis, since losses differ in scale and meaning."""
+    """Training loss per epoch of one run; every run has an axis of its own, because losses differ in scale and meaning."""
     rows = [
         {"epoch": int(epoch), "loss": float(value)} for epoch, value in zip(table["epoch"], table["loss"], strict=True)
     ]
     y = alt.Y("loss:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
     chart = alt.Chart(alt.Data(values=rows)).encode(
-        x=_epochs(rows), y=y, tooltip=["epoch:Q", alt.Tooltip("loss:Q", format=".4g")]
+        x=epochs_axis(list(map(int, table["epoch"]))), y=y, tooltip=["epoch:Q", alt.Tooltip("loss:Q", format=".4g")]
     )
     return spec(chart.mark_line(strokeWidth=2, style="after-line"), height=SMALL)
 
 
 def sweep(points: list[Point], baselines: list[Point], title: str, name: str) -> dict:
-    """rsum against the value swept over: a line through the means, a band from lowest to highest where runs share a
-    value, a point and an upright 95% interval a run, a level line a baseline. name: of the line in the legend."""
-    rows = [_swept_row(point, name) for point in points]
+    """rsum against the swept value: a line through the means, a band from lowest to highest for runs with equal values, a
+    point and a vertical 95% interval a run, a horizontal line a baseline. name: of the line in the legend."""
+    rows = []
+    for point in points:
+        low, high = point.interval or (None, None)
+        row = {"x": point.x, "rsum": point.rsum, "low": low, "high": high, "run": point.run, "series": name}
+        rows.append(row)
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=_swept([point.x for point in points if point.x is not None], title)
     )
@@ -111,49 +117,31 @@ def sweep(points: list[Point], baselines: list[Point], title: str, name: str) ->
     return spec(alt.layer(*layers), height=280)
 
 
-def _swept_row(point: Point, name: str) -> dict:
-    low, high = point.interval or (None, None)
-    return {"x": point.x, "rsum": point.rsum, "low": low, "high": high, "run": point.run, "series": name}
-
-
 def _rsum(field: str) -> alt.Y:
     return alt.Y(field, title="rsum", scale=alt.Scale(zero=False, nice=True))
 
 
 def _swept(values: list[float], title: str) -> alt.X:
-    """An axis with a tick at each value that a run has; logarithmic where they span a ratio of 8 or more."""
+    """An axis with a tick at each value of a run; logarithmic if they span a ratio of 8 or more."""
     ratio = min(values) > 0 and max(values) >= _RATIO * min(values)
     kind = {"type": "log"} if ratio else {"type": "linear", "zero": False}
     scale = alt.Scale(**kind, nice=False, padding=14)
-    # A format would be given the precision of the distance between ticks: 128 came out as 1.3e+2.
+    # A format takes its precision from the distance between ticks: 128 became 1.3e+2.
     axis = alt.Axis(values=sorted(set(values)), labelExpr="'' + datum.value", grid=False, labelOverlap="greedy")
     return alt.X("x:Q", title=title, scale=scale, axis=axis)
 
 
-def _epochs(rows: list[dict]) -> alt.X:
-    return epochs_axis([row["epoch"] for row in rows])
-
-
 def epochs_axis(epochs: list[int]) -> alt.X:
-    """An axis of whole epochs, a dozen ticks at most. Left to itself, Vega puts ticks between two epochs and names both
-    neighbours alike."""
+    """An axis of whole epochs with at most a dozen ticks. By default Vega puts ticks between epochs and rounds their labels."""
     first, last = min(epochs), max(epochs)
-    step = next(size for size in _steps_of_epochs() if (last - first) // size < _TICKS)
+    steps = (size * 10**power for power in count() for size in (1, 2, 5))
+    step = next(size for size in steps if (last - first) // size < _TICKS)
     ticks = [epoch for epoch in range(first, last + 1) if epoch % step == 0]
     return alt.X("epoch:Q", title="epoch", axis=alt.Axis(values=ticks, format="d", grid=False))
 
 
-def _steps_of_epochs() -> Iterator[int]:
-    """1, 2, 5, 10, 20, 50, ..."""
-    return (size * 10**power for power in count() for size in (1, 2, 5))
-
-
-def _is_best(table: pd.DataFrame) -> list[bool]:
-    return (table.index == table["val_rsum"].idxmax()).tolist()
-
-
 def spec(chart: alt.LayerChart | alt.FacetChart | alt.Chart, height: int) -> dict:
-    """Vega-Lite for the page: as wide as its place, ``height`` pixels tall, without schema and theme."""
+    """Vega-Lite for the page: as wide as its container, ``height`` pixels tall, without schema and theme."""
     document = chart.properties(width="container", height=height).to_dict()
     # The page names the Vega-Lite mode itself, and its own theme replaces Altair's.
     return {key: value for key, value in document.items() if key not in ("$schema", "config")}
@@ -165,8 +153,8 @@ _HEIGHT = 240
 
 
 def losses(table: pd.DataFrame) -> dict:
-    """Bars: pairs per bin, matched under mismatched where the truth is known; lines: what each component of the mixture
-    expects there. table: histogram.csv."""
+    """Bars: pairs per bin, split into matched and mismatched if the truth is known; lines: pairs expected by each component of the
+    mixture. table: histogram.csv."""
     is_labelled = table["matched"].notna().all()
     kinds = list(KINDS) if is_labelled else [_UNKNOWN]
     bars = [bar for row in table.to_dict("records") for bar in _stacked(row, kinds)]
@@ -198,7 +186,7 @@ def losses(table: pd.DataFrame) -> dict:
 
 
 def _stacked(row: dict, kinds: list[str]) -> list[dict]:
-    """One bar a kind, each on top of the one before."""
+    """One bar a kind, stacked."""
     bars, foot = [], 0
     for kind in kinds:
         count = int(row[kind])
@@ -230,7 +218,7 @@ def costs(table: pd.DataFrame) -> dict:
 
 
 def alignment(mean: list[float]) -> dict:
-    """Bars: the mean refined alignment by rank, and the level at which all captions would have the same (L2RM, Figure 7)."""
+    """Bars: the mean refined alignment by rank; line: the level of a uniform alignment (L2RM, Figure 7)."""
     rows = [{"rank": rank, "weight": weight} for rank, weight in enumerate(mean, 1)]
     x = alt.X("rank:Q", title="captions of the batch, sorted", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False))
     base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=alt.Y("weight:Q", title="refined alignment"))
@@ -240,7 +228,7 @@ def alignment(mean: list[float]) -> dict:
 
 
 def quartiles(table: pd.DataFrame) -> pd.DataFrame:
-    """epoch, kind, low, median, high from costs.csv, values within a bin spread evenly; kinds without pairs left out."""
+    """epoch, kind, low, median, high from costs.csv, with values spread evenly within a bin; without kinds that have no pairs."""
     rows = []
     for epoch, bins in table.groupby("epoch"):
         for kind in KINDS:
@@ -263,8 +251,7 @@ _CALIBRATION_HEIGHT = 260
 
 
 def reliability(measured: dict[str, dict]) -> dict:
-    """A line a criterion and a point a bin that holds pairs, beside the diagonal. measured: as metrics.json has them, by
-    criterion."""
+    """One line a criterion and one point a bin with pairs, with the diagonal. measured: from metrics.json, by criterion."""
     rows = [
         {"criterion": name, "told": bins["probability"], "matched": bins["matched"], "pairs": bins["pairs"]}
         for name, figures in measured.items()
@@ -291,7 +278,7 @@ def _calibration_layout(criteria: tuple[str, ...]) -> dict:
     right = alt.Chart(ends).mark_line(strokeDash=[4, 4], strokeWidth=1, opacity=0.5).encode(x=x, y=y)
     layers = alt.layer(right, base.mark_line(strokeWidth=1.75), base.mark_point(filled=True, size=45, opacity=1))
     layout = spec(layers, height=_CALIBRATION_HEIGHT)
-    for layer in layout["layer"][1:]:  # the rows are given to all of them at once
+    for layer in layout["layer"][1:]:  # the top level holds the rows of these layers
         del layer["data"]
     return layout
 
@@ -300,7 +287,7 @@ _ROW = 22
 
 
 def balance(rows: list[tuple[str, int, int]]) -> dict:
-    """A bar to the right for the queries repaired, one to the left for those broken. rows: criterion, repaired, broken."""
+    """A bar to the right for the repaired queries, one to the left for the broken. rows: criterion, repaired, broken."""
     bars = [
         {"criterion": name, "change": kind, "queries": count, "at": sign * count}
         for name, repaired, broken in rows
@@ -311,7 +298,7 @@ def balance(rows: list[tuple[str, int, int]]) -> dict:
 
 @cache
 def _change_layout(criteria: int) -> dict:
-    """Everything but the bars, which Altair would take long to check."""
+    """The chart without bars, because Altair takes long to check a chart."""
     x = alt.X("at:Q", title=None, axis=alt.Axis(labelExpr="abs(datum.value)", tickCount=5, format="d"))
     y = alt.Y("criterion:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False))
     tip = ["criterion:N", "change:N", "queries:Q"]
@@ -328,10 +315,9 @@ PARTS = ("validation", "ranked")
 
 
 def curves(tables: dict[str, pd.DataFrame], names: dict[str, str]) -> dict:
-    """R@K against lambda of one direction and K, a colour a criterion; a point marks the lambda that was chosen.
+    """R@K against lambda for one direction and K, one colour a criterion and one dash a split; a point marks the chosen lambda.
 
-    tables: rows of relaxation.parquet by criterion; names: of the two splits, by PARTS; dashes tell them apart. The page has
-    one legend for all charts of a run.
+    tables: rows of relaxation.parquet by criterion. names: of the two splits, by PARTS.
     """
     rows = [
         {"criterion": name, "split": names[part], "lambda": lam, "recall": round(value, 3), "chosen": chosen}
@@ -345,7 +331,7 @@ def curves(tables: dict[str, pd.DataFrame], names: dict[str, str]) -> dict:
 
 @cache
 def _relaxation_layout(criteria: tuple[str, ...], splits: tuple[str, ...]) -> dict:
-    """Everything but the rows: Altair needs longer to check a chart than all the rest of the section takes."""
+    """The chart without rows, because Altair takes long to check a chart."""
     tip = ["criterion:N", "split:N", alt.Tooltip("lambda:Q"), alt.Tooltip("recall:Q", format=".1f")]
     x_axis = alt.Axis(grid=False, tickCount=10)
     x = alt.X("lambda:Q", title="λ", axis=x_axis, scale=alt.Scale(zero=False, nice=False))
@@ -360,8 +346,8 @@ def _relaxation_layout(criteria: tuple[str, ...], splits: tuple[str, ...]) -> di
 
 # N_k as the papers draw it (HAL and RGM, Figs. 2 and 3): both axes logarithmic, before and after a criterion.
 #
-# Differs from them: items are binned, and a bin's share is divided by its width, because a small data set has hardly two
-# items with the same large N_k. Items with N_k = 0 have no place on a log axis; the page says how many there are.
+# Unlike the papers, items are binned and a bin's share is divided by its width, because few items of a small data set share a
+# large N_k. Items with N_k = 0 have no place on a log axis; the page gives their number.
 
 _POWERS = [10.0**power for power in range(-6, 7)]
 _HUB_TICKS = [first * 10**power for power in range(7) for first in (1, 2, 5)]
@@ -369,7 +355,7 @@ _HUB_TICKS = [first * 10**power for power in range(7) for first in (1, 2, 5)]
 
 @dataclass(frozen=True)
 class Extent:
-    """What the charts of a row share: the largest N_k, and the lowest and the highest share."""
+    """The largest N_k and the lowest and highest share of the charts of a row."""
 
     largest: int
     lowest: float
@@ -383,7 +369,7 @@ def extent(columns: list[np.ndarray]) -> Extent:
 
 
 def points(n: np.ndarray) -> list[dict]:
-    """One a bin: its middle on a log axis, its values in words, its items, and their share per value of N_k."""
+    """One row a bin: its middle on a log axis, its range as text, its items, and their share per value of N_k."""
     return [
         {
             "n": round(float(np.sqrt(low * high)), 3),
@@ -395,23 +381,23 @@ def points(n: np.ndarray) -> list[dict]:
     ]
 
 
-def distribution(after: np.ndarray, before: np.ndarray | None, shared: Extent) -> dict:
-    """Share of the items against N_k: a line with points after, a plain line before (None: nothing to compare with), and
-    an upright line at the mean, where all items would be if all were retrieved equally often."""
+def distribution(after: np.ndarray, before: np.ndarray | None, extent: Extent) -> dict:
+    """Share of the items against N_k: a line with points for ``after``, a plain line for ``before`` (or None), and a vertical line
+    at the mean, the N_k of every item if all were retrieved equally often."""
     mean = [{"n": float(after.mean())}] if after.any() else []
     rows = [mean, [] if before is None else points(before), points(after)]
     layout = deepcopy(_layout())
     for layer, values in zip(layout["layer"], rows, strict=True):
         layer["data"] = {"values": values}
-        layer["encoding"]["x"]["scale"]["domain"] = [0.9, shared.largest * 1.1]
+        layer["encoding"]["x"]["scale"]["domain"] = [0.9, extent.largest * 1.1]
         if "y" in layer["encoding"]:
-            layer["encoding"]["y"]["scale"]["domain"] = [shared.lowest, shared.highest]
+            layer["encoding"]["y"]["scale"]["domain"] = [extent.lowest, extent.highest]
     return layout
 
 
 @cache
 def _layout() -> dict:
-    """Everything but the rows and the ends of the axes: Altair needs longer to check a chart than all the rest takes."""
+    """The chart without rows and ends of the axes, because Altair takes long to check a chart."""
     empty = alt.Chart(alt.Data(values=[]))
     scale = alt.Scale(type="log", domain=[1, 2], nice=False)
     x_axis = alt.Axis(values=_HUB_TICKS, grid=False, format="~s", labelOverlap="greedy")

@@ -1,4 +1,4 @@
-"""A judged claim in words and numbers, the same on the terminal, in Markdown and on the page."""
+"""Claims of papers: their file, their verdicts from evaluations, and their table for terminal, Markdown and page."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -21,14 +21,14 @@ from vse_pipe.report.formatting import spread
 
 
 def problem(params: Params, model: str) -> str | None:
-    """Why nothing should be said of a run, a repetition or an ensemble; None where it has converged.
+    """The reason why a run, a repetition or an ensemble has not converged; None if it has.
 
-    ``vse-pipe train`` has written it into config.json, by the rule of ``ranking.metrics.convergence``. Raises InputError and
+    ``vse-pipe train`` writes it into config.json by the rule of ``ranking.metrics.convergence``. Raises InputError and
     IntegrityError for a file that cannot be used.
     """
     ensemble = params.ensembles.get(model)
-    named = ensemble.members if ensemble else (model,)
-    for run in (model for name in named for model in params.models(name)):
+    members = ensemble.members if ensemble else (model,)
+    for run in (run for member in members for run in params.models(member)):
         folder = paths.trained(params.trained(run))
         if not (folder / model_files.CONFIG).is_file():
             return f"{run}: no {folder / model_files.CONFIG}, so that nobody knows whether it has converged"
@@ -43,8 +43,7 @@ def problem(params: Params, model: str) -> str | None:
 
 
 def below(params: Params, run: str, criterion: str, floor: float | None) -> str | None:
-    """Why a run is too weak to say anything with: its rsum under nns, or under ``criterion`` where it has no other, is below
-    ``floor``; the mean over its seeds."""
+    """The reason why a run is too weak for a verdict: its mean rsum over seeds, under nns or else ``criterion``, is below ``floor``."""
     if floor is None:
         return None
     models = params.models(run)
@@ -66,7 +65,7 @@ def _a_figure(name: str) -> str:
 
 
 class ClaimSide(Strict):
-    """One side of a claim. run: of params.yaml, or a name under the file's ``runs``; criterion: null for the claim's."""
+    """One side of a claim. run: of params.yaml, or a name under the file's ``runs``. criterion: null for that of the claim."""
 
     run: str
     criterion: str | None = None
@@ -78,8 +77,8 @@ Named = Annotated[ClaimSide, BeforeValidator(lambda side: {"run": side} if isins
 class PaperClaim(Strict):
     """One claim: the figure of the left side is greater or less than that of the right, or within ``margin`` of it.
 
-    text, source: the claim, and where it is printed; figure: as metrics.json has it, rsum or image_to_text.r@1; criterion: of
-    sides that name none; floor: instead of the file's, null for none.
+    text, source: the claim and its place in a paper. figure: an address in metrics.json, rsum or image_to_text.r@1. criterion: of
+    sides without one. floor: replaces that of the file; null for none.
     """
 
     text: str
@@ -104,8 +103,8 @@ class PaperClaim(Strict):
 
 
 class ClaimsFile(Strict):
-    """The whole file. floor: rsum under nns that a run must reach before anything is said of it; seeds: the fewest trainings
-    a side must have, 1 to judge models as they are; runs: names of params.yaml by the names that the claims use."""
+    """A file of claims. floor: the rsum under nns that a run needs for a verdict. seeds: the least number of trainings of a side,
+    1 to judge single models. runs: names of params.yaml, by the names in the claims."""
 
     title: str = "Claims"
     floor: float | None = None
@@ -114,7 +113,7 @@ class ClaimsFile(Strict):
     claims: Annotated[list[PaperClaim], Field(min_length=1)]
 
     def run(self, side: ClaimSide) -> str:
-        """As params.yaml names it."""
+        """The run's name in params.yaml."""
         return self.runs.get(side.run, side.run)
 
     def floor_of(self, claim: PaperClaim) -> float | None:
@@ -122,7 +121,7 @@ class ClaimsFile(Strict):
 
 
 def read(path: Path) -> ClaimsFile:
-    """Raises MissingResource where no file is, ParamsError with the address of everything that is wrong in it."""
+    """The claims of a file. Raises MissingResource without a file, ParamsError with the address of every error in it."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file; packaged claims are {', '.join(PACKAGED)}")
     try:
@@ -142,8 +141,8 @@ _FILES = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
 
 @dataclass(frozen=True)
 class Judged:
-    """left, right: what was compared, ``hal (nns)``; difference: of left - right, None where ``why`` says there is none to
-    speak of; interval: of 95%; p: two-sided, corrected for all claims of the file that can be judged (Holm)."""
+    """left, right: the sides, ``hal (nns)``. difference: left - right, None for the given ``reason``. interval: 95%. p: two-sided,
+    corrected (Holm) for all claims of the file with a verdict."""
 
     claim: PaperClaim
     left: str
@@ -160,13 +159,12 @@ class Judged:
 
 
 def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unknown: bool = False) -> list[Judged]:
-    """One for each claim, in the order of the file.
+    """One verdict for each claim, in the order of the file.
 
-    A claim holds where the interval of left - right lies on the side it names and the corrected p is below 0.05, it does not
-    where the same is true of the other side, and otherwise these data cannot tell. Of equality the sides are within the
-    margin and beyond it. There is no verdict on sides that are not evaluated, have too few trainings, are below the floor or
-    have not converged, or that cannot be paired. Raises UsageError with all runs that do not exist, unless ``skip_unknown``;
-    IntegrityError for evaluations of another model or of other data than there are now.
+    A claim holds if the corrected p is below 0.05 and left - right has the claimed sign; it does not hold if the sign is the
+    opposite; otherwise these data cannot tell. For equality, inside and outside of the margin replace the signs. There is no
+    verdict on sides that are not evaluated, have too few trainings, are below the floor, have not converged, or cannot be paired.
+    Raises UsageError with all unknown runs, unless ``skip_unknown``; IntegrityError for evaluations of another model or data.
     """
     names = sorted({*params.evaluated(), *params.groups})
     sides = [side for claim in file.claims for side in (claim.left, claim.right)]
@@ -184,7 +182,7 @@ def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unk
 def _measured(
     params: Params, file: ClaimsFile, claim: PaperClaim, unknown_runs: dict, measured: dict, draws: tuple[int, int]
 ) -> Judged:
-    """With the p-value of this claim alone. measured: differences by pair of sides, which several claims share."""
+    """The claim with its uncorrected p-value. measured: differences by pair of sides, shared by the claims."""
     # Left - right is the B - A of a comparison.
     pair = tuple((file.run(side), side.criterion or claim.criterion) for side in (claim.right, claim.left))
     right, left = (f"{run} ({criterion})" for run, criterion in pair)
@@ -207,7 +205,7 @@ def _measured(
 
 
 def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, criterion: str) -> str | None:
-    """Why nothing can be said of a side."""
+    """The reason why a side allows no verdict."""
     models = params.models(run)
     for model in models:
         folder = paths.evaluated(model, criterion)
@@ -227,7 +225,7 @@ def _method(params: Params, run: str, criterion: str) -> Method:
 
 
 def _p_value(claim: PaperClaim, difference: Difference) -> float:
-    """Of no difference; of equality, of a difference just as large as the margin, on the side that is nearer."""
+    """The p-value of no difference; for equality, of a difference equal to the nearer margin."""
     assert difference.doubt is not None
     if claim.margin is None:
         return difference.doubt.p_value()
@@ -250,7 +248,7 @@ _WORDS = {"greater": "left greater", "less": "left less"}
 
 
 def cells(judged: Judged) -> list[str]:
-    """In the order of HEADER."""
+    """The cells of a row, in the order of HEADER."""
     claim = judged.claim
     says = _WORDS.get(claim.says, f"within {claim.margin or 0:g}")
     head = [claim.text, claim.source, f"{' '.join(claim.address)}, {says}"]

@@ -1,4 +1,4 @@
-"""Thumbnails: each picture goes into the page once, as a WebP data URI, however often it is shown."""
+"""Thumbnails: each picture is in the page once, as a WebP data URI."""
 
 import base64
 import io
@@ -25,9 +25,9 @@ _SMALLEST = 64
 
 
 def thumbnail(content: bytes, side: int) -> bytes | None:
-    """WebP of at most ``side`` x ``side`` pixels, upright, its proportions kept; None when it is no readable picture.
+    """WebP of at most ``side`` x ``side`` pixels, upright, with the picture's proportions; None for an unreadable picture.
 
-    What counts as one is what ``prepare`` takes: no other format is tried, EPS least of all.
+    Only the formats that ``prepare`` accepts are readable.
     """
     try:
         with open_picture(content, "") as image:
@@ -53,14 +53,13 @@ def data_uri(webp: bytes) -> str:
 
 
 def embedded_size(webp: bytes) -> int:
-    """Bytes in the page: base64 takes 4 for 3."""
+    """Bytes in the page: base64 has 4 for 3."""
     return math.ceil(len(webp) / 3) * 4
 
 
 def fit(make: Callable[[int], dict[Key, bytes]], side: int, budget: int) -> tuple[dict[Key, bytes], int]:
-    """The thumbnails of ``make(side)``, with the side reduced until all of them together stay below ``budget`` bytes of
-    base64. Smaller than 64 px nothing can be made out: from there on the last ones are left out instead. Returns them with
-    the side that was used.
+    """The thumbnails of ``make(side)`` and their side, which is reduced until they fit into ``budget`` bytes of base64. Below 64 px
+    the side is not reduced; the last thumbnails are left out instead.
     """
     while True:
         thumbnails = make(side)
@@ -73,7 +72,7 @@ def fit(make: Callable[[int], dict[Key, bytes]], side: int, budget: int) -> tupl
 
 
 def _first(thumbnails: dict[Key, bytes], budget: int) -> dict[Key, bytes]:
-    """As many from the beginning as fit."""
+    """The first thumbnails that fit."""
     first = {}
     for symbol, webp in thumbnails.items():
         budget -= embedded_size(webp)
@@ -88,8 +87,8 @@ Reader = Callable[[Path], bytes | None]
 
 @dataclass(frozen=True)
 class Picture:
-    """symbol: id of the SVG symbol, None where there is no picture to show; label: what it shows, for every reader; link:
-    where the picture lies, for one that is not in the page and is a file of its own."""
+    """symbol: id of the SVG symbol, None without a picture. label: a description. link: to the file of a picture that is not in the
+    page."""
 
     symbol: str | None
     label: str
@@ -98,7 +97,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Chart:
-    """id: of the element that holds ``spec``; label: the chart in a sentence, for those who cannot see it."""
+    """id: of the element that holds ``spec``. label: the chart in a sentence, for screen readers."""
 
     id: str
     label: str
@@ -107,9 +106,8 @@ class Chart:
 
 @dataclass
 class Collector:
-    """read: the bytes of a picture's file, None when the file is gone; side: pixels of a thumbnail's longer side.
-
-    linked: the pictures that did not fit into the page and are linked instead, those that are files of their own.
+    """The pictures and charts of a page. read: returns the bytes of a picture, None if the file does not exist. side: pixels of a
+    thumbnail's longer side. linked: pictures that do not fit into the page.
     """
 
     read: Reader
@@ -126,15 +124,15 @@ class Collector:
         return Chart(f"chart-{self._charts}", label, embeddable(spec))
 
     def picture(self, catalogue: DatasetIndex, image_id: int) -> Picture:
-        """Raises InputError when the data set names a file outside its root."""
+        """The picture of an image. Raises InputError when its file is outside the root of the data set."""
         key = catalogue.name, image_id
         if key not in self._pictures:
             self._pictures[key] = self._picture(catalogue, image_id)
         return self._pictures[key]
 
     def symbols(self, budget: int) -> tuple[dict[str, str], int, bool]:
-        """{symbol id: data URI}, the side they have, smaller than asked for where they would take more than ``budget`` bytes,
-        and whether that is all of them. If not, the others are ``linked`` from now on and the sections must be built again.
+        """{symbol id: data URI}, their side, reduced to fit into ``budget`` bytes, and whether these are all pictures. If not, the
+        rest is now ``linked`` and the sections must be built again.
         """
         thumbnails, side = fit(self._at, self.side, budget)
         over = [symbol for symbol in self._files if symbol not in thumbnails]
@@ -148,7 +146,7 @@ class Collector:
 
     @property
     def links(self) -> int:
-        """How many of ``linked`` have a link: members of shards have none."""
+        """The number of ``linked`` pictures with a link; members of shards have none."""
         return sum(_link(path) is not None for path in self.linked)
 
     def _picture(self, catalogue: DatasetIndex, image_id: int) -> Picture:
@@ -160,9 +158,9 @@ class Collector:
         return Picture(self._symbol(path), label)
 
     def _symbol(self, path: Path) -> str | None:
-        symbol_of_file = next((symbol for symbol, file in self._files.items() if file == path), None)
-        if symbol_of_file or path in self.unreadable:
-            return symbol_of_file
+        symbol = next((symbol for symbol, file in self._files.items() if file == path), None)
+        if symbol or path in self.unreadable:
+            return symbol
         symbol = f"picture-{len(self._files) + 1}"
         webp = self._thumbnail(path, self.side)
         if webp is None:
@@ -183,9 +181,9 @@ class Collector:
 
 
 def _path(catalogue: DatasetIndex, image_id: int) -> Path | None:
-    """Raises InputError for a file outside the data set's root."""
+    """The file of an image, if it has one. Raises InputError for a file outside the root of the data set."""
     row = catalogue.images.loc[image_id]
-    # Width 0 is how prepare marks images that exist as precomputed features only.
+    # Width 0 marks images that exist only as precomputed features.
     if not row["width"]:
         return None
     where = f"{catalogue.folder / 'images.parquet'}: image_id {image_id}"
@@ -193,21 +191,21 @@ def _path(catalogue: DatasetIndex, image_id: int) -> Path | None:
 
 
 def _link(path: Path) -> str | None:
-    """From the page, which lies in reports/; roots are relative to the project, or absolute. None for a member of a shard:
-    no browser opens it."""
+    """The link from the page in reports/; roots are relative to the project, or absolute. None for a member of a shard, which a
+    browser cannot open."""
     if file_of(path) != path:
         return None
     return path.as_uri() if path.is_absolute() else "../" + quote(path.as_posix())
 
 
 def embeddable(content: object) -> Markup:
-    """JSON that stays inside its <script> element whatever strings it holds."""
+    """JSON whose strings cannot end its <script> element."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704 (escaped here)
 
 
 def _label(catalogue: DatasetIndex, image_id: int) -> str:
-    """The image's first caption: the best text there is for somebody who cannot see the picture."""
+    """A description for screen readers: the image's first caption."""
     written, names = catalogue.captions_of.get(image_id), catalogue.names
     text_id = image_id if names is None else names.shown("image_id", image_id)
     return f"Picture {text_id}" + (f": {catalogue.captions.at[written[0], 'text']}" if written else "")

@@ -1,4 +1,4 @@
-"""The training pairs of the audited runs: who fits, who does not, and what would fit better."""
+"""The training pairs of the audited runs: matched, mismatched, and better partners."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _MEASURES = ("auc", "average_precision", "precision", "recall")
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    """Left out when params names no audit."""
+    """None when params names no audit."""
     groups = [_group(group, results, collector) for group in results.groups]
     groups = [group for group in groups if group["audits"]]
     return {"groups": groups} if groups else None
@@ -35,7 +35,7 @@ def _audit(audit: Audit, catalogue: DatasetIndex, collector: Collector) -> dict:
         "known": is_known,
         "metrics": metrics,
         "doubts": metrics["mixture"]["doubts"],
-        "ranked": metrics.get("ranked", []),  # audits of earlier versions have none
+        "ranked": metrics.get("ranked", []),  # absent in audits of earlier versions
         "partners_from": metrics["partners_from"],
         "measures": [metrics.get(name) for name in _MEASURES],
         "losses": collector.chart(report_charts.losses(audit.histogram), label),
@@ -56,7 +56,7 @@ def _costs(audit: Audit, collector: Collector):
 
 
 def _refined(audit: Audit, catalogue: DatasetIndex, collector: Collector) -> dict | None:
-    """What the transport plans of the last epoch gave; None for schemes without one, and where nothing was rematched."""
+    """The alignment of the transport plans of the last epoch; None for schemes without plans and without rematched pairs."""
     refined = audit.metrics.get("refined")
     if not refined or not refined["alignment"]:
         return None
@@ -102,7 +102,7 @@ def _card(audit: Audit, number: int, catalogue: DatasetIndex, collector: Collect
 
 
 def _absent(value: object) -> bool:
-    """pandas has None, NaN and NA for what Parquet holds as null."""
+    """Is the value null? pandas has None, NaN and NA for it."""
     return value is None or value != value
 
 

@@ -1,4 +1,4 @@
-"""How sure a score is: the reliability diagram and the expected calibration error of each run and criterion."""
+"""The reliability diagram and the expected calibration error of each run and criterion."""
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.report import charts
@@ -10,7 +10,7 @@ TITLE = "How sure a score is"
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    """Left out where no evaluation was calibrated."""
+    """None when no evaluation was calibrated."""
     groups = [_group(group, collector) for group in results.groups]
     groups = [group for group in groups if group["runs"]]
     return {"groups": groups, "split": results.params.evaluate.split} if groups else None
@@ -33,8 +33,8 @@ def _group(group: Group, collector: Collector) -> dict:
 
 
 def _measured(run: RunResult) -> dict[str, dict]:
-    figures = {name: evaluation.metrics.get("calibration") for name, evaluation in run.evaluations.items()}
-    return {name: evaluation for name, evaluation in figures.items() if evaluation}
+    documents = {name: evaluation.metrics.get("calibration") for name, evaluation in run.evaluations.items()}
+    return {name: document for name, document in documents.items() if document}
 
 
 def _side(measured: dict[str, dict], direction: str, collector: Collector) -> dict:

@@ -1,4 +1,4 @@
-"""What each criterion does to single queries: those it repairs and those it breaks, against the plain ranking."""
+"""The queries that each criterion repairs and breaks, compared with the baseline."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ _EACH = 2
 
 @dataclass(frozen=True)
 class _Side:
-    """One direction of a run: its queries under the baseline, and under another criterion."""
+    """The queries of a run in one direction, under the baseline and under another criterion."""
 
     direction: str
     before: pd.DataFrame
@@ -30,7 +30,7 @@ class _Side:
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    """Left out where there is one criterion only."""
+    """None when the grid has one criterion only."""
     if len(results.params.grid.inferences) < 2:
         return None
     return {
@@ -70,12 +70,11 @@ def _run(run: RunResult, is_open: bool, catalogue: DatasetIndex, results: Result
 
 def _counts(side: _Side) -> list[tuple[int, int]]:
     """(repaired, broken) for each K."""
-    changes = [side.counted(k) for k in KS]
-    return [(len(change.repaired), len(change.broken)) for change in changes]
+    return [(len(counts.repaired), len(counts.broken)) for counts in map(side.counted, KS)]
 
 
 def _chart(run: RunResult, index: int, rows: list[dict], collector: Collector) -> dict:
-    """Of the first K."""
+    """The chart for the first K."""
     counts = [(row["inference"], *row["cells"][index][0]) for row in rows]
     heading = HEADINGS[DIRECTIONS[index]]
     counts_text = "; ".join(f"{name} repairs {repaired} and breaks {broken}" for name, repaired, broken in counts)
@@ -91,7 +90,7 @@ def _examples(
     seed: int,
     collector: Collector,
 ) -> dict:
-    """Some queries, drawn by the seed. A matching keeps its sets at K = 10 only, so there right means right at 10."""
+    """Some queries, drawn by the seed. A matching has sets at K = 10 only, so that right means right at 10."""
     k = KS[-1] if evaluation.matching or baseline.matching else KS[0]
     rows = []
     for side in sides:
@@ -135,7 +134,7 @@ def _cell(
     catalogue: DatasetIndex,
     collector: Collector,
 ) -> dict:
-    """What is ranked first; of a matching only whether its set holds a correct item."""
+    """The first item; for a matching only whether its set has a correct item."""
     if evaluation.matching:
         return {"item": None, "right": bool(row["hit_10"]), "rank": None}
     first = catalogue.require([int(row["top"][0])], direction, "items")[0]

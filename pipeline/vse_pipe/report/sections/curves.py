@@ -1,4 +1,4 @@
-"""How training went, epoch by epoch."""
+"""Learning curves."""
 
 from vse_pipe.report import charts
 from vse_pipe.report.pictures import Collector
@@ -49,7 +49,7 @@ def _row(run: TrainedRun) -> dict:
 
 
 def _name(run: TrainedRun) -> str:
-    """The loss, and the scheme where it has a part in what is minimised."""
+    """The loss, with the scheme if it changes the minimised function."""
     loss, scheme = run.member("loss"), run.member("scheme")
     return loss if scheme == "plain" else f"{loss}, {scheme}"
 
@@ -59,7 +59,7 @@ def _loss_label(row: dict) -> str:
 
 
 def _epochs(group: Group) -> dict:
-    """Validation rsum, a row an epoch and a column a run: the first chart as a table."""
+    """The first chart as a table: validation rsum, one row an epoch and one column a run."""
     columns = {run.name: run.history.set_index("epoch")["val_rsum"] for run in group.with_curves}
     epochs = sorted({int(epoch) for column in columns.values() for epoch in column.index})
     rows = [

@@ -1,4 +1,4 @@
-"""Some queries with what the best run retrieves for them, right and wrong, under two criteria side by side."""
+"""Example queries with the items that the best run retrieves under two criteria."""
 
 import pandas as pd
 
@@ -62,7 +62,7 @@ def _list(
     catalogue: DatasetIndex,
     collector: Collector,
 ) -> dict:
-    """A matching has no order, so its whole set is shown; of a ranking only the beginning."""
+    """The first items of a ranking, or the whole set of a matching, which has no order."""
     top = [int(item) for item in row["top"]]
     items = catalogue.require(top if evaluation.matching else top[:_RANKED], direction, "items")
     return {
@@ -77,14 +77,14 @@ def _list(
 
 
 def correct(query_id: int, direction: str, catalogue: DatasetIndex) -> list[int]:
-    """ids of the correct items: an image's captions, or the image a caption describes."""
+    """ids of the correct items: the captions of an image, or the image of a caption."""
     if direction == "image_to_text":
         return catalogue.captions_of.get(query_id, [])
     return [int(catalogue.captions.at[query_id, "image_id"])]
 
 
 def preview(number: int, is_picture: bool, catalogue: DatasetIndex, collector: Collector) -> dict:
-    """What the templates print for an image or a caption."""
+    """The content of an image or a caption for the templates."""
     if is_picture:
         return {"id": number, "picture": collector.picture(catalogue, number), "text": None}
     return {"id": number, "picture": None, "text": catalogue.captions.at[number, "text"]}

@@ -1,4 +1,4 @@
-"""The queries whose correct item ranks lowest: often wrong labels, sometimes what the model never learnt."""
+"""The queries with the lowest ranks of their correct items: wrong labels or failures of the model."""
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.report.pictures import Collector
@@ -14,7 +14,7 @@ _HEADINGS = {
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    """Left out when no criterion ranks, or when nothing fails."""
+    """None when no criterion ranks, or when no query fails."""
     groups = [_group(group, evaluation, collector) for group in results.groups if (evaluation := _ranking(group))]
     return {"groups": groups} if any(side["rows"] for group in groups for side in group["sides"]) else None
 

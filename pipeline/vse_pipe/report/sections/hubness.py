@@ -1,4 +1,4 @@
-"""How evenly items are retrieved under each criterion, and the worst hubs with the queries they draw."""
+"""Hubness under each criterion, and the worst hubs with their queries."""
 
 from itertools import pairwise
 
@@ -12,9 +12,9 @@ from vse_pipe.report.sections.examples import correct, preview
 
 TITLE = "Hubness"
 _K = 10
-# Those the papers draw, the larger first.
+# The K of the papers' charts, the larger one first.
 _DRAWN = (10, 1)
-# Of many runs only the best are drawn; the figures of all are in the tables.
+# Only the best runs have charts; the tables have all runs.
 _CHARTED = 8
 _HUBS = 5
 _DRAWN_IN = 6
@@ -107,7 +107,7 @@ def _chart(
 
 
 def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
-    """The charts as a table: how many items have which N_k, a row a bin that is not empty and a column a criterion."""
+    """The charts as a table: numbers of items, one row a bin with items and one column a criterion."""
     edges = [0, *log_edges(largest)]
     rows = []
     for low, high in pairwise(edges):
@@ -118,8 +118,8 @@ def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
 
 
 def _hubs(run: RunResult, direction: str, catalogue: DatasetIndex, collector: Collector) -> list[dict]:
-    """The items most often among the best 10 under the baseline, some of the queries that have them there, and what the
-    contrast makes of them."""
+    """The items that are most often among the best 10 under the baseline, some of their queries, and their N_10 under the
+    contrast."""
     order = run.baseline.items(direction).sort_values(["n_10", "item_id"], ascending=[False, True], kind="stable")
     after = run.contrast.items(direction).groupby("item_id")["n_10"].sum()
     worst = order.head(_HUBS)

@@ -1,4 +1,4 @@
-"""Figures by grades that people gave and by labels of the pictures, where evaluations have them."""
+"""Figures from judgements and from labels, if evaluations have them."""
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.report.formatting import HEADINGS
@@ -17,7 +17,7 @@ _KENDALL = {"tau-b": "tau_b", "tau-c": "tau_c"}
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    """Left out when no evaluation has any."""
+    """None when no evaluation has such figures."""
     groups = [(group, _rows(group, "judged"), _rows(group, "plausible")) for group in results.groups]
     if not any(judged or plausible for _, judged, plausible in groups):
         return None
@@ -53,7 +53,7 @@ def _rows(group: Group, key: str) -> list[dict]:
 
 
 def _cells(evaluation: Evaluation, key: str, direction: str) -> dict:
-    """queries; cells: (value, digits), the value None where it is not defined."""
+    """queries; cells: (value, digits), with value None if undefined."""
     figures = evaluation.metrics[key][direction]
     cells = [(figures[name], 1) for name in (_JUDGED if key == "judged" else _PLAUSIBLE).values()]
     if key == "judged":

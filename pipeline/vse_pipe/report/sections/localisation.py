@@ -1,4 +1,4 @@
-"""Phrases and the boxes that runs on regions find for them: figures, and pictures with true and found boxes."""
+"""Localised phrases: figures, and pictures with true and predicted boxes."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ from vse_pipe.report.results import Localisation, Results
 TITLE = "Phrases and their boxes"
 _TRUE, _FOUND = ("x1", "y1", "x2", "y2"), ("found_x1", "found_y1", "found_x2", "found_y2")
 _FIGURES = (*(f"r@{k}" for k in KS), "map")
-# Colours of the page; phrases of a sentence beyond them begin anew.
+# Colours of the page; further phrases of a sentence repeat them.
 _COLOURS = 6
-# Units of a symbol's sides.
+# Side of a symbol, in its units.
 _SIDE = 100.0
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    """Left out when params names no localisation."""
+    """None when params names no localisation."""
     localised = list(results.localised.values())
     if not localised:
         return None
@@ -50,7 +50,7 @@ def _row(name: str, figures: dict) -> dict:
 
 
 def _bounds(localised: list[Localisation], results: Results) -> list[tuple[str, list[dict]]]:
-    """Of each data set of regions by split; one that was written by hand may not say."""
+    """The bounds of each data set of regions by split; a data set made by hand may have none."""
     bounds = {}
     for run in localised:
         proposals = run.metrics["proposals"]
@@ -64,7 +64,7 @@ def _bounds(localised: list[Localisation], results: Results) -> list[tuple[str, 
 
 
 def _pictures(drawn: list[Localisation], results: Results, collector: Collector) -> list[dict]:
-    """As many as the report shows examples, drawn by the seed; of each the sentence that names most."""
+    """Pictures drawn by the seed, each with the sentence that has most phrases; ``report.examples`` gives their number."""
     best = drawn[-1]
     chance = generator(results.params.seed, "report", "localisation", best.run)
     ids = np.sort(best.mentions["image_id"].unique())
@@ -73,7 +73,7 @@ def _pictures(drawn: list[Localisation], results: Results, collector: Collector)
 
 
 def _picture(drawn: list[Localisation], image: int, collector: Collector) -> dict:
-    """drawn: runs that found boxes of the same mentions."""
+    """drawn: runs with the same mentions."""
     best = drawn[-1]
     mentions = best.mentions[best.mentions["image_id"] == image]
     caption = int(mentions["caption_id"].value_counts(sort=True).index[0])
@@ -111,7 +111,7 @@ def _phrase(row: dict[str, Any], colour: int, size: np.ndarray, threshold: float
 
 
 def _placed(box: list[float], size: np.ndarray) -> dict[str, float]:
-    """Of a box in pixels: its rectangle on a symbol, in whose middle the picture lies with its longer side whole."""
+    """The rectangle of a box in pixels on a square symbol, in which the picture is centred and fills the longer side."""
     x1, y1, x2, y2 = box
     scale = _SIDE / size.max()
     left, top = (_SIDE - scale * size) / 2
@@ -120,7 +120,7 @@ def _placed(box: list[float], size: np.ndarray) -> dict[str, float]:
 
 
 def _parts(text: str, named: pd.DataFrame, phrases: list[dict]) -> list[dict]:
-    """The sentence in pieces: text, and the colour of those that are phrases."""
+    """The parts of the sentence: text, and the colour of phrases."""
     parts, at = [], 0
     for start, phrase in zip(named["start"].tolist(), phrases, strict=True):
         if start < at:

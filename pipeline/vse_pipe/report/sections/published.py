@@ -1,4 +1,4 @@
-"""Published figures beside those measured here."""
+"""Published figures next to measured ones."""
 
 from vse_pipe.report import outputs
 from vse_pipe.report.pictures import Collector

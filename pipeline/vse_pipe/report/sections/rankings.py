@@ -1,4 +1,4 @@
-"""Every figure of every run under every criterion, in one table that can be sorted."""
+"""All figures of all runs and criteria, in a table that can be sorted."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +15,8 @@ _ORDERS = {"most": lambda value: -value, "least": lambda value: value, "zero": a
 
 @dataclass(frozen=True)
 class Column:
-    """label: as printed; path: keys into metrics.json of evaluate; goal: most, least, or zero for the value nearest to
-    0. Skewness far below 0 is no merit: a matching that gives all items but one the same N_k has it."""
+    """path: keys into metrics.json of evaluate. goal: most, least, or zero for the value nearest to 0. Negative skewness is no
+    merit: a matching has it if all items except one have the same N_k."""
 
     label: str
     path: tuple[str, ...]
@@ -24,7 +24,7 @@ class Column:
     goal: str
 
     def value(self, evaluation: Evaluation) -> float | None:
-        """None where the criterion does not define the figure."""
+        """The figure; None if the criterion does not define it."""
         value: Any = evaluation.metrics
         for key in self.path:
             value = value.get(key)
@@ -41,7 +41,7 @@ _SIDE = [
     ("Mean r", "mean_r", 1, "least"),
     ("Skew", "skew@10", 2, "zero"),
 ]
-# What sums both directions comes first: the last columns are out of sight on most screens.
+# The sums of both directions come first, because most screens hide the last columns.
 _HEADS = {
     "Both": [Column("rsum", ("rsum",), 1, "most"), Column("hs-sum", ("hs_sum",), 2, "zero")],
     **{
@@ -78,7 +78,7 @@ def _table(group: Group) -> dict:
 
 
 def _repeated(group: Group) -> list[dict]:
-    """Of each run with seeds: their names, and by criterion rsum of each, mean, standard deviation and interval."""
+    """The runs with seeds: by criterion the rsum of each seed, the mean, the standard deviations and the interval."""
     return [
         {
             "run": run.name,
@@ -87,12 +87,12 @@ def _repeated(group: Group) -> list[dict]:
                 (
                     name,
                     [seed.evaluations[name].rsum for seed in run.repetitions],
-                    evaluation.rsum,
-                    evaluation.deviations,
-                    evaluation.interval,
+                    mean.rsum,
+                    mean.deviations,
+                    mean.interval,
                 )
-                for name, evaluation in run.evaluations.items()
-                if isinstance(evaluation, RepeatedEvaluation)
+                for name, mean in run.evaluations.items()
+                if isinstance(mean, RepeatedEvaluation)
             ],
         }
         for run in group.methods
@@ -101,7 +101,7 @@ def _repeated(group: Group) -> list[dict]:
 
 
 def _bank(evaluation: Evaluation) -> str:
-    """``none``, ``train``, ``transductive``, or both where a matching lies on scores that another bank corrected."""
+    """``none``, ``train``, ``transductive``, or ``train, transductive`` for a matching on scores that a bank corrected."""
     bank = evaluation.metrics["bank"]
     if not evaluation.transductive:
         return bank
@@ -119,7 +119,7 @@ def _cell(column: Column, best: float | None, evaluation: Evaluation) -> dict:
 
 
 def _best(column: Column, evaluations: list[Evaluation]) -> float | None:
-    """The best value as printed; None where all rows print the same, since a mark on each says nothing."""
+    """The best value as printed; None when all rows print the same value."""
     values = {_rounded(column, value) for evaluation in evaluations if (value := column.value(evaluation)) is not None}
     return min(values, key=_ORDERS[column.goal]) if len(values) > 1 else None
 

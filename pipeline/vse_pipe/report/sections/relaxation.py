@@ -1,4 +1,4 @@
-"""What lambda does to a matching: R@K over the values it was chosen from (Fig. 4 of the RGM paper)."""
+"""R@K of a matching against the candidates for lambda (Fig. 4 of the RGM paper)."""
 
 import pandas as pd
 
@@ -12,7 +12,7 @@ TITLE = "Recall against λ"
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    """Left out where no criterion chose its lambda."""
+    """None when no criterion chose its lambda."""
     names = {"validation": "validation", "ranked": results.params.evaluate.split}
     groups = [_group(group, names, collector) for group in results.groups]
     groups = [group for group in groups if group["runs"]]
@@ -86,7 +86,7 @@ def _sentence(row: dict) -> str:
 
 
 def _values(tables: dict[str, pd.DataFrame], direction: str, values: list[float]) -> list[tuple]:
-    """The validation curves as a table: a row a lambda, a column a criterion and K."""
+    """The validation curves as a table: one row a lambda, one column a criterion and K."""
     columns = []
     for table in tables.values():
         for k in KS:

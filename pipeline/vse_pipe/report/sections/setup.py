@@ -1,4 +1,4 @@
-"""What was run: data sets, runs with all their options, criteria, and the versions of the libraries."""
+"""The setup: data sets, runs with all their options, criteria, and versions of the libraries."""
 
 import platform
 from importlib.metadata import version
@@ -57,7 +57,7 @@ def _run(run: TrainedRun, results: Results) -> dict:
 
 
 def _ensemble(run: RunResult) -> str:
-    """What it is, as a sentence."""
+    """The ensemble in a sentence."""
     ensemble = run.best.metrics.get("ensemble")
     if ensemble is None:
         return f"{run.name} is the mean of the scores of {' and '.join(run.parts)}."
@@ -72,7 +72,7 @@ def _ensemble(run: RunResult) -> str:
 
 
 def _transfer(run: RunResult) -> str:
-    """What it is, as a sentence."""
+    """The transfer in a sentence."""
     transfer = run.best.metrics["transfer"]
     share = transfer.get("unknown_words")
     words = f"; {share:.1%} of the words of its captions are unknown to it" if share is not None else ""
@@ -80,14 +80,14 @@ def _transfer(run: RunResult) -> str:
 
 
 def _fingerprints(group: Group) -> list[tuple[str, str, str]]:
-    """(of what, name, SHA-256): the tables of the data set, then what each run was trained on and its weights."""
+    """(subject, name, SHA-256): the tables of the data set, then the training inputs and the weights of each run."""
     catalogue = group.catalogue
     rows = [(catalogue.name, name, digest) for name, digest in catalogue.digests.items()]
     return rows + [(run.name, name, digest) for run in group.trained for name, digest in run.digests.items()]
 
 
 def _tuned(results: Results) -> list[dict]:
-    """Values that evaluate chose on the validation split, where a criterion has any."""
+    """The parameters that evaluate chose on the validation split."""
     return [
         {
             "run": evaluation.run,

@@ -1,4 +1,4 @@
-"""What came out, under which protocol, and how far it can be trusted."""
+"""The main figures, their protocol and their limits."""
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, few_items
 from vse_pipe.project.params.schema import EvaluateParams
@@ -59,8 +59,8 @@ def _group(group: Group) -> dict:
 
 
 def _matrix(group: Group, best: Evaluation) -> dict:
-    """rsum of each run under each criterion, and how far it lies from the baseline of the same run. The longer of the two
-    goes down, so that the table stays narrow."""
+    """rsum of each run under each criterion, with the gain over the baseline of the run. The longer list has the rows, so that the
+    table stays narrow."""
     runs = [run.name for run in group.methods]
     criteria = list(dict.fromkeys(name for run in group.methods for name in run.evaluations))
     cells = [[_cell(run, run.evaluations.get(name), best) for name in criteria] for run in group.methods]
@@ -74,7 +74,7 @@ def _matrix(group: Group, best: Evaluation) -> dict:
 
 
 def _cell(run: RunResult, evaluation: Evaluation | None, best: Evaluation) -> dict | None:
-    """None for what has not been evaluated."""
+    """None for a criterion without an evaluation."""
     if evaluation is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""What one value does: rsum of runs that differ in it, as a chart and as a table."""
+"""rsum of runs that differ in one value, as a chart and a table."""
 
 from vse_pipe.report import charts, settings
 from vse_pipe.report.formatting import plural
@@ -63,7 +63,7 @@ def _heading(sweep: Sweep, chart: Chart) -> dict:
 
 
 def _mean(points: list[Point], index: int) -> float | None:
-    """The mean at this x, on the first row of several that share it."""
+    """The mean at this x, for the first of the rows that share it."""
     x = points[index].x
     if index and points[index - 1].x == x:
         return None
