@@ -254,10 +254,10 @@ def cells(judged: Judged) -> list[str]:
     head = [claim.text, claim.source, f"{' '.join(claim.address)}, {says}"]
     if judged.difference is None or judged.mean is None:
         return [*head, judged.left, judged.right, "-", "-", "-", verdict_text(judged)]
-    sides = [
-        f"{name} {_mean(values)}"
-        for name, values in ((judged.left, judged.difference.b), (judged.right, judged.difference.a))
-    ]
+    sides = []
+    for name, values in ((judged.left, judged.difference.b), (judged.right, judged.difference.a)):
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        sides.append(f"{name} {spread(float(values.mean()), deviation)}")
     if judged.interval is None:
         return [*head, *sides, f"{judged.mean:+z.2f}", "-", "-", verdict_text(judged)]
     low, high = judged.interval
@@ -287,7 +287,3 @@ def caption(resamples: int, seed: int) -> str:
         f"mean ± standard deviation over seeds; {resamples} draws of images, seed {seed}; "
         "p corrected for all claims with a verdict"
     )
-
-
-def _mean(values: np.ndarray) -> str:
-    return spread(float(values.mean()), float(np.std(values, ddof=1)) if len(values) > 1 else None)

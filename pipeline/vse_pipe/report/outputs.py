@@ -43,8 +43,7 @@ def collect(results: Results) -> list[Published]:
 
 def _published(run: RunResult, row: str, localisation: dict | None) -> Published:
     measured = [
-        (f"ranked with {evaluation.inference}", evaluation.metrics, evaluation.inference)
-        for evaluation in run.evaluations.values()
+        (f"ranked with {result.inference}", result.metrics, result.inference) for result in run.evaluations.values()
     ]
     if localisation:
         measured.append(("localised", localisation, BASELINE))
@@ -86,18 +85,16 @@ def _figures(run: RunResult) -> dict:
         data["transfer"] = run.best.metrics["transfer"]
     if run.repetitions:
         data["seeds"] = run.seeds
-    return data | {
-        name: _numbers(evaluation.metrics) | _spread(evaluation) for name, evaluation in run.evaluations.items()
-    }
+    return data | {name: _numbers(result.metrics) | _spread(result) for name, result in run.evaluations.items()}
 
 
-def _spread(evaluation: Evaluation) -> dict:
+def _spread(result: Evaluation) -> dict:
     """{"sd": {metric: number}, "interval": {metric: [low, high]}} of the sums, for a run with seeds."""
-    if not isinstance(evaluation, RepeatedEvaluation):
+    if not isinstance(result, RepeatedEvaluation):
         return {}
-    ends = {name: evaluation.interval_of((name,)) for name in _SUMS}
+    ends = {name: result.interval_of((name,)) for name in _SUMS}
     figures = {
-        "sd": _rounded({name: evaluation.deviations.get(name) for name in _SUMS}),
+        "sd": _rounded({name: result.deviations.get(name) for name in _SUMS}),
         "interval": {name: [round(end, _DECIMALS) for end in pair] for name, pair in ends.items() if pair},
     }
     return {name: content for name, content in figures.items() if content}
@@ -143,9 +140,9 @@ def _is_number(value: object) -> bool:
 def rsum(results: Results) -> pd.DataFrame:
     """run, inference, rsum: one row per run and criterion."""
     rows = [
-        {"run": evaluation.run, "inference": evaluation.inference, "rsum": round(evaluation.rsum, _DECIMALS)}
+        {"run": result.run, "inference": result.inference, "rsum": round(result.rsum, _DECIMALS)}
         for run in results.methods()
-        for evaluation in run.evaluations.values()
+        for result in run.evaluations.values()
     ]
     return pd.DataFrame(rows, columns=["run", "inference", "rsum"])
 
@@ -162,9 +159,9 @@ def occurrence(results: Results) -> pd.DataFrame:
     columns = ["run", "inference", "direction", "n_10", "items"]
     tables = [pd.DataFrame(columns=columns)]
     for run in results.runs():
-        for evaluation in run.evaluations.values():
+        for result in run.evaluations.values():
             for direction in DIRECTIONS:
-                values, counts = np.unique(evaluation.items(direction)["n_10"].to_numpy(), return_counts=True)
-                names = {"run": evaluation.run, "inference": evaluation.inference, "direction": direction}
+                values, counts = np.unique(result.items(direction)["n_10"].to_numpy(), return_counts=True)
+                names = {"run": result.run, "inference": result.inference, "direction": direction}
                 tables.append(pd.DataFrame({"n_10": values, "items": counts}).assign(**names))
     return pd.concat(tables[1:] or tables, ignore_index=True)[columns]

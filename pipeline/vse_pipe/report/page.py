@@ -27,7 +27,9 @@ def notes(results: Results, collector: Collector) -> list[str]:
     sentences: dict[str, list[str]] = {}
     for group in results.groups:
         for run in group.runs:
-            for sentence in (*_training(run), *_chance(run, group), *_changed(run, results), *_left_out(run)):
+            stuck = run.config.get("ended", {}).get("stuck")
+            training = [f"{stuck}."] if stuck else []
+            for sentence in (*training, *_chance(run, group), *_changed(run, results), *_left_out(run)):
                 sentences.setdefault(sentence, []).append(f"{run.kind} {run.name}")
     lines = [f"{', '.join(names)}: {sentence}" for sentence, names in sentences.items()]
     lines += list(_criteria(results))
@@ -35,11 +37,6 @@ def notes(results: Results, collector: Collector) -> list[str]:
         pictures = formatting.plural(len(collector.unreadable), "picture")
         lines.append(f"{pictures} could not be read where this page was written; the caption stands in for each.")
     return [line[0].upper() + line[1:] for line in lines]
-
-
-def _training(run: RunResult) -> Iterator[str]:
-    if stuck := run.config.get("ended", {}).get("stuck"):
-        yield f"{stuck}."
 
 
 def _chance(run: RunResult, group: Group) -> Iterator[str]:

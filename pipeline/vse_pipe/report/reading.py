@@ -107,9 +107,7 @@ def _reduced(params: Params, inferences: dict[str, list[str]], extras: dict[str,
         grid=params.grid.model_copy(update=grid),
         runs={name: run for name, run in params.runs.items() if name in inferences},
         groups={
-            name: present_models
-            for name, models in params.groups.items()
-            if (present_models := _evaluated_models(models, inferences))
+            name: subset for name, models in params.groups.items() if (subset := _evaluated_models(models, inferences))
         },
         ensembles={name: node for name, node in params.ensembles.items() if name in inferences},
         transfers={name: node for name, node in params.transfers.items() if name in inferences},

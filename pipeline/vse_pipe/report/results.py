@@ -193,12 +193,12 @@ class RunResult:
     @property
     def data(self) -> str | None:
         """Digest of the ranked data; None when the evaluations have no digest or different ones."""
-        digests = {evaluation.metrics.get("data") for evaluation in self.evaluations.values()}
+        digests = {result.metrics.get("data") for result in self.evaluations.values()}
         return digests.pop() if len(digests) == 1 else None
 
     @property
     def best(self) -> Evaluation:
-        return max(self.evaluations.values(), key=lambda evaluation: evaluation.rsum)
+        return max(self.evaluations.values(), key=lambda result: result.rsum)
 
     @property
     def baseline(self) -> Evaluation:
@@ -208,9 +208,9 @@ class RunResult:
     @property
     def contrast(self) -> Evaluation:
         """The criterion to compare with the baseline: the best ranking, else the best matching, else the baseline."""
-        rest = [evaluation for evaluation in self.evaluations.values() if evaluation is not self.baseline]
-        ranking = [evaluation for evaluation in rest if not evaluation.matching]
-        return max(ranking or rest or [self.baseline], key=lambda evaluation: evaluation.rsum)
+        rest = [result for result in self.evaluations.values() if result is not self.baseline]
+        ranking = [result for result in rest if not result.matching]
+        return max(ranking or rest or [self.baseline], key=lambda result: result.rsum)
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ class Group:
 
     def evaluations(self) -> list[Evaluation]:
         """The evaluations of the methods."""
-        return [evaluation for run in self.methods for evaluation in run.evaluations.values()]
+        return [result for run in self.methods for result in run.evaluations.values()]
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def _group(group: Group, collector: Collector) -> dict:
 
 
 def _measured(run: RunResult) -> dict[str, dict]:
-    documents = {name: evaluation.metrics.get("calibration") for name, evaluation in run.evaluations.items()}
+    documents = {name: result.metrics.get("calibration") for name, result in run.evaluations.items()}
     return {name: document for name, document in documents.items() if document}
 
 

@@ -50,13 +50,15 @@ def _group(group: Group, results: Results, collector: Collector) -> dict:
 def _run(run: RunResult, is_open: bool, catalogue: DatasetIndex, results: Results, collector: Collector) -> dict:
     before = {direction: run.baseline.queries(direction) for direction in DIRECTIONS}
     rows, cards = [], []
-    for evaluation in run.evaluations.values():
-        if evaluation is run.baseline:
+    for result in run.evaluations.values():
+        if result is run.baseline:
             continue
-        sides = [_Side(name, before[name], evaluation.queries(name)) for name in DIRECTIONS]
-        rows.append({"inference": evaluation.inference, "cells": [_counts(side) for side in sides]})
+        sides = [_Side(name, before[name], result.queries(name)) for name in DIRECTIONS]
+        counts = [[side.counted(k) for k in KS] for side in sides]
+        cells = [[(len(change.repaired), len(change.broken)) for change in changes] for changes in counts]
+        rows.append({"inference": result.inference, "cells": cells})
         if is_open and results.params.report.examples:
-            cards.append(_examples(evaluation, run.baseline, sides, catalogue, results.params.seed, collector))
+            cards.append(_examples(result, run.baseline, sides, catalogue, results.params.seed, collector))
     return {
         "run": run.name,
         "kind": run.kind,
@@ -66,11 +68,6 @@ def _run(run: RunResult, is_open: bool, catalogue: DatasetIndex, results: Result
         "rows": rows,
         "examples": [{**card, "open": card["evaluation"] is run.contrast} for card in cards if card["rows"]],
     }
-
-
-def _counts(side: _Side) -> list[tuple[int, int]]:
-    """(repaired, broken) for each K."""
-    return [(len(counts.repaired), len(counts.broken)) for counts in map(side.counted, KS)]
 
 
 def _chart(run: RunResult, index: int, rows: list[dict], collector: Collector) -> dict:
@@ -83,7 +80,7 @@ def _chart(run: RunResult, index: int, rows: list[dict], collector: Collector) -
 
 
 def _examples(
-    evaluation: Evaluation,
+    result: Evaluation,
     baseline: Evaluation,
     sides: list[_Side],
     catalogue: DatasetIndex,
@@ -91,23 +88,21 @@ def _examples(
     collector: Collector,
 ) -> dict:
     """Some queries, drawn by the seed. A matching has sets at K = 10 only, so that right means right at 10."""
-    k = KS[-1] if evaluation.matching or baseline.matching else KS[0]
+    k = KS[-1] if result.matching or baseline.matching else KS[0]
     rows = []
     for side in sides:
         changed = side.counted(k)
-        draw = generator(
-            seed, "report", "changes", catalogue.name, evaluation.run, evaluation.inference, side.direction
-        )
+        draw = generator(seed, "report", "changes", catalogue.name, result.run, result.inference, side.direction)
         for kind, ids in (("repaired", changed.repaired), ("broken", changed.broken)):
             for number in draw.permutation(ids)[:_EACH].tolist():
-                rows.append({"kind": kind, **_example(number, side, evaluation, baseline, catalogue, collector)})
-    return {"inference": evaluation.inference, "evaluation": evaluation, "k": k, "rows": rows}
+                rows.append({"kind": kind, **_example(number, side, result, baseline, catalogue, collector)})
+    return {"inference": result.inference, "evaluation": result, "k": k, "rows": rows}
 
 
 def _example(
     number: int,
     side: _Side,
-    evaluation: Evaluation,
+    result: Evaluation,
     baseline: Evaluation,
     catalogue: DatasetIndex,
     collector: Collector,
@@ -117,7 +112,7 @@ def _example(
     right = correct(number, side.direction, catalogue)
     cells = [
         _cell(table.loc[number], criterion, right, side.direction, catalogue, collector)
-        for table, criterion in ((side.before, baseline), (side.after, evaluation))
+        for table, criterion in ((side.before, baseline), (side.after, result))
     ]
     return {
         "query": preview(number, not is_text, catalogue, collector),
@@ -128,14 +123,14 @@ def _example(
 
 def _cell(
     row: pd.Series,
-    evaluation: Evaluation,
+    result: Evaluation,
     right: list[int],
     direction: str,
     catalogue: DatasetIndex,
     collector: Collector,
 ) -> dict:
     """The first item; for a matching only whether its set has a correct item."""
-    if evaluation.matching:
+    if result.matching:
         return {"item": None, "right": bool(row["hit_10"]), "rank": None}
     first = catalogue.require([int(row["top"][0])], direction, "items")[0]
     item = preview(first, direction == "text_to_image", catalogue, collector)

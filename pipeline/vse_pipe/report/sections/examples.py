@@ -47,15 +47,15 @@ def _card(
         "kind": pick.kind,
         "query": preview(pick.query_id, direction == "image_to_text", catalogue, collector),
         "lists": [
-            _list(evaluation, table.loc[pick.query_id], right, direction, catalogue, collector)
-            for evaluation, table in rankings
+            _list(result, table.loc[pick.query_id], right, direction, catalogue, collector)
+            for result, table in rankings
         ],
         "right": [preview(item, direction == "text_to_image", catalogue, collector) for item in right],
     }
 
 
 def _list(
-    evaluation: Evaluation,
+    result: Evaluation,
     row: pd.Series,
     right: list[int],
     direction: str,
@@ -64,11 +64,11 @@ def _list(
 ) -> dict:
     """The first items of a ranking, or the whole set of a matching, which has no order."""
     top = [int(item) for item in row["top"]]
-    items = catalogue.require(top if evaluation.matching else top[:_RANKED], direction, "items")
+    items = catalogue.require(top if result.matching else top[:_RANKED], direction, "items")
     return {
-        "inference": evaluation.inference,
-        "matching": evaluation.matching,
-        "rank": None if evaluation.matching else float(row["rank"]),
+        "inference": result.inference,
+        "matching": result.matching,
+        "rank": None if result.matching else float(row["rank"]),
         "items": [
             {**preview(item, direction == "text_to_image", catalogue, collector), "right": item in right}
             for item in items

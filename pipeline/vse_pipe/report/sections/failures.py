@@ -15,31 +15,31 @@ _HEADINGS = {
 
 def context(results: Results, collector: Collector) -> dict | None:
     """None when no criterion ranks, or when no query fails."""
-    groups = [_group(group, evaluation, collector) for group in results.groups if (evaluation := _ranking(group))]
+    groups = [_group(group, result, collector) for group in results.groups if (result := _ranking(group))]
     return {"groups": groups} if any(side["rows"] for group in groups for side in group["sides"]) else None
 
 
 def _ranking(group: Group) -> Evaluation | None:
     """The best criterion of the best run that gives every query a rank."""
-    ranking = [evaluation for evaluation in group.best_run.evaluations.values() if not evaluation.matching]
-    return max(ranking, key=lambda evaluation: evaluation.rsum, default=None)
+    ranking = [result for result in group.best_run.evaluations.values() if not result.matching]
+    return max(ranking, key=lambda result: result.rsum, default=None)
 
 
-def _group(group: Group, evaluation: Evaluation, collector: Collector) -> dict:
-    sides = [_side(group, evaluation, direction, collector) for direction in reversed(DIRECTIONS)]
+def _group(group: Group, result: Evaluation, collector: Collector) -> dict:
+    sides = [_side(group, result, direction, collector) for direction in reversed(DIRECTIONS)]
     return {
         "dataset": group.catalogue.name,
-        "run": evaluation.run,
+        "run": result.run,
         "kind": group.best_run.kind,
-        "inference": evaluation.inference,
+        "inference": result.inference,
         "sides": sides,
     }
 
 
-def _side(group: Group, evaluation: Evaluation, direction: str, collector: Collector) -> dict:
-    catalogue, table = group.catalogue, evaluation.queries(direction)
+def _side(group: Group, result: Evaluation, direction: str, collector: Collector) -> dict:
+    catalogue, table = group.catalogue, result.queries(direction)
     of_texts = direction == "text_to_image"
-    items = len(evaluation.items(direction)) // evaluation.items(direction)["fold"].nunique()
+    items = len(result.items(direction)) // result.items(direction)["fold"].nunique()
     rows = []
     for number in catalogue.require(worst(table, _SHOWN), direction, "queries"):
         first = catalogue.require([int(table.at[number, "top"][0])], direction, "items")[0]

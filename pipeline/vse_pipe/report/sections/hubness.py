@@ -67,39 +67,39 @@ def _side(run: RunResult, direction: str) -> dict:
     title, item, query = _WORDS[direction]
     rows = [
         {
-            "inference": evaluation.inference,
-            "skews": [evaluation.metrics[direction][f"skew@{k}"] for k in KS],
-            "shares": measure(evaluation.items(direction), _K),
+            "inference": result.inference,
+            "skews": [result.metrics[direction][f"skew@{k}"] for k in KS],
+            "shares": measure(result.items(direction), _K),
         }
-        for evaluation in run.evaluations.values()
+        for result in run.evaluations.values()
     ]
     return {"title": title, "item": item, "query": query, "direction": direction, "rows": rows}
 
 
 def _charts(run: RunResult, direction: str, k: int, collector: Collector) -> dict:
-    columns = {name: evaluation.items(direction)[f"n_{k}"].to_numpy() for name, evaluation in run.evaluations.items()}
+    columns = {name: result.items(direction)[f"n_{k}"].to_numpy() for name, result in run.evaluations.items()}
     extent = charts.extent(list(columns.values()))
-    rows = [_chart(evaluation, run, direction, k, extent, collector) for evaluation in run.evaluations.values()]
+    rows = [_chart(result, run, direction, k, extent, collector) for result in run.evaluations.values()]
     return {"k": k, "rows": rows, "bins": _bins(columns, extent.largest)}
 
 
 def _chart(
-    evaluation: Evaluation, run: RunResult, direction: str, k: int, extent: charts.Extent, collector: Collector
+    result: Evaluation, run: RunResult, direction: str, k: int, extent: charts.Extent, collector: Collector
 ) -> dict:
-    after, before = (criterion.items(direction)[f"n_{k}"].to_numpy() for criterion in (evaluation, run.baseline))
-    is_baseline = evaluation is run.baseline
+    after, before = (criterion.items(direction)[f"n_{k}"].to_numpy() for criterion in (result, run.baseline))
+    is_baseline = result is run.baseline
     spec = charts.distribution(after, None if is_baseline else before, extent)
     never = percent((after == 0).mean())
     _, item, query = _WORDS[direction]
     label = (
-        f"{evaluation.inference}, {direction.replace('_', ' ')}, N_{k} of {len(after)} {item}s: {never} are among the best {k} of no "
+        f"{result.inference}, {direction.replace('_', ' ')}, N_{k} of {len(after)} {item}s: {never} are among the best {k} of no "
         f"{query}, the most frequent of {after.max()}"
     )
     if not is_baseline:
         was = percent((before == 0).mean())
         label += f"; under {run.baseline.inference} {was} and {before.max()}"
     return {
-        "inference": evaluation.inference,
+        "inference": result.inference,
         "never": never,
         "is_baseline": is_baseline,
         "chart": collector.chart(spec, f"{label}."),

@@ -21,6 +21,7 @@ def context(results: Results, collector: Collector) -> dict | None:
     groups = [(group, _rows(group, "judged"), _rows(group, "plausible")) for group in results.groups]
     if not any(judged or plausible for _, judged, plausible in groups):
         return None
+    documents = (result.metrics.get("judged") for group in results.groups for result in group.evaluations())
     return {
         "groups": [
             {"dataset": group.catalogue.name, "judged": judged, "plausible": plausible}
@@ -29,32 +30,26 @@ def context(results: Results, collector: Collector) -> dict | None:
         ],
         "headings": [HEADINGS[direction] for direction in DIRECTIONS],
         "columns": {"judged": [*_JUDGED, *_KENDALL], "plausible": list(_PLAUSIBLE)},
-        "above": next(
-            (document["correct_above"] for group in results.groups for document in _documents(group, "judged")), None
-        ),
+        "above": next((document["correct_above"] for document in documents if document), None),
         "labelled": any(plausible for _, _, plausible in groups),
     }
-
-
-def _documents(group: Group, key: str) -> list[dict]:
-    return [evaluation.metrics[key] for evaluation in group.evaluations() if key in evaluation.metrics]
 
 
 def _rows(group: Group, key: str) -> list[dict]:
     return [
         {
-            "run": evaluation.run,
-            "inference": evaluation.inference,
-            "sides": [_cells(evaluation, key, direction) for direction in DIRECTIONS],
+            "run": result.run,
+            "inference": result.inference,
+            "sides": [_cells(result, key, direction) for direction in DIRECTIONS],
         }
-        for evaluation in group.evaluations()
-        if key in evaluation.metrics
+        for result in group.evaluations()
+        if key in result.metrics
     ]
 
 
-def _cells(evaluation: Evaluation, key: str, direction: str) -> dict:
+def _cells(result: Evaluation, key: str, direction: str) -> dict:
     """queries; cells: (value, digits), with value None if undefined."""
-    figures = evaluation.metrics[key][direction]
+    figures = result.metrics[key][direction]
     cells = [(figures[name], 1) for name in (_JUDGED if key == "judged" else _PLAUSIBLE).values()]
     if key == "judged":
         cells += [(figures["kendall"].get(name), 3) for name in _KENDALL.values()]

@@ -23,9 +23,9 @@ class Column:
     digits: int
     goal: str
 
-    def value(self, evaluation: Evaluation) -> float | None:
+    def value(self, result: Evaluation) -> float | None:
         """The figure; None if the criterion does not define it."""
-        value: Any = evaluation.metrics
+        value: Any = result.metrics
         for key in self.path:
             value = value.get(key)
             if value is None:
@@ -55,9 +55,9 @@ def context(results: Results, collector: Collector) -> dict:
     return {
         "groups": [_table(group) for group in results.groups],
         "heads": [{"label": label, "columns": columns} for label, columns in _HEADS.items()],
-        "intervals": any(evaluation.interval for group in results.groups for evaluation in group.evaluations()),
-        "matchings": any(evaluation.matching for group in results.groups for evaluation in group.evaluations()),
-        "transductive": any(evaluation.transductive for group in results.groups for evaluation in group.evaluations()),
+        "intervals": any(result.interval for group in results.groups for result in group.evaluations()),
+        "matchings": any(result.matching for group in results.groups for result in group.evaluations()),
+        "transductive": any(result.transductive for group in results.groups for result in group.evaluations()),
     }
 
 
@@ -67,12 +67,12 @@ def _table(group: Group) -> dict:
     best = [_best(column, evaluations) for column in columns]
     rows = [
         {
-            "run": evaluation.run,
-            "inference": evaluation.inference,
-            "bank": _bank(evaluation),
-            "cells": [_cell(column, mark, evaluation) for column, mark in zip(columns, best, strict=True)],
+            "run": result.run,
+            "inference": result.inference,
+            "bank": _bank(result),
+            "cells": [_cell(column, mark, result) for column, mark in zip(columns, best, strict=True)],
         }
-        for evaluation in evaluations
+        for result in evaluations
     ]
     return {"dataset": group.catalogue.name, "rows": rows, "repeated": _repeated(group)}
 
@@ -100,27 +100,27 @@ def _repeated(group: Group) -> list[dict]:
     ]
 
 
-def _bank(evaluation: Evaluation) -> str:
+def _bank(result: Evaluation) -> str:
     """``none``, ``train``, ``transductive``, or ``train, transductive`` for a matching on scores that a bank corrected."""
-    bank = evaluation.metrics["bank"]
-    if not evaluation.transductive:
+    bank = result.metrics["bank"]
+    if not result.transductive:
         return bank
-    return "transductive" if bank in ("none", evaluation.metrics["split"]) else f"{bank}, transductive"
+    return "transductive" if bank in ("none", result.metrics["split"]) else f"{bank}, transductive"
 
 
-def _cell(column: Column, best: float | None, evaluation: Evaluation) -> dict:
-    value = column.value(evaluation)
+def _cell(column: Column, best: float | None, result: Evaluation) -> dict:
+    value = column.value(result)
     return {
         "value": value,
         "digits": column.digits,
-        "interval": evaluation.interval_of(column.path),
+        "interval": result.interval_of(column.path),
         "best": value is not None and _rounded(column, value) == best,
     }
 
 
 def _best(column: Column, evaluations: list[Evaluation]) -> float | None:
     """The best value as printed; None when all rows print the same value."""
-    values = {_rounded(column, value) for evaluation in evaluations if (value := column.value(evaluation)) is not None}
+    values = {_rounded(column, value) for result in evaluations if (value := column.value(result)) is not None}
     return min(values, key=_ORDERS[column.goal]) if len(values) > 1 else None
 
 

@@ -36,7 +36,7 @@ def _group(group: Group, names: dict[str, str], collector: Collector) -> dict:
 
 
 def _tables(run: RunResult) -> dict[str, pd.DataFrame]:
-    relaxations = {name: evaluation.relaxation for name, evaluation in run.evaluations.items()}
+    relaxations = {name: result.relaxation for name, result in run.evaluations.items()}
     return {name: table.to_pandas() for name, table in relaxations.items() if table is not None}
 
 

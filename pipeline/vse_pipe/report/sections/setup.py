@@ -32,7 +32,7 @@ def context(results: Results, collector: Collector) -> dict:
         "fingerprints": [row for group in results.groups for row in _fingerprints(group)],
         "evaluate": {key: settings.value_text(value) for key, value in params.evaluate.model_dump().items()},
         "seed": params.seed,
-        "versions": [("Python", platform.python_version()), *_versions()],
+        "versions": [("Python", platform.python_version()), *((name, version(name)) for name in _LIBRARIES)],
     }
 
 
@@ -90,19 +90,15 @@ def _tuned(results: Results) -> list[dict]:
     """The parameters that evaluate chose on the validation split."""
     return [
         {
-            "run": evaluation.run,
-            "inference": evaluation.inference,
-            "values": settings.listed(chosen) + _elsewhere(evaluation.metrics),
+            "run": result.run,
+            "inference": result.inference,
+            "values": settings.listed(chosen) + _elsewhere(result.metrics),
         }
         for run in results.runs()
-        for evaluation in run.evaluations.values()
-        if (chosen := settings.flat(evaluation.metrics["tuned"]))
+        for result in run.evaluations.values()
+        if (chosen := settings.flat(result.metrics["tuned"]))
     ]
 
 
 def _elsewhere(metrics: dict) -> str:
     return f" (chosen on {metrics['tuned_on']})" if "tuned_on" in metrics else ""
-
-
-def _versions() -> list[tuple[str, str]]:
-    return [(name, version(name)) for name in _LIBRARIES]

@@ -37,7 +37,7 @@ def protocol(evaluate: EvaluateParams) -> str:
 def _group(group: Group) -> dict:
     method, best = group.plain_method, group.best_method.best
     head = method.baseline
-    strict = [evaluation for evaluation in group.evaluations() if not evaluation.transductive]
+    strict = [result for result in group.evaluations() if not result.transductive]
     return {
         "dataset": group.catalogue.name,
         "head": head,
@@ -47,14 +47,13 @@ def _group(group: Group) -> dict:
         "count": len(group.evaluations()),
         "tuned": any(best.metrics["tuned"].values()),
         "kinds": {run.name: run.kind for run in group.methods},
-        "strict": max(strict, key=lambda evaluation: evaluation.rsum, default=None),
+        "strict": max(strict, key=lambda result: result.rsum, default=None),
         "few": few_items(head.metrics),
-        "mixed": len({evaluation.metrics.get("data") for run in group.runs for evaluation in run.evaluations.values()})
-        > 1,
+        "mixed": len({result.metrics.get("data") for run in group.runs for result in run.evaluations.values()}) > 1,
         "repeated": {run.name: len(run.repetitions) for run in group.methods if run.repetitions},
         "sizes": {direction: (len(head.queries(direction)), len(head.items(direction))) for direction in DIRECTIONS},
         "matrix": _matrix(group, best),
-        "transductive": {evaluation.inference for evaluation in group.evaluations() if evaluation.transductive},
+        "transductive": {result.inference for result in group.evaluations() if result.transductive},
     }
 
 
@@ -73,12 +72,12 @@ def _matrix(group: Group, best: Evaluation) -> dict:
     return {"corner": "Run", "heads": criteria, "rows": list(zip(runs, cells, strict=True))}
 
 
-def _cell(run: RunResult, evaluation: Evaluation | None, best: Evaluation) -> dict | None:
+def _cell(run: RunResult, result: Evaluation | None, best: Evaluation) -> dict | None:
     """None for a criterion without an evaluation."""
-    if evaluation is None:
+    if result is None:
         return None
     return {
-        "one": evaluation,
-        "gain": None if evaluation is run.baseline else evaluation.rsum - run.baseline.rsum,
-        "best": evaluation is best,
+        "one": result,
+        "gain": None if result is run.baseline else result.rsum - run.baseline.rsum,
+        "best": result is best,
     }
