@@ -59,17 +59,14 @@ def _parquet(path: Path, columns: Sequence[str], optional: Sequence[str]) -> pd.
     table = readers.read_parquet(path, columns, optional)
     for name in table.column_names:
         kind = table[name].type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_text(kind)) or table[name].null_count:
+        tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string, pa.types.is_large_string)
+        if not any(is_kind(kind) for is_kind in tests) or table[name].null_count:
             raise InputError(
                 f"{path}: column '{name}' is {kind} with {table[name].null_count} nulls, expected text or numbers"
             )
     if not len(table):
         raise InputError(f"{path}: no rows")
     return pd.DataFrame({name: table[name].cast(pa.string()).to_numpy() for name in table.column_names}, dtype=object)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
 def _text(path: Path, names: Sequence[str], bare: Sequence[Sequence[str]]) -> pd.DataFrame:

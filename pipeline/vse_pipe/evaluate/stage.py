@@ -74,7 +74,8 @@ def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> 
     if not len(loaded.ranked.caption_ids):
         raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
     bank = None if loaded.bank.folder in (None, embedded.folder) else loaded.bank.folder
-    made_from = {**evaluation.made_from(params, run, bank), **_prepared(embedded, settings.split)}
+    digest = embedded.origin(settings.split).splits[settings.split]
+    made_from = {**evaluation.made_from(params, run, bank), **({} if digest is None else {"prepared": digest})}
     about = {**loaded.about, evaluation.MADE_FROM: made_from}
     further = _further(settings, dataset, embedded)
     inputs = replace(loaded, seed=params.seed, further=further, about=about)
@@ -119,11 +120,6 @@ def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
     ]
     if lines:
         raise InputError("\n".join(lines))
-
-
-def _prepared(embedded: Embedded | Ensemble, split: str) -> dict[str, str]:
-    digest = embedded.origin(split).splits[split]
-    return {} if digest is None else {"prepared": digest}
 
 
 def _keep(run: str, out: Path, folder: Path, measured: dict, unmeasured: Collection[str]) -> dict[str, str]:

@@ -37,11 +37,6 @@ SCHEMA = pa.schema(
 )
 
 
-def write_answered(folder: Path, metrics: dict, queries: pa.Table) -> None:
-    write_json(folder / METRICS, metrics)
-    tables.write(folder / QUERIES, queries, with_further(SCHEMA, queries.column_names), {})
-
-
 def read_answered(folder: Path) -> pa.Table:
     return tables.read(folder / QUERIES, SCHEMA, "vse-pipe evaluate --trec-run")
 
@@ -97,7 +92,8 @@ def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | No
     with locks.claim(out) if out else nullcontext():
         if out:
             with whole_folder(out, FILES) as folder:
-                write_answered(folder, metrics, table)
+                write_json(folder / METRICS, metrics)
+                tables.write(folder / QUERIES, table, with_further(SCHEMA, table.column_names), {})
     return metrics
 
 

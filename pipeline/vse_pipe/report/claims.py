@@ -220,8 +220,8 @@ def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, cr
 
 
 def _method(params: Params, run: str, criterion: str) -> Method:
-    models = {model: Compared.read(model, paths.evaluated(model, criterion)) for model in params.models(run)}
-    return Method(run, {model.removeprefix(run).removeprefix("/"): compared for model, compared in models.items()})
+    tables = {model: Compared.read(model, paths.evaluated(model, criterion)) for model in params.models(run)}
+    return Method(run, {model.removeprefix(run).removeprefix("/"): table for model, table in tables.items()})
 
 
 def _p_value(claim: PaperClaim, difference: Difference) -> float:

@@ -110,7 +110,8 @@ def _localisation(results: Results, run: RunResult) -> dict:
 
 
 def _rounded(figures: dict) -> dict:
-    return {name: round(value, _DECIMALS) for name, value in figures.items() if _is_number(value)}
+    numbers = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+    return {name: round(value, _DECIMALS) for name, value in numbers.items() if not isinstance(value, bool)}
 
 
 def _numbers(measured: dict) -> dict:
@@ -131,10 +132,6 @@ def _without_counts(figures: dict) -> dict:
     """Rounded figures without sizes, in nested dictionaries too."""
     nested = {name: _without_counts(value) for name, value in figures.items() if isinstance(value, dict)}
     return nested | {name: value for name, value in _rounded(figures).items() if name not in _COUNTS}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def rsum(results: Results) -> pd.DataFrame:

@@ -162,7 +162,7 @@ def _repeated_evaluation(name: str, evaluations: list[Evaluation], params: Param
     metrics.pop("intervals", None)
     if params.evaluate.resamples > 1:
         metrics["intervals"] = _intervals(evaluations, params.evaluate.resamples, params.seed)
-    deviations = _numbers(documents, _deviation) if len(evaluations) > 1 else {}
+    deviations = _numbers(documents, statistics.stdev) if len(evaluations) > 1 else {}
     return RepeatedEvaluation(
         name, first.inference, metrics, first.ranks, first.occurrence, first.relaxation, deviations
     )
@@ -191,20 +191,11 @@ def localised(results: Results, run: RunResult) -> dict | None:
 
 def mean(documents: Sequence[dict]) -> dict:
     """The mean of every number. Counts that agree stay integers; all other content comes from the first document."""
-    return _merged(documents[0], _numbers(documents, _mean))
+    return _merged(documents[0], _numbers(documents, statistics.fmean))
 
 
-def _mean(values: list) -> float | None:
-    """None when a figure is undefined for a document."""
-    return None if None in values else statistics.fmean(values)
-
-
-def _deviation(values: list) -> float | None:
-    return None if None in values else statistics.stdev(values)
-
-
-def _numbers(documents: Sequence[dict], statistic: Callable[[list], float | None]) -> dict:
-    """``statistic`` of every number that all documents have; null counts as a number."""
+def _numbers(documents: Sequence[dict], statistic: Callable[[list], float]) -> dict:
+    """``statistic`` of every number that all documents have; None when one of them has null there."""
     numbers: dict = {}
     for key, value in documents[0].items():
         values = [document.get(key) for document in documents]
@@ -214,7 +205,7 @@ def _numbers(documents: Sequence[dict], statistic: Callable[[list], float | None
         elif set(map(type, values)) - {int, float, type(None)} or all(part is None for part in values):
             continue
         elif all(key in document for document in documents):
-            numbers[key] = statistic(values)
+            numbers[key] = None if None in values else statistic(values)
     return numbers
 
 

@@ -200,7 +200,8 @@ def parquet_vectors(path: Path, table: pa.Table, key: str) -> np.ndarray:
     Raises InputError for other types, nulls and lists of different lengths.
     """
     column = table["embedding"]
-    if not _is_list(column.type) or not pa.types.is_floating(column.type.value_type):
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    if not any(is_kind(column.type) for is_kind in kinds) or not pa.types.is_floating(column.type.value_type):
         raise InputError(f"{path}: column 'embedding' is {column.type}, expected lists of float16, float32 or float64")
     if column.null_count:
         raise InputError(f"{path}: column 'embedding' has {column.null_count} nulls")
@@ -214,10 +215,6 @@ def parquet_vectors(path: Path, table: pa.Table, key: str) -> np.ndarray:
         raise InputError(f"{path}: column 'embedding' has {nulls} nulls inside its lists")
     joined = np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in flat])
     return joined.reshape(len(table), len(joined) // len(table))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
 def _one_length(path: Path, table: pa.Table, key: str) -> None:

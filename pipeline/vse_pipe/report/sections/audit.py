@@ -5,7 +5,7 @@ from typing import Any
 from vse_pipe.core.errors import InputError
 from vse_pipe.report import charts as report_charts
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import Audit, DatasetIndex, Group, Results
+from vse_pipe.report.results import Audit, DatasetIndex, Results
 from vse_pipe.report.sections.examples import preview
 
 TITLE = "Training pairs"
@@ -14,14 +14,12 @@ _MEASURES = ("auc", "average_precision", "precision", "recall")
 
 def context(results: Results, collector: Collector) -> dict | None:
     """None when params names no audit."""
-    groups = [_group(group, results, collector) for group in results.groups]
-    groups = [group for group in groups if group["audits"]]
+    groups = []
+    for group in results.groups:
+        audits = [results.audits[run.name] for run in group.runs if run.name in results.audits]
+        cards = [_audit(audit, group.catalogue, collector) for audit in audits]
+        groups += [{"dataset": group.catalogue.name, "audits": cards}] if cards else []
     return {"groups": groups} if groups else None
-
-
-def _group(group: Group, results: Results, collector: Collector) -> dict:
-    audits = [results.audits[run.name] for run in group.runs if run.name in results.audits]
-    return {"dataset": group.catalogue.name, "audits": [_audit(audit, group.catalogue, collector) for audit in audits]}
 
 
 def _audit(audit: Audit, catalogue: DatasetIndex, collector: Collector) -> dict:

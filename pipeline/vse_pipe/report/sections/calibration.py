@@ -4,7 +4,7 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.report import charts
 from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import Group, Results, RunResult
+from vse_pipe.report.results import Group, Results
 
 TITLE = "How sure a score is"
 
@@ -17,24 +17,14 @@ def context(results: Results, collector: Collector) -> dict | None:
 
 
 def _group(group: Group, collector: Collector) -> dict:
-    measured = {run.name: _measured(run) for run in group.first_models}
-    runs = [
-        {
-            "run": run.name,
-            "kind": run.kind,
-            "open": run is group.best_run,
-            "criteria": list(measured[run.name]),
-            "sides": [_side(measured[run.name], direction, collector) for direction in DIRECTIONS],
-        }
-        for run in group.first_models
-        if measured[run.name]
-    ]
+    runs = []
+    for run in group.first_models:
+        documents = {name: result.metrics.get("calibration") for name, result in run.evaluations.items()}
+        if measured := {name: document for name, document in documents.items() if document}:
+            sides = [_side(measured, direction, collector) for direction in DIRECTIONS]
+            head = {"run": run.name, "kind": run.kind, "open": run is group.best_run}
+            runs.append({**head, "criteria": list(measured), "sides": sides})
     return {"dataset": group.catalogue.name, "runs": runs}
-
-
-def _measured(run: RunResult) -> dict[str, dict]:
-    documents = {name: result.metrics.get("calibration") for name, result in run.evaluations.items()}
-    return {name: document for name, document in documents.items() if document}
 
 
 def _side(measured: dict[str, dict], direction: str, collector: Collector) -> dict:

@@ -9,7 +9,7 @@ from vse_pipe.core.devices import generator
 from vse_pipe.report import charts
 from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import Change, DatasetIndex, Evaluation, Group, Results, RunResult, change
+from vse_pipe.report.results import Change, DatasetIndex, Evaluation, Results, RunResult, change
 from vse_pipe.report.sections.examples import correct, preview
 
 TITLE = "What each criterion changed"
@@ -34,16 +34,17 @@ def context(results: Results, collector: Collector) -> dict | None:
     if len(results.params.grid.inferences) < 2:
         return None
     return {
-        "groups": [_group(group, results, collector) for group in results.groups],
+        "groups": [
+            {
+                "dataset": group.catalogue.name,
+                "runs": [
+                    _run(run, run is group.best_run, group.catalogue, results, collector) for run in group.first_models
+                ],
+            }
+            for group in results.groups
+        ],
         "headings": [HEADINGS[direction] for direction in DIRECTIONS],
         "ks": KS,
-    }
-
-
-def _group(group: Group, results: Results, collector: Collector) -> dict:
-    return {
-        "dataset": group.catalogue.name,
-        "runs": [_run(run, run is group.best_run, group.catalogue, results, collector) for run in group.first_models],
     }
 
 

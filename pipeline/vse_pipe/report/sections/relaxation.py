@@ -6,7 +6,7 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.report import charts as report_charts
 from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import Group, Results, RunResult
+from vse_pipe.report.results import Group, Results
 
 TITLE = "Recall against λ"
 
@@ -20,24 +20,14 @@ def context(results: Results, collector: Collector) -> dict | None:
 
 
 def _group(group: Group, names: dict[str, str], collector: Collector) -> dict:
-    tables = {run.name: _tables(run) for run in group.first_models}
-    runs = [
-        {
-            "run": run.name,
-            "kind": run.kind,
-            "open": run is group.best_run,
-            "criteria": list(tables[run.name]),
-            "sides": [_side(tables[run.name], direction, names, collector) for direction in DIRECTIONS],
-        }
-        for run in group.first_models
-        if tables[run.name]
-    ]
+    runs = []
+    for run in group.first_models:
+        relaxations = {name: result.relaxation for name, result in run.evaluations.items()}
+        if tables := {name: table.to_pandas() for name, table in relaxations.items() if table is not None}:
+            sides = [_side(tables, direction, names, collector) for direction in DIRECTIONS]
+            head = {"run": run.name, "kind": run.kind, "open": run is group.best_run}
+            runs.append({**head, "criteria": list(tables), "sides": sides})
     return {"dataset": group.catalogue.name, "runs": runs}
-
-
-def _tables(run: RunResult) -> dict[str, pd.DataFrame]:
-    relaxations = {name: result.relaxation for name, result in run.evaluations.items()}
-    return {name: table.to_pandas() for name, table in relaxations.items() if table is not None}
 
 
 def _side(tables: dict[str, pd.DataFrame], direction: str, names: dict[str, str], collector: Collector) -> dict:

@@ -89,16 +89,9 @@ def _fingerprints(group: Group) -> list[tuple[str, str, str]]:
 def _tuned(results: Results) -> list[dict]:
     """The parameters that evaluate chose on the validation split."""
     return [
-        {
-            "run": result.run,
-            "inference": result.inference,
-            "values": settings.listed(chosen) + _elsewhere(result.metrics),
-        }
+        {"run": result.run, "inference": result.inference, "values": settings.listed(chosen) + suffix}
         for run in results.runs()
         for result in run.evaluations.values()
         if (chosen := settings.flat(result.metrics["tuned"]))
+        for suffix in [f" (chosen on {result.metrics['tuned_on']})" if "tuned_on" in result.metrics else ""]
     ]
-
-
-def _elsewhere(metrics: dict) -> str:
-    return f" (chosen on {metrics['tuned_on']})" if "tuned_on" in metrics else ""
