@@ -15,7 +15,7 @@ from vse_pipe.project.stages import Declaration, Node
 
 
 def _inputs(params: Params, name: str) -> list[Path]:
-    """The embeddings of a run, of the runs of an ensemble, or of a transfer and of the run that it may take its bank from."""
+    """The embeddings of a run, of the runs of an ensemble, or of a transfer and its run, which may provide the bank."""
     if name in params.ensembles:
         return [*map(paths.embedded, params.ensembles[name].members)]
     return [*map(paths.embedded, dict.fromkeys((name, params.trained(name))))]

@@ -30,12 +30,12 @@ from vse_pipe.ranking.split import Split
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Several runs, or the two networks of a run, ranked as one model by the mean of their scores or another fusion. It has the
-    interface of ``Embedded``. Source: Diao et al., SGRAF, AAAI 2021; Lee et al., SCAN, ECCV 2018.
+    """Several runs, or the two networks of a run, ranked as one model by the mean of their scores or another fusion. It
+    has the interface of ``Embedded``. Source: Diao et al., SGRAF, AAAI 2021; Lee et al., SCAN, ECCV 2018.
 
-    weights: one for each part, with a sum of 1; None for the plain mean of the scores. fusion: see ``fusion.RULES``. cascade:
-    the number of items of each query that the first of two parts retrieves and the second orders. details: for the metrics.
-    """
+    weights: one for each part, with a sum of 1; None for the plain mean of the scores. fusion: see ``fusion.RULES``.
+    cascade: the number of items of each query that the first of two parts retrieves and the second orders. details: for
+    the metrics."""
 
     parts: tuple["Embedded | Ensemble", ...]
     weights: tuple[float, ...] | None = None
@@ -53,8 +53,8 @@ class Ensemble:
 
     @property
     def joint(self) -> bool:
-        """Is the weighted mean of the scores one inner product? For cosines it is the inner product of the concatenated vectors,
-        each times the root of its weight."""
+        """Is the weighted mean of the scores one inner product? For cosines it is the inner product of the concatenated
+        vectors, each times the root of its weight."""
         return self.weights is not None and self.fusion == "mean" and set(self.compared_by.split(" + ")) == {"cosine"}
 
     def has(self, name: str) -> bool:
@@ -83,7 +83,7 @@ class Ensemble:
         return self.parts[0].transfer(split)
 
     def split(self, name: str, device: torch.device) -> Split:
-        """The parts of a split. Raises InputError unless all runs embedded the same images and captions in the same order."""
+        """The parts of a split. Raises InputError unless all runs have the same images and captions in one order."""
         first, *rest = splits = [part.split(name, device) for part in self.parts]
         for part, peer in zip(self.parts[1:], rest, strict=True):
             for kind in ("image_ids", "caption_ids", "caption_images"):
@@ -137,7 +137,7 @@ _DIGITS = 6
 def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ensemble:
     """The embeddings of a run, transfer or ensemble; weights ``tuned`` are chosen here on split val.
 
-    Raises InputError as ``Embedded.read`` does and without a split val, IntegrityError for embeddings of another model."""
+    Raises InputError as ``Embedded.read`` or without a split val, IntegrityError for another model."""
     node = params.ensembles.get(name)
     if node is None:
         return of_run(params, name)
@@ -168,7 +168,8 @@ def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ense
 def lender(
     params: Params, name: str, ranked: Embedded | Ensemble, bank: str, device: torch.device
 ) -> Embedded | Ensemble | None:
-    """The run whose data set provides the bank of a transfer, by its entry or because the ranked data set lacks that split; else None.
+    """The run whose data set provides the bank of a transfer, by its entry or because the ranked data set lacks that
+    split; else None.
 
     ranked: the embeddings of the transfer. bank: ``evaluate.bank``.
     """
@@ -214,8 +215,8 @@ def tuned(ensemble: Ensemble, params: EvaluateParams, device: Device) -> tuple[f
 
 
 def ascent(members: int, value: Callable[[Sequence[float]], float], steps: int = _STEPS) -> tuple[float, ...]:
-    """The best of equal weights and of a greedy search. Each step of the search adds one share to the member that gives the
-    largest ``value``, the first of equal ones; a member may gain several shares.
+    """The best of equal weights and of a greedy search. Each step of the search adds one share to the member that gives
+    the largest ``value``, the first of equal ones; a member may gain several shares.
 
     Source: Caruana et al., Ensemble selection from libraries of models, ICML 2004, section 2.1, without their bagging.
     """

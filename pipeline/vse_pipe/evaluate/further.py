@@ -50,11 +50,11 @@ def measured(
     params: EvaluateParams,
     comparable: bool,
 ) -> Measured:
-    """The figures for the metrics document, and tables by file name. A criterion with a matching has no ranking and gets none.
+    """The figures for the metrics document, and tables by file name. A criterion with a matching has no ranking and
+    gets none.
 
-    comparable: scores of different queries are on one scale. Under ``folds`` a query is ranked among the items of its fold.
-    Raises InputError when judgements or labels name no ranked item.
-    """
+    comparable: scores of different queries are on one scale. Under ``folds`` a query is ranked among the items of its
+    fold. Raises InputError when judgements or labels name no ranked item."""
     measures: dict[str, tuple[dict, Callable]] = {}
     if further.graded is not None:
         about = {"file": params.judgements, "correct_above": params.correct_above}
@@ -161,8 +161,8 @@ def _plausible(
 def _of_blocks(
     labels: Labels, scores: Scores, queries: np.ndarray, items: np.ndarray, params: EvaluateParams
 ) -> Iterator[np.ndarray]:
-    """One row a query, NaN if its image has no label. Items without a label are not in the gallery, as in the authors' code.
-    queries, items: rows of ``labels``, -1 for none."""
+    """One row a query, NaN if its image has no label. Items without a label are not in the gallery, as in the authors'
+    code. queries, items: rows of ``labels``, -1 for none."""
     gallery = torch.from_numpy(np.flatnonzero(items >= 0))
     marks = torch.from_numpy(labels.has)
 

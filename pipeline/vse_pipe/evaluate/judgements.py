@@ -33,12 +33,11 @@ def read(
     bare: Sequence[Sequence[str]] = (),
     headed: bool = True,
 ) -> pd.DataFrame:
-    """A table of text. bare: the columns of a text file without a header, chosen by their number. headed: a first line that has
-    one of the names is a header.
+    """A table of text. bare: the columns of a text file without a header, chosen by their number. headed: a first line
+    that has one of the names is a header.
 
-    Raises MissingResource for a missing file, InputError for missing columns, empty or missing cells, or a file beyond the
-    memory limit, IntegrityError for a damaged Parquet file.
-    """
+    Raises MissingResource for a missing file, InputError for missing columns, empty or missing cells, or a file beyond
+    the memory limit, IntegrityError for a damaged Parquet file."""
     if existing(path).is_dir():
         raise InputError(f"{path}: a folder, expected a file")
     if path.suffix == ".parquet":
@@ -131,11 +130,12 @@ class Names:
 
 
 def of_dataset(folder: Path, ranked: joins.Origin) -> tuple[Names, Names]:
-    """The names of the images and captions of data/prepare/<dataset>/. ranked: the origin of the vectors with these ids.
+    """The names of the images and captions of data/prepare/<dataset>/. ranked: the origin of the vectors with these
+    ids.
 
-    An image has its id, its path and its file name as names. A caption has its id, and the file name with ``#0``, ``#1``, ... in
-    the order of the data set, as in Flickr8k and Flickr30k. File names that occur in several folders are no names. Raises as
-    ``joins.compared``."""
+    An image has its id, its path and its file name as names. A caption has its id, and the file name with ``#0``,
+    ``#1``, ... in the order of the data set, as in Flickr8k and Flickr30k. File names that occur in several folders are
+    no names. Raises as ``joins.compared``."""
     with joins.compared(folder, ranked):
         image_table, caption_table, texts = (
             images.read(folder).to_pandas(),
@@ -164,8 +164,8 @@ _ROUNDING = 0.01
 
 
 def read_judgements(params: EvaluateParams, images: Names, captions: Names) -> Further | None:
-    """The contents of ``params.judgements`` and ``params.labels``, or None. Rows with unknown images or captions are left out
-    with a warning. Raises InputError as ``read`` does, and when no row is left."""
+    """The contents of ``params.judgements`` and ``params.labels``, or None. Rows with unknown images or captions are
+    left out with a warning. Raises InputError as ``read`` does, and when no row is left."""
     if not (params.judgements or params.labels):
         return None
     with memory.limit(params.memory, "evaluate.memory"):

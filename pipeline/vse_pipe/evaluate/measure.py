@@ -38,8 +38,8 @@ DIGITS = 6
 def rank_table(
     outcome: Outcome, direction: str, fold: int, queries: np.ndarray, items: np.ndarray, clusters: np.ndarray
 ) -> pa.Table:
-    """One row per query. queries, items: int64 ids, in the order of the scores' rows and columns. clusters: for each query the
-    int64 id of its image."""
+    """One row per query. queries, items: int64 ids, in the order of the scores' rows and columns. clusters: for each
+    query the int64 id of its image."""
     count = len(queries)
     offsets = np.concatenate([[0], outcome.lengths.cumsum()]).astype(np.int32)
     ranks = _or_nulls(None if outcome.ranks is None else outcome.ranks + 1, count)
@@ -69,7 +69,7 @@ def relaxation_table(
     validation: Float[np.ndarray, "ks lambdas"],
     ranked: Float[np.ndarray, "ks lambdas"],
 ) -> pa.Table:
-    """One row per K and lambda. validation: the R@K that chose lambda. ranked: R@K on the evaluated split, NaN if not tried."""
+    """One row per K and lambda. validation: the R@K that chose lambda. ranked: R@K on the evaluated split, or NaN."""
     columns = {
         "direction": pa.repeat(direction, len(KS) * len(lambdas)),
         "k": pa.array(np.repeat(np.array(KS, np.int32), len(lambdas))),
@@ -99,9 +99,10 @@ def rounded(values: dict) -> dict:
 
 @dataclass(frozen=True)
 class Inputs:
-    """ranked: the split to measure. bank: the queries that correct its scores. tuning, tuning_bank: the split and the bank that
-    choose parameters; tuning is None without validation data, for the reason ``untuned``. about: content of every metrics
-    document. seed: for the bootstrap. names: of ids that are text. tuned_on: the data set of ``tuning``, if it is another one."""
+    """ranked: the split to measure. bank: the queries that correct its scores. tuning, tuning_bank: the split and the
+    bank that choose parameters; tuning is None without validation data, for the reason ``untuned``. about: content of
+    every metrics document. seed: for the bootstrap. names: of ids that are text. tuned_on: the data set of ``tuning``,
+    if it is another one."""
 
     ranked: Split
     bank: BankSource
@@ -126,8 +127,9 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Result:
-    """metrics: finite numbers, strings and nested dictionaries. ranks, occurrence, relaxation: as in artifacts.evaluation;
-    relaxation is None when no lambda was chosen. further: tables of judgements and labels by file name."""
+    """metrics: finite numbers, strings and nested dictionaries. ranks, occurrence, relaxation: as in
+    artifacts.evaluation; relaxation is None when no lambda was chosen. further: tables of judgements and labels by file
+    name."""
 
     criterion: Criterion
     metrics: dict
@@ -142,10 +144,9 @@ def measure(
 ) -> Iterator[Result]:
     """Yield one result per criterion. Scores that fit into ``params.memory`` are computed once for all criteria.
 
-    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. unmeasured: receives the
-    criteria that cannot be computed on these data, with the reason. Raises InputError when no criterion can be computed; without
-    ``unmeasured``, when one cannot.
-    """
+    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. unmeasured:
+    receives the criteria that cannot be computed on these data, with the reason. Raises InputError when no criterion
+    can be computed; without ``unmeasured``, when one cannot."""
     folds = evaluation.folds(inputs.ranked, params)
     is_curved = any(is_calibrated(criterion, inputs.similarity, params) for criterion in criteria)
     to_tune = is_curved or any(open_parameters(criterion, params) for criterion in criteria)
@@ -270,8 +271,7 @@ def _relaxation(criterion: Criterion, chosen: dict[str, Tuned], scans: dict[str,
 
 
 def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams, folds: int) -> dict:
-    """The setting of the figures. bank: the queries that correct the scores. transductive: a query's result depends on the
-    other ranked queries."""
+    """The setting of the figures. bank: the queries that correct the scores. transductive: results depend on other queries."""
     return {
         "inference": criterion.name,
         "split": params.split,
@@ -306,8 +306,8 @@ def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
 
 
 def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Split) -> dict:
-    """Per direction the mean of each metric over folds, None if a fold leaves it undefined, and the two sums. items: of one fold.
-    queries: of all folds. unjudged: queries without a judged item."""
+    """Per direction the mean of each metric over folds, None if a fold leaves it undefined, and the two sums. items: of
+    one fold. queries: of all folds. unjudged: queries without a judged item."""
     means: dict[str, dict[str, float]] = {}
     for direction, of_folds in outcomes.items():
         rows = [outcome.metrics() for outcome in of_folds]

@@ -36,12 +36,11 @@ FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
 def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:
     """Write data/evaluate/<run>/<inference>/ from data/embed/<run>/ for each criterion and return the metrics by name.
 
-    run: a run, an ensemble or a transfer of params.yaml. device: auto, cpu, cuda or cuda:N. Open parameters are chosen on the
-    validation split; a transfer without one takes that of the run's training data set. unmeasured.json names the criteria that
-    lack validation data; a data set without captions has no metrics. Neither is an error, so `dvc repro` goes on. Raises
-    UsageError for an unknown run, criterion or device, InputError for embeddings that cannot be ranked, LockedError when another
-    process writes the same run.
-    """
+    run: a run, an ensemble or a transfer of params.yaml. device: auto, cpu, cuda or cuda:N. Open parameters are chosen
+    on the validation split; a transfer without one takes that of the run's training data set. unmeasured.json names the
+    criteria that lack validation data; a data set without captions has no metrics. Neither is an error, so `dvc repro`
+    goes on. Raises UsageError for an unknown run, criterion or device, InputError for embeddings that cannot be ranked,
+    LockedError when another process writes the same run."""
     started = time.monotonic()
     if run not in params.evaluated():
         raise UsageError(unknown("run", run, sorted(params.evaluated())))
@@ -110,7 +109,7 @@ def _open(chosen: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -
 
 
 def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
-    """Raises InputError when a criterion that the call names was not measured; for those of params.yaml a warning is enough."""
+    """Raises InputError when a criterion of the call was not measured; for those of params.yaml a warning suffices."""
     unmeasured = {run: evaluation.read_unmeasured(paths.evaluations(run)) for run in runs}
     lines = [
         f"{run}: {name}: {reasons[name]}"
@@ -123,9 +122,10 @@ def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
 
 
 def _keep(run: str, out: Path, folder: Path, measured: dict, unmeasured: Collection[str]) -> dict[str, str]:
-    """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same data, and warn of those that were not.
+    """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same data, and warn of those that
+    were not.
 
-    Returns the criteria that could not be computed, with the reason. measured: ``bank`` and ``made_from`` of the new metrics."""
+    Returns the criteria that could not be computed, with the reason. measured: ``bank`` and ``made_from`` of now."""
     now = {path.name for path in folder.iterdir()} | set(unmeasured)
     removed = []
     for path in sorted(out.glob(f"*/{evaluation.METRICS}")):
@@ -194,8 +194,8 @@ def read_inputs(
     lender: Embedded | Ensemble | None = None,
     home: Embedded | Ensemble | None = None,
 ) -> Inputs:
-    """The split, the bank and the validation data that ``params`` names. lender: the run that provides the bank of a transfer, on
-    its training data set. home: that run, to choose parameters if the ranked data set has no split val.
+    """The split, the bank and the validation data that ``params`` names. lender: the run that provides the bank of a
+    transfer, on its training data set. home: that run, to choose parameters if the ranked data set has no split val.
 
     Raises InputError when they do not fit."""
     ranked = embedded.split(params.split, device)
@@ -262,8 +262,8 @@ def _bank(
     lender: Embedded | Ensemble | None,
     names: TextIds | None,
 ) -> BankSource:
-    """A split of the run, named with its data set for a transfer, or a folder of embeddings from the same model. names: of the
-    ranked ids if these are text; a bank with text ids gets the same numbers."""
+    """A split of the run, named with its data set for a transfer, or a folder of embeddings from the same model. names:
+    of the ranked ids if these are text; a bank with text ids gets the same numbers."""
     if params.bank in ("train", "val"):
         moved = embedded.transfer(params.split)
         suffix = f" of {moved['dataset' if lender is None else 'trained_on']}" if moved else ""
@@ -278,7 +278,7 @@ def _bank(
 
 
 def _as_ranked(split: Split, names: TextIds, folder: Path) -> Split:
-    """The split with the numbers that ``names`` gives to its text ids: running numbers of two data sets are unrelated."""
+    """The split with the numbers of its text ids in ``names``: the numbers of two data sets are unrelated."""
     texts = named.read(folder)
     images, captions, owners = (
         names.numbers(key, texts, ids)

@@ -22,7 +22,7 @@ def show(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
 
 
 def show_files(results: dict[str, dict], as_json: bool) -> None:
-    """results: metrics by inference. JSON is the document of the only criterion, or the documents keyed by criterion."""
+    """results: metrics by inference. JSON is the only document, or the documents keyed by criterion."""
     if as_json:
         document(next(iter(results.values())) if len(results) == 1 else results)
         return
@@ -30,8 +30,8 @@ def show_files(results: dict[str, dict], as_json: bool) -> None:
 
 
 def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
-    """Fit the table to the terminal without cutting figures: first the interval of rsum moves below it, then the names fold, then
-    the interval is left out."""
+    """Fit the table to the terminal without cutting figures: first the interval of rsum moves below it, then the names
+    fold, then the interval is left out."""
     for joint, folded in ((" ", False), ("\n", False), ("\n", True), (None, True)):
         table = _table(labels, results, joint, folded)
         between = 2 if joint == " " else 1
@@ -41,7 +41,7 @@ def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) ->
 
 
 def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: str | None, folded: bool):
-    """joint: the text between rsum and its interval; None leaves the interval out. folded: names may take several lines."""
+    """joint: the text between rsum and its interval; None for no interval. folded: names may take several lines."""
     from rich.text import Text
 
     sentences = Text("\n".join(notes(list(results.values()))))

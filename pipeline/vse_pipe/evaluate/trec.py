@@ -76,11 +76,10 @@ _DIGITS = 6
 def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | None = None) -> dict:
     """The metrics document; ``out`` receives it with queries.parquet.
 
-    run: lines ``query Q0 item rank score tag``; only scores count, as in trec_eval, and equal scores are ties. qrels: lines
-    ``query 0 item relevance``; a pair is correct with a relevance above ``params.correct_above``. A query with correct items and
-    no answer counts as a miss; queries without a correct item are left out. Raises InputError for files of another form, with
-    repeated pairs, or without a common query.
-    """
+    run: lines ``query Q0 item rank score tag``; only scores count, as in trec_eval, and equal scores are ties. qrels:
+    lines ``query 0 item relevance``; a pair is correct with a relevance above ``params.correct_above``. A query with
+    correct items and no answer counts as a miss; queries without a correct item are left out. Raises InputError for
+    files of another form, with repeated pairs, or without a common query."""
     if out is not None:
         require_room(out)
         if out.exists() and not (out / METRICS).is_file() and any(out.iterdir()):
@@ -110,7 +109,7 @@ def _read(path: Path, names: tuple[str, ...], number: str) -> pd.DataFrame:
 
 
 def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams, qrels: str) -> tuple[dict, pa.Table]:
-    """The figures, and a row for each query. answers: query, item, score. judged: query, item, relevance. qrels: their name."""
+    """The figures, and a row for each query. answers: query, item, score. judged: query, item, relevance."""
     names = pd.Index(judged.loc[judged["relevance"] > params.correct_above, "query"].unique())
     judged, matched = (table[table["query"].isin(names)] for table in (judged, answers))
     if not len(names) or matched.empty:
@@ -149,8 +148,7 @@ def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams
 def _codes(
     names: pd.Index, answers: pd.DataFrame, judged: pd.DataFrame
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], np.ndarray]:
-    """Integers for text: the query of each answer; the pair (query, item) of each answer and each judgement; the query of each
-    judgement."""
+    """Integers for text: the query of each answer; the pairs of answers and of judgements; the query of each judgement."""
     items = pd.Index(pd.concat([answers["item"], judged["item"]]).unique())
     of_query = [names.get_indexer(table["query"]).astype(np.int64) for table in (answers, judged)]
     keys = [

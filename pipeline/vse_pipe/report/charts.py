@@ -22,7 +22,7 @@ from vse_pipe.report.settings import Point
 def bundle(vega_lite: str) -> str:
     """Vega, Vega-Lite and vega-embed as one script for a version of Vega-Lite, such as ``6.1``; needs no network.
 
-    The script takes seconds to bundle, so it is cached next to the byte code of this module if that folder is writable."""
+    Bundling takes seconds, so the script is cached next to the byte code of this module if possible."""
     name = f"vega-{vega_lite}-{version('vl-convert-python')}.bundle"
     cache = Path(cache_from_source(__file__)).with_name(name)
     if cache.is_file():
@@ -73,7 +73,7 @@ def validation(histories: dict[str, pd.DataFrame]) -> dict:
 
 
 def training(table: pd.DataFrame) -> dict:
-    """Training loss per epoch of one run; every run has an axis of its own, because losses differ in scale and meaning."""
+    """Training loss per epoch of one run, on a separate axis, because losses differ in scale and meaning."""
     rows = [
         {"epoch": int(epoch), "loss": float(value)} for epoch, value in zip(table["epoch"], table["loss"], strict=True)
     ]
@@ -85,8 +85,8 @@ def training(table: pd.DataFrame) -> dict:
 
 
 def sweep(points: list[Point], baselines: list[Point], title: str, name: str) -> dict:
-    """rsum against the swept value: a line through the means, a band from lowest to highest for runs with equal values, a
-    point and a vertical 95% interval a run, a horizontal line a baseline. name: of the line in the legend."""
+    """rsum against the swept value: a line through the means, a band from lowest to highest for runs with equal values,
+    a point and a vertical 95% interval a run, a horizontal line a baseline. name: of the line in the legend."""
     rows = []
     for point in points:
         low, high = point.interval or (None, None)
@@ -132,7 +132,7 @@ def _swept(values: list[float], title: str) -> alt.X:
 
 
 def epochs_axis(epochs: list[int]) -> alt.X:
-    """An axis of whole epochs with at most a dozen ticks. By default Vega puts ticks between epochs and rounds their labels."""
+    """An axis of whole epochs with at most a dozen ticks. By default Vega puts ticks between epochs."""
     first, last = min(epochs), max(epochs)
     steps = (size * 10**power for power in count() for size in (1, 2, 5))
     step = next(size for size in steps if (last - first) // size < _TICKS)
@@ -153,8 +153,8 @@ _HEIGHT = 240
 
 
 def losses(table: pd.DataFrame) -> dict:
-    """Bars: pairs per bin, split into matched and mismatched if the truth is known; lines: pairs expected by each component of the
-    mixture. table: histogram.csv."""
+    """Bars: pairs per bin, split into matched and mismatched if the truth is known; lines: pairs expected by each
+    component of the mixture. table: histogram.csv."""
     is_labelled = table["matched"].notna().all()
     kinds = list(KINDS) if is_labelled else [_UNKNOWN]
     bars = [bar for row in table.to_dict("records") for bar in _stacked(row, kinds)]
@@ -198,7 +198,8 @@ def _stacked(row: dict, kinds: list[str]) -> list[dict]:
 
 
 def costs(table: pd.DataFrame) -> dict:
-    """Median transport cost of matched and of mismatched pairs per epoch, in a band from the first to the third quartile.
+    """Median transport cost of matched and of mismatched pairs per epoch, in a band from the first to the third
+    quartile.
 
     table: rows of ``quartiles``.
     """
@@ -228,7 +229,7 @@ def alignment(mean: list[float]) -> dict:
 
 
 def quartiles(table: pd.DataFrame) -> pd.DataFrame:
-    """epoch, kind, low, median, high from costs.csv, with values spread evenly within a bin; without kinds that have no pairs."""
+    """epoch, kind, low, median, high from costs.csv, with values spread evenly within a bin; kinds without pairs are absent."""
     rows = []
     for epoch, bins in table.groupby("epoch"):
         for kind in KINDS:
@@ -251,7 +252,7 @@ _CALIBRATION_HEIGHT = 260
 
 
 def reliability(measured: dict[str, dict]) -> dict:
-    """One line a criterion and one point a bin with pairs, with the diagonal. measured: from metrics.json, by criterion."""
+    """One line a criterion, one point a bin with pairs, and the diagonal. measured: from metrics.json."""
     rows = [
         {"criterion": name, "told": bins["probability"], "matched": bins["matched"], "pairs": bins["pairs"]}
         for name, figures in measured.items()
@@ -287,7 +288,7 @@ _ROW = 22
 
 
 def balance(rows: list[tuple[str, int, int]]) -> dict:
-    """A bar to the right for the repaired queries, one to the left for the broken. rows: criterion, repaired, broken."""
+    """Bars to the right for repaired queries, to the left for broken ones. rows: criterion, repaired, broken."""
     bars = [
         {"criterion": name, "change": kind, "queries": count, "at": sign * count}
         for name, repaired, broken in rows
@@ -315,7 +316,8 @@ PARTS = ("validation", "ranked")
 
 
 def curves(tables: dict[str, pd.DataFrame], names: dict[str, str]) -> dict:
-    """R@K against lambda for one direction and K, one colour a criterion and one dash a split; a point marks the chosen lambda.
+    """R@K against lambda for one direction and K, one colour a criterion and one dash a split; a point marks the chosen
+    lambda.
 
     tables: rows of relaxation.parquet by criterion. names: of the two splits, by PARTS.
     """
@@ -346,8 +348,8 @@ def _relaxation_layout(criteria: tuple[str, ...], splits: tuple[str, ...]) -> di
 
 # N_k as the papers draw it (HAL and RGM, Figs. 2 and 3): both axes logarithmic, before and after a criterion.
 #
-# Unlike the papers, items are binned and a bin's share is divided by its width, because few items of a small data set share a
-# large N_k. Items with N_k = 0 have no place on a log axis; the page gives their number.
+# Unlike the papers, items are binned and a bin's share is divided by its width, because few items of a small data set
+# share a large N_k. Items with N_k = 0 have no place on a log axis; the page gives their number.
 
 _POWERS = [10.0**power for power in range(-6, 7)]
 _HUB_TICKS = [first * 10**power for power in range(7) for first in (1, 2, 5)]
@@ -382,8 +384,8 @@ def points(n: np.ndarray) -> list[dict]:
 
 
 def distribution(after: np.ndarray, before: np.ndarray | None, extent: Extent) -> dict:
-    """Share of the items against N_k: a line with points for ``after``, a plain line for ``before`` (or None), and a vertical line
-    at the mean, the N_k of every item if all were retrieved equally often."""
+    """Share of the items against N_k: a line with points for ``after``, a plain line for ``before`` (or None), and a
+    vertical line at the mean, the N_k of every item if all were retrieved equally often."""
     mean = [{"n": float(after.mean())}] if after.any() else []
     rows = [mean, [] if before is None else points(before), points(after)]
     layout = deepcopy(_layout())

@@ -43,7 +43,7 @@ def problem(params: Params, model: str) -> str | None:
 
 
 def below(params: Params, run: str, criterion: str, floor: float | None) -> str | None:
-    """The reason why a run is too weak for a verdict: its mean rsum over seeds, under nns or else ``criterion``, is below ``floor``."""
+    """The reason if the mean rsum over seeds, under nns or else ``criterion``, is below ``floor``."""
     if floor is None:
         return None
     models = params.models(run)
@@ -65,7 +65,7 @@ def _a_figure(name: str) -> str:
 
 
 class ClaimSide(Strict):
-    """One side of a claim. run: of params.yaml, or a name under the file's ``runs``. criterion: null for that of the claim."""
+    """One side of a claim. run: of params.yaml, or a name under the file's ``runs``. criterion: null for the claim's."""
 
     run: str
     criterion: str | None = None
@@ -77,9 +77,8 @@ Named = Annotated[ClaimSide, BeforeValidator(lambda side: {"run": side} if isins
 class PaperClaim(Strict):
     """One claim: the figure of the left side is greater or less than that of the right, or within ``margin`` of it.
 
-    text, source: the claim and its place in a paper. figure: an address in metrics.json, rsum or image_to_text.r@1. criterion: of
-    sides without one. floor: replaces that of the file; null for none.
-    """
+    text, source: the claim and its place in a paper. figure: an address in metrics.json, rsum or image_to_text.r@1.
+    criterion: of sides without one. floor: replaces that of the file; null for none."""
 
     text: str
     source: str
@@ -103,8 +102,8 @@ class PaperClaim(Strict):
 
 
 class ClaimsFile(Strict):
-    """A file of claims. floor: the rsum under nns that a run needs for a verdict. seeds: the least number of trainings of a side,
-    1 to judge single models. runs: names of params.yaml, by the names in the claims."""
+    """A file of claims. floor: the rsum under nns that a run needs for a verdict. seeds: the least number of trainings
+    of a side, 1 to judge single models. runs: names of params.yaml, by the names in the claims."""
 
     title: str = "Claims"
     floor: float | None = None
@@ -121,7 +120,7 @@ class ClaimsFile(Strict):
 
 
 def read(path: Path) -> ClaimsFile:
-    """The claims of a file. Raises MissingResource without a file, ParamsError with the address of every error in it."""
+    """The claims of a file. Raises MissingResource without a file, ParamsError with the address of every error."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file; packaged claims are {', '.join(PACKAGED)}")
     try:
@@ -141,8 +140,8 @@ _FILES = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
 
 @dataclass(frozen=True)
 class Judged:
-    """left, right: the sides, ``hal (nns)``. difference: left - right, None for the given ``reason``. interval: 95%. p: two-sided,
-    corrected (Holm) for all claims of the file with a verdict."""
+    """left, right: the sides, ``hal (nns)``. difference: left - right, None for the given ``reason``. interval: 95%. p:
+    two-sided, corrected (Holm) for all claims of the file with a verdict."""
 
     claim: PaperClaim
     left: str
@@ -161,11 +160,11 @@ class Judged:
 def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unknown: bool = False) -> list[Judged]:
     """One verdict for each claim, in the order of the file.
 
-    A claim holds if the corrected p is below 0.05 and left - right has the claimed sign; it does not hold if the sign is the
-    opposite; otherwise these data cannot tell. For equality, inside and outside of the margin replace the signs. There is no
-    verdict on sides that are not evaluated, have too few trainings, are below the floor, have not converged, or cannot be paired.
-    Raises UsageError with all unknown runs, unless ``skip_unknown``; IntegrityError for evaluations of another model or data.
-    """
+    A claim holds if the corrected p is below 0.05 and left - right has the claimed sign; it does not hold if the sign
+    is the opposite; otherwise these data cannot tell. For equality, inside and outside of the margin replace the signs.
+    There is no verdict on sides that are not evaluated, have too few trainings, are below the floor, have not
+    converged, or cannot be paired. Raises UsageError with all unknown runs, unless ``skip_unknown``; IntegrityError for
+    evaluations of another model or data."""
     names = sorted({*params.evaluated(), *params.groups})
     sides = [side for claim in file.claims for side in (claim.left, claim.right)]
     unknown_runs = {file.run(side): None for side in sides if file.run(side) not in names}

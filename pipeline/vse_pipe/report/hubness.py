@@ -36,8 +36,7 @@ def measure(items: pd.DataFrame, k: int) -> Hubness:
 def log_histogram(n: np.ndarray) -> list[tuple[int, int, int]]:
     """(first N_k, last N_k, items) of each bin with items, for N_k of at least 1: 1, 2, 3, 4 to 5, 6 to 7, 8 to 10, ...
 
-    A bin ends a quarter above its start, so that bins have equal widths on a log axis and a long tail of hubs stays readable.
-    """
+    A bin ends a quarter above its start, so that bins have equal widths on a log axis and a long tail is readable."""
     edges = log_edges(int(n.max(initial=0)))
     counts, _ = np.histogram(n, edges)
     return [
@@ -54,8 +53,8 @@ def log_edges(largest: int) -> list[int]:
 
 
 def attracted(top: pa.ListArray, items: list[int], limit: int) -> dict[int, tuple[list[int], int]]:
-    """For each item: at most ``limit`` rows of ``top`` with the item in their list, ordered by its position and then by row; and the
-    number of all such rows."""
+    """For each item: at most ``limit`` rows of ``top`` with the item in their list, ordered by its position and then by
+    row; and the number of all such rows."""
     flat, rows = (part.to_numpy(zero_copy_only=False) for part in (pc.list_flatten(top), pc.list_parent_indices(top)))
     lengths = pc.list_value_length(top).to_numpy(zero_copy_only=False)
     place = np.arange(len(flat)) - np.repeat(lengths.cumsum() - lengths, lengths)

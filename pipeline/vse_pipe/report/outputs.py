@@ -72,10 +72,11 @@ _SUMS = ("rsum", "hs_sum")
 
 
 def metrics(results: Results) -> dict:
-    """{run: {criterion: {direction: {"r@1": number}, "rsum": number, "hs_sum": number}, "data": digest, "localisation": ...}}.
+    """{run: {criterion: {direction: {"r@1": number}, "rsum": number, "hs_sum": number}, "data": digest, "localisation":
+    ...}}.
 
-    A criterion has hs_sum, "judged" and "plausible" only if they are defined. A run with seeds has means, "seeds", and "sd" and
-    "interval" of the sums; a transfer has "transfer"."""
+    A criterion has hs_sum, "judged" and "plausible" only if they are defined. A run with seeds has means, "seeds", and
+    "sd" and "interval" of the sums; a transfer has "transfer"."""
     return {run.name: _figures(run) | _localisation(results, run) for run in results.methods()}
 
 

@@ -49,8 +49,8 @@ def _chance(run: RunResult, group: Group) -> Iterator[str]:
 
 
 def chance_rsum(run: RunResult, group: Group) -> float:
-    """Mean rsum of a random order of the items: the sum over directions and K of ``1 - C(n - r, K) / C(n, K)`` for r correct
-    items of n."""
+    """Mean rsum of a random order of the items: the sum over directions and K of ``1 - C(n - r, K) / C(n, K)`` for r
+    correct items of n."""
     total = 0.0
     counts = group.catalogue.captions.groupby("image_id").size()
     for direction in ("image_to_text", "text_to_image"):
@@ -101,9 +101,10 @@ def _criteria(results: Results) -> Iterator[str]:
             yield f"criterion {name}: ranked with {', '.join(changed)}; `vse-pipe evaluate` or `dvc repro` ranks anew."
 
 
-# The page is one HTML file that sends no requests. A section is a module and a template of the same name in ``sections``. The module
-# has ``TITLE`` and ``context(results, collector) -> dict | None``; None leaves the section out. SECTIONS is the reading order. The
-# templates escape all text of data sets; the security policy of the page allows two scripts by their digests and no request.
+# The page is one HTML file that sends no requests. A section is a module and a template of the same name in
+# ``sections``. The module has ``TITLE`` and ``context(results, collector) -> dict | None``; None leaves the section
+# out. SECTIONS is the reading order. The templates escape all text of data sets; the security policy of the page allows
+# two scripts by their digests and no request.
 
 SECTIONS = (
     "summary",

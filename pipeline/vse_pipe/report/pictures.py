@@ -25,7 +25,8 @@ _SMALLEST = 64
 
 
 def thumbnail(content: bytes, side: int) -> bytes | None:
-    """WebP of at most ``side`` x ``side`` pixels, upright, with the picture's proportions; None for an unreadable picture.
+    """WebP of at most ``side`` x ``side`` pixels, upright, with the picture's proportions; None for an unreadable
+    picture.
 
     Only the formats that ``prepare`` accepts are readable.
     """
@@ -58,9 +59,8 @@ def embedded_size(webp: bytes) -> int:
 
 
 def fit(make: Callable[[int], dict[Key, bytes]], side: int, budget: int) -> tuple[dict[Key, bytes], int]:
-    """The thumbnails of ``make(side)`` and their side, which is reduced until they fit into ``budget`` bytes of base64. Below 64 px
-    the side is not reduced; the last thumbnails are left out instead.
-    """
+    """The thumbnails of ``make(side)`` and their side, which is reduced until they fit into ``budget`` bytes of base64.
+    Below 64 px the side is not reduced; the last thumbnails are left out instead."""
     while True:
         thumbnails = make(side)
         size = sum(map(embedded_size, thumbnails.values()))
@@ -87,8 +87,7 @@ Reader = Callable[[Path], bytes | None]
 
 @dataclass(frozen=True)
 class Picture:
-    """symbol: id of the SVG symbol, None without a picture. label: a description. link: to the file of a picture that is not in the
-    page."""
+    """symbol: id of the SVG symbol, None without a picture. label: a description. link: to a picture outside of the page."""
 
     symbol: str | None
     label: str
@@ -106,9 +105,8 @@ class Chart:
 
 @dataclass
 class Collector:
-    """The pictures and charts of a page. read: returns the bytes of a picture, None if the file does not exist. side: pixels of a
-    thumbnail's longer side. linked: pictures that do not fit into the page.
-    """
+    """The pictures and charts of a page. read: returns the bytes of a picture, None if the file does not exist. side:
+    pixels of a thumbnail's longer side. linked: pictures that do not fit into the page."""
 
     read: Reader
     side: int
@@ -131,9 +129,8 @@ class Collector:
         return self._pictures[key]
 
     def symbols(self, budget: int) -> tuple[dict[str, str], int, bool]:
-        """{symbol id: data URI}, their side, reduced to fit into ``budget`` bytes, and whether these are all pictures. If not, the
-        rest is now ``linked`` and the sections must be built again.
-        """
+        """{symbol id: data URI}, their side, reduced to fit into ``budget`` bytes, and whether these are all pictures.
+        If not, the rest is now ``linked`` and the sections must be built again."""
         thumbnails, side = fit(self._at, self.side, budget)
         over = [symbol for symbol in self._files if symbol not in thumbnails]
         for symbol in over:
@@ -191,8 +188,8 @@ def _path(catalogue: DatasetIndex, image_id: int) -> Path | None:
 
 
 def _link(path: Path) -> str | None:
-    """The link from the page in reports/; roots are relative to the project, or absolute. None for a member of a shard, which a
-    browser cannot open."""
+    """The link from the page in reports/; roots are relative to the project, or absolute. None for a member of a shard,
+    which a browser cannot open."""
     if file_of(path) != path:
         return None
     return path.as_uri() if path.is_absolute() else "../" + quote(path.as_posix())

@@ -27,9 +27,9 @@ _EVALUATED = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
 
 @dataclass(frozen=True)
 class Present:
-    """params: reduced to the entries that the page can show. inferences: the evaluated criteria of each run and ensemble, in
-    the order of the grid. missing: each missing output, as "run hal under gm, rgm", with the reason and the command that makes it;
-    data sets without captions miss nothing."""
+    """params: reduced to the entries that the page can show. inferences: the evaluated criteria of each run and
+    ensemble, in the order of the grid. missing: each missing output, as "run hal under gm, rgm", with the reason and
+    the command that makes it; data sets without captions miss nothing."""
 
     params: Params
     inferences: dict[str, list[str]]
@@ -132,8 +132,9 @@ def _sweep(params: Params, node: SweepNode, inferences: dict[str, list[str]]) ->
 
 @dataclass(frozen=True)
 class RepeatedEvaluation(Evaluation):
-    """metrics: means over the seeds; their intervals cover the draw of images and the draw of seeds. The tables are those of
-    the first seed. deviations: standard deviation over the seeds, with the keys of metrics; empty for a single seed."""
+    """metrics: means over the seeds; their intervals cover the draw of images and the draw of seeds. The tables are
+    those of the first seed. deviations: standard deviation over the seeds, with the keys of metrics; empty for a single
+    seed."""
 
     deviations: dict = field(default_factory=dict)
 
@@ -225,8 +226,9 @@ _CURVES = ("epoch", "loss", "val_rsum")
 def read(params: Params) -> Results:
     """The outputs that exist for the entries of params; no groups when no data set has captions.
 
-    Raises UsageError when params names no run, InputError when no output exists, a figure is not finite or was measured under other
-    settings than params.yaml has, IntegrityError when an output was made from another model or from other data than the present."""
+    Raises UsageError when params names no run, InputError when no output exists, a figure is not finite or was measured
+    under other settings than params.yaml has, IntegrityError when an output was made from another model or from other
+    data than the present."""
     if not params.runs:
         raise UsageError("params.yaml runs: there is no run to report on")
     available, all_runs = present(params), params.runs
@@ -345,7 +347,7 @@ def _finite(value: object) -> bool:
 
 
 def _history(run: str, node: Run) -> pd.DataFrame:
-    """The epochs of a run; none when its scheme trains nothing. Raises InputError for other runs without finite epochs."""
+    """The epochs of a run; none when its scheme does not train. Raises InputError for missing or infinite figures."""
     table = model_files.read_history(paths.trained(run))
     problem = None
     if table.empty and not SCHEMES.traits(node.scheme.name).trains:

@@ -32,8 +32,8 @@ class Audit:
 
 
 def read_audit(params: Params) -> dict[str, Audit]:
-    """The audits by run, in the order of report.audits. Raises InputError for a missing output, IntegrityError for one that was made
-    with another model or from other images or captions."""
+    """The audits by run, in the order of report.audits. Raises InputError for a missing output, IntegrityError for one
+    that was made with another model or from other images or captions."""
     return {run: _audit(params, run) for run in params.report.audits}
 
 
@@ -58,7 +58,7 @@ KINDS = ("repaired", "right", "wrong", "broken")
 
 @dataclass(frozen=True)
 class Pick:
-    """kind: repaired (wrong under the baseline, right under the contrast), broken (the reverse), right or wrong (under both)."""
+    """kind: repaired (wrong under the baseline, right under the contrast), broken (the reverse), right, wrong."""
 
     query_id: int
     kind: str
@@ -67,9 +67,7 @@ class Pick:
 def mix(baseline: pd.DataFrame, contrast: pd.DataFrame, count: int, generator: np.random.Generator) -> list[Pick]:
     """At most ``count`` queries, the kinds by turns; right means a hit at 1.
 
-    baseline, contrast: ranks of the same queries, indexed by query_id in ascending order, so that the choice depends only on
-    the generator.
-    """
+    baseline, contrast: ranks of the same queries, indexed by query_id in ascending order, so that only the generator chooses."""
     before, after = baseline["hit_1"].to_numpy(), contrast["hit_1"].to_numpy()
     masks = {"repaired": ~before & after, "right": before & after, "wrong": ~before & ~after, "broken": before & ~after}
     ids = baseline.index.to_numpy()
@@ -98,7 +96,7 @@ def change(baseline: pd.DataFrame, contrast: pd.DataFrame, k: int) -> Change:
 
 
 def worst(ranks: pd.DataFrame, count: int) -> list[int]:
-    """query_ids with the lowest ranks of the best correct item, worst first; equal ranks in ascending order of query_id."""
+    """query_ids with the lowest ranks of the best correct item, worst first, then by query_id."""
     missed = ranks[ranks["rank"] > 1]
     return [int(number) for number in missed.sort_values("rank", ascending=False, kind="stable").index[:count]]
 
@@ -166,10 +164,9 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class RunResult:
-    """params: of the run; of a transfer, those of its run; None for an ensemble. history: one row per epoch. evaluations: in the
-    order of grid.inferences; the means over ``repetitions``, the models of a run with seeds. parts: the runs of an ensemble. row: a
-    row of a paper, if named. config: config.json of the run. moved: the run is a transfer.
-    """
+    """params: of the run; of a transfer, those of its run; None for an ensemble. history: one row per epoch.
+    evaluations: in the order of grid.inferences; the means over ``repetitions``, the models of a run with seeds. parts:
+    the runs of an ensemble. row: a row of a paper, if named. config: config.json of the run. moved: of a transfer."""
 
     name: str
     params: Run | None
@@ -236,8 +233,8 @@ class TrainedRun(RunResult):
 
 @dataclass(frozen=True)
 class DatasetIndex:
-    """The pictures and texts of the data set in ``folder``. images: indexed by image_id. captions: indexed by caption_id. root: of
-    the picture files. digests: SHA-256 of the tables, by file name. names: of ids that are text."""
+    """The pictures and texts of the data set in ``folder``. images: indexed by image_id. captions: indexed by
+    caption_id. root: of the picture files. digests: SHA-256 of the tables, by file name. names: of text ids."""
 
     folder: Path
     images: pd.DataFrame
@@ -360,8 +357,9 @@ class Localisation:
 
 
 def read_localisation(params: Params) -> dict[str, Localisation]:
-    """The localisations by run, in the order of report.localized. Raises InputError for a missing output or other settings than in
-    params.yaml, IntegrityError for an output of another model or of other phrases, boxes or pictures."""
+    """The localisations by run, in the order of report.localized. Raises InputError for a missing output or other
+    settings than in params.yaml, IntegrityError for an output of another model or of other phrases, boxes or
+    pictures."""
     catalogues: dict[Path, DatasetIndex] = {}
     return {run: _localisation(params, run, catalogues) for run in params.report.localized}
 
@@ -400,7 +398,7 @@ def _named(folder: Path) -> Path:
 
 
 def catalogue(folder: Path, *origins: joins.Origin) -> DatasetIndex:
-    """The index of a prepared data set. origins: of the outputs that refer to its pictures and captions. Raises as ``joins.compared``."""
+    """The index of a prepared data set. origins: of outputs with its ids. Raises as ``joins.compared``."""
     pictures = joins.images_of(folder, *origins)
     texts = joins.captions_of(folder, *origins).to_pandas().set_index("caption_id")
     digests = {name: sha256(folder / name) for name in (images.NAME, captions.NAME)}

@@ -17,7 +17,7 @@ _LONGEST = 6
 
 @dataclass(frozen=True)
 class OptionValue:
-    """text: an option and its value, ``gamma 30``, or the name of a member. now: the value in params.yaml if it differs."""
+    """text: an option and its value, ``gamma 30``, or the name of a member. now: a different value in params.yaml."""
 
     text: str
     now: str | None = None
@@ -76,7 +76,7 @@ def of_run(run: TrainedRun, params: Params) -> list[MemberOptions]:
 
 
 def _member(kind: str, recorded: dict | None, now: Member | None, named: Member) -> MemberOptions:
-    """recorded: the member in config.json. now: the member to compare it with. named: shown when nothing is recorded."""
+    """recorded: the member in config.json. now: the member to compare with. named: for runs without a record."""
     if recorded is None:
         options = compared(named.params.model_dump(mode="json"), {})
         return MemberOptions(kind, OptionValue(named.name), options, recorded=False)
@@ -87,7 +87,7 @@ def _member(kind: str, recorded: dict | None, now: Member | None, named: Member)
 
 
 def trained_at(run: TrainedRun, address: str) -> object:
-    """The value at ``loss.margin``, ``train.lr``, ``noise.rate``, ... in the run's config.json; None if it is not there."""
+    """The value at ``loss.margin``, ``train.lr``, ``noise.rate``, ... in the run's config.json, or None."""
     kind, _, option = address.partition(".")
     inputs = run.config.get("inputs", {})
     if kind == "train":
@@ -97,7 +97,7 @@ def trained_at(run: TrainedRun, address: str) -> object:
 
 
 def of_criteria(results: Results) -> list[tuple[str, list[CriterionOptions]]]:
-    """By criterion in the order of the grid. A criterion has several entries if runs or directions had different options."""
+    """By criterion in the order of the grid. Runs or directions with different options have separate entries."""
     return [(name, _criterion(name, results)) for name in results.params.grid.inferences]
 
 
@@ -196,8 +196,8 @@ def collect(results: Results) -> list[Sweep]:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """A row a run, with columns COLUMNS; baselines have no x. Learning curves have a row an epoch, without criterion and rsum.
-    Numbers that may be absent are objects, so that 1 is not written 1.0."""
+    """A row a run, with columns COLUMNS; baselines have no x. Learning curves have a row an epoch, without criterion
+    and rsum. Numbers that may be absent are objects, so that 1 is not written 1.0."""
     rows = []
     for sweep in collect(results):
         if sweep.curves:

@@ -1,4 +1,5 @@
-"""report writes reports/metrics.json for git, reports/plots/*.csv for DVC, and index.html and timings.html for people."""
+"""report writes reports/metrics.json for git, reports/plots/*.csv for DVC, and index.html and timings.html for
+people."""
 
 import contextlib
 import os
@@ -23,9 +24,8 @@ _PLURALS = {"criterion": "criteria"}
 def report(params: Params) -> Path:
     """Write the report on every run and criterion of params; return the page's path.
 
-    All files change together. metrics.json holds figures only, no times and no paths, so the same evaluations give the same
-    bytes. Missing outputs are named by a warning and on the page. Raises as ``reading.read``.
-    """
+    All files change together. metrics.json holds figures only, no times and no paths, so the same evaluations give the
+    same bytes. Missing outputs are named by a warning and on the page. Raises as ``reading.read``."""
     with claim(paths.REPORT):
         results = read(params)
         tables = {

@@ -32,9 +32,8 @@ def read_images(
 ) -> Vectors:
     """Vectors from Parquet with columns image_id and embedding; or from .npy with ids from ``ids`` or 0, 1, 2, ...
 
-    nan: as in ``vectors.checked``. book: shared by the files of the call. Raises UsageError for other kinds of files and for
-    Parquet together with ``ids``, InputError for unfit content.
-    """
+    nan: as in ``vectors.checked``. book: shared by the files of the call. Raises UsageError for other kinds of files
+    and for Parquet together with ``ids``, InputError for unfit content."""
     book = book or Book()
     if _is_parquet(path, [("--image-ids", ids)]):
         table = readers.read_parquet(path, ["image_id", "embedding"])
@@ -55,8 +54,8 @@ def read_captions(
     nan: str = "refuse",
     book: Book | None = None,
 ) -> Vectors:
-    """Vectors from Parquet with columns caption_id, embedding and optionally image_id; or from .npy with ids from ``ids`` and image
-    ids from ``owners``. Captions without image ids need judgements. Raises as ``read_images`` does."""
+    """Vectors from Parquet with columns caption_id, embedding and optionally image_id; or from .npy with ids from
+    ``ids`` and image ids from ``owners``. Raises as ``read_images``."""
     book = book or Book()
     if _is_parquet(path, [("--caption-ids", ids), ("--caption-images", owners)]):
         table = readers.read_parquet(path, ["caption_id", "embedding"], ["image_id"])
@@ -95,8 +94,8 @@ def _ids(ids: Path | None, vectors: np.ndarray, path: Path, key: str, book: Book
 
 @dataclass(frozen=True)
 class MoreFiles:
-    """images, captions: the files of each further model, in one order. fusion: as for an ensemble. weights: of every model, the
-    first one included; only their proportions count; empty for equal weights."""
+    """images, captions: the files of each further model, in one order. fusion: as for an ensemble. weights: of every
+    model, the first one included; only their proportions count; empty for equal weights."""
 
     images: Sequence[Path] = ()
     captions: Sequence[Path] = ()
@@ -130,9 +129,9 @@ def fused(
     similarity: str,
     nan: str,
 ) -> Inputs:
-    """``inputs`` of the first model, fused with the further models. firsts: the images and captions of the first. ids: the id files
-    of .npy images and captions, for all models. Raises InputError when a model has other ids than the first, captions of other
-    images, or images and captions of different models."""
+    """``inputs`` of the first model, fused with the further models. firsts: the images and captions of the first. ids:
+    the id files of .npy images and captions, for all models. Raises InputError when a model has other ids than the
+    first, captions of other images, or images and captions of different models."""
     device = inputs.ranked.images.device
     readers: list[tuple[Callable[..., Vectors], Sequence[Path]]] = [
         (read_images, more.images),
@@ -200,9 +199,9 @@ _UNKNOWN = -1
 
 @dataclass(frozen=True)
 class InputFiles:
-    """images, captions, bank and val files: Parquet or .npy. image_ids, caption_ids, caption_images: for .npy. similarity: cosine
-    (vectors of length 1) or dot (vectors as they are). qrels: as in ``read_qrels``. nan: refuse rows with NaN or infinite values,
-    or drop them and their pairs. more: the files of further models."""
+    """images, captions, bank and val files: Parquet or .npy. image_ids, caption_ids, caption_images: for .npy.
+    similarity: cosine (vectors of length 1) or dot (vectors as they are). qrels: as in ``read_qrels``. nan: refuse rows
+    with NaN or infinite values, or drop them and their pairs. more: the files of further models."""
 
     images: Path
     captions: Path
@@ -228,7 +227,7 @@ class InputFiles:
 def read(files: InputFiles, params: EvaluateParams, device: torch.device, paired: bool = True) -> Inputs:
     """The inputs of ``measure``. paired: every caption needs an image or judgements; False when nothing is measured.
 
-    Raises UsageError for options that do not go together, InputError for unfit files and files beyond ``evaluate.memory``."""
+    Raises UsageError for options that do not go together, InputError for unfit or too large files."""
     _check(files, params)
     # Two copies: the file's content and its array, then this array and its vectors of length one.
     with memory.limit(params.memory, "evaluate.memory", copies=2):
@@ -337,7 +336,7 @@ def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSourc
 
 
 def _warn_of_renumbered(bank: BankSource, ranked: Split) -> None:
-    """Warn when most ranked vectors are in the bank under other ids. A few may be: captions of the same words, for example."""
+    """Warn when most ranked vectors are in the bank under other ids. A few may be, such as captions of equal words."""
     if bank.split is None:
         return
     for name in ("images", "captions"):

@@ -34,18 +34,18 @@ _SHOWN = 3
 
 
 class Book:
-    """Running numbers for text ids, in the order of their first occurrence; equal texts get equal numbers in all files of a call.
+    """Running numbers for text ids, in the order of their first occurrence; equal texts get equal numbers in all files
+    of a call.
 
-    The first file decides whether the ids of images, or of captions, are numbers or text. Text counts as numbers when every value
-    is one (``text.are_numbers``). The other files must agree.
-    """
+    The first file decides whether the ids of images, or of captions, are numbers or text. Text counts as numbers when
+    every value is one (``text.are_numbers``). The other files must agree."""
 
     def __init__(self) -> None:
         self._texts = {key: pa.array([], pa.string()) for key in KEYS}
         self._kinds: dict[str, tuple[bool, str]] = {}
 
     def numbers(self, key: str, where: str, ids: np.ndarray | pa.Array) -> np.ndarray:
-        """The int64 numbers of ids; int64 ids stay as they are. Raises InputError for text mixed with numbers, or an invalid id."""
+        """The int64 numbers of ids; int64 ids stay as they are. Raises InputError for mixed kinds and invalid ids."""
         if isinstance(ids, pa.Array) and not self.texts(key) and core_text.are_numbers(ids):
             ids = ids.cast(pa.int64()).to_numpy()
         is_text = isinstance(ids, pa.Array)
@@ -86,8 +86,8 @@ class Book:
 
 
 def npy_vectors(path: Path) -> np.ndarray:
-    """A float array (rows, dim), memory-mapped unless its byte order is foreign. Raises InputError for other arrays and a file of
-    the wrong length, IntegrityError for a file that changes during reading."""
+    """A float array (rows, dim), memory-mapped unless its byte order is foreign. Raises InputError for other arrays and
+    a file of the wrong length, IntegrityError for a file that changes during reading."""
     array = _opened(path)
     if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
         raise InputError(f"{path}: {_described(array)}; expected rows x values of float16, float32 or float64")
@@ -97,8 +97,8 @@ def npy_vectors(path: Path) -> np.ndarray:
 
 
 def npy_ids(path: Path, rows: int, vectors: str, key: str = "image_id", book: Book | None = None) -> np.ndarray:
-    """int64 ids (rows,) from a .npy array or a text file with one id a line; text gets its numbers in ``book``. vectors: the file
-    with the vectors, for messages. key: image_id or caption_id."""
+    """int64 ids (rows,) from a .npy array or a text file with one id a line; text gets its numbers in ``book``.
+    vectors: the file with the vectors, for messages. key: image_id or caption_id."""
     ids = _copied(_opened(path)) if path.suffix == ".npy" else _lines(path)
     if isinstance(ids, np.ndarray) and (ids.dtype.kind not in "iuU" or ids.ndim != 1):
         raise InputError(f"{path}: {_described(ids)}; expected one integer or text for each vector")
@@ -148,8 +148,8 @@ def _described(array: np.ndarray) -> str:
 
 
 def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
-    """Columns of a Parquet file. Raises InputError for a missing column or a file beyond the memory limit, IntegrityError for a
-    damaged file or one that changes during reading."""
+    """Columns of a Parquet file. Raises InputError for a missing column or a file beyond the memory limit,
+    IntegrityError for a damaged file or one that changes during reading."""
     if existing(path).is_dir():
         raise InputError(f"{path}: a folder, expected a Parquet file")
     if not path.stat().st_size:
@@ -174,8 +174,8 @@ def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = (
 
 
 def parquet_ids(path: Path, table: pa.Table, name: str, book: Book | None = None) -> np.ndarray:
-    """An integer column as int64, or a text column as its numbers in ``book``. Raises InputError for other types, nulls and values
-    beyond int64."""
+    """An integer column as int64, or a text column as its numbers in ``book``. Raises InputError for other types, nulls
+    and values beyond int64."""
     column, book = table[name], book or Book()
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -195,7 +195,8 @@ def parquet_ids(path: Path, table: pa.Table, name: str, book: Book | None = None
 
 
 def parquet_vectors(path: Path, table: pa.Table, key: str) -> np.ndarray:
-    """Column ``embedding``, lists of float16, float32 or float64, as an array (rows, dim). key: the id column, for messages.
+    """Column ``embedding``, lists of float16, float32 or float64, as an array (rows, dim). key: the id column, for
+    messages.
 
     Raises InputError for other types, nulls and lists of different lengths.
     """
@@ -236,11 +237,11 @@ _GRADE = r"^-?[0-9]+(\.[0-9]+)?$"
 
 def read_qrels(source: str, book: Book | None = None) -> Relevance:
     """The correct items of each query. source: a collection of ``NAMES``; or a file, Parquet or text with a header
-    ``caption_id image_id [relevance]``, or TREC lines ``caption_id 0 image_id relevance``; text is split at white space.
+    ``caption_id image_id [relevance]``, or TREC lines ``caption_id 0 image_id relevance``; text is split at white
+    space.
 
-    The pairs of a file hold in both directions; a pair with relevance above 0 is correct. book: of the files with the vectors.
-    Raises InputError for other files, MissingResource when the package of a collection is not installed.
-    """
+    The pairs of a file hold in both directions; a pair with relevance above 0 is correct. book: of the files with the
+    vectors. Raises InputError for other files, MissingResource when the package of a collection is not installed."""
     book = book or Book()
     if source in NAMES:
         return read_eccv(source)
@@ -311,12 +312,11 @@ _FILES = {"image_to_text": "image_to_caption", "text_to_image": "caption_to_imag
 
 
 def read_eccv(name: str) -> Relevance:
-    """``eccv_caption``: Chun et al., ECCV Caption, ECCV 2022: 1,261 images and 1,332 captions, judged by machines and people;
-    ``cxc``: Parekh et al., Crisscrossed Captions, EACL 2021, its positive pairs.
+    """``eccv_caption``: Chun et al., ECCV Caption, ECCV 2022: 1,261 images and 1,332 captions, judged by machines and
+    people; ``cxc``: Parekh et al., Crisscrossed Captions, EACL 2021, its positive pairs.
 
-    Ids are COCO's image ids and annotation ids. The files are read without an import of the package, which prints warnings.
-    Raises MissingResource when it is not installed.
-    """
+    Ids are COCO's image ids and annotation ids. The files are read without an import of the package, which prints
+    warnings. Raises MissingResource when it is not installed."""
     package = importlib.util.find_spec("eccv_caption")
     if package is None or package.origin is None:
         raise MissingResource(

@@ -34,9 +34,8 @@ def evaluate_files(
 ) -> dict[str, dict]:
     """The metrics by criterion; ``out`` receives the folders <inference>/ that ``vse-pipe evaluate`` writes for a run.
 
-    options: parameters of criteria by name, defaults for the rest. seed: for the bootstrap. Raises UsageError for unknown names and
-    options that do not go together, InputError and IntegrityError for files that cannot be used.
-    """
+    options: parameters of criteria by name, defaults for the rest. seed: for the bootstrap. Raises UsageError for
+    unknown names and options that do not go together, InputError and IntegrityError for files that cannot be used."""
     chosen, target = [criteria.parse(name, options) for name in inferences], resolve_device(device)
     if (files.bank_images is None) != (files.bank_captions is None):
         raise UsageError(

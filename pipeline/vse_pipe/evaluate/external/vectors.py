@@ -18,9 +18,9 @@ _AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class Vectors:
-    """where: the file, for messages. key: image_id or caption_id, the kind of ``ids``. image_ids: the image of each caption, None
-    if the file has none. dropped: the images of dropped rows. model: run and digest of the model, if the file has them. book:
-    of the call, for text ids."""
+    """where: the file, for messages. key: image_id or caption_id, the kind of ``ids``. image_ids: the image of each
+    caption, None if the file has none. dropped: the images of dropped rows. model: run and digest of the model, if the
+    file has them. book: of the call, for text ids."""
 
     where: str
     key: str
@@ -63,12 +63,11 @@ def checked(
     model: tuple[str, str] | None = None,
     book: Book | None = None,
 ) -> Vectors:
-    """Checked float32 vectors; unit vectors under similarity ``cosine``. vectors: float16, float32 or float64. nan: ``refuse`` rows
-    with NaN or infinite values, or ``drop`` them with a warning. book: the texts of ids, for messages.
+    """Checked float32 vectors; unit vectors under similarity ``cosine``. vectors: float16, float32 or float64. nan:
+    ``refuse`` rows with NaN or infinite values, or ``drop`` them with a warning. book: the texts of ids, for messages.
 
-    Raises InputError for no rows, repeated ids, NaN or infinite values, values beyond float32, and vectors of length zero under
-    ``cosine``; IntegrityError when the memory-mapped file of ``vectors`` has changed.
-    """
+    Raises InputError for no rows, repeated ids, NaN or infinite values, values beyond float32, and vectors of length
+    zero under ``cosine``; IntegrityError when the memory-mapped file of ``vectors`` has changed."""
     if not vectors.size:
         raise InputError(f"{where}: no vectors: the array is {vectors.shape[0]} x {vectors.shape[1]}")
     values, counts = np.unique(ids, return_counts=True)
@@ -102,7 +101,7 @@ def _of_length_one(
     vectors: Float[np.ndarray, "rows dim"],
     out: Float32[np.ndarray, "rows dim"],
 ) -> None:
-    """Fill ``out``. Rows are divided in float64 in blocks, because all of them in float64 would be the largest array."""
+    """Fill ``out``. Blocks of rows are divided in float64; all rows in float64 would be the largest array."""
     zero = []
     for rows in _blocks(len(vectors)):
         block = vectors[rows].astype(np.float64)

@@ -54,7 +54,7 @@ def _costs(audit: Audit, collector: Collector):
 
 
 def _refined(audit: Audit, catalogue: DatasetIndex, collector: Collector) -> dict | None:
-    """The alignment of the transport plans of the last epoch; None for schemes without plans and without rematched pairs."""
+    """The alignment of the transport plans of the last epoch; None without plans or without rematched pairs."""
     refined = audit.metrics.get("refined")
     if not refined or not refined["alignment"]:
         return None

@@ -118,8 +118,7 @@ def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
 
 
 def _hubs(run: RunResult, direction: str, catalogue: DatasetIndex, collector: Collector) -> list[dict]:
-    """The items that are most often among the best 10 under the baseline, some of their queries, and their N_10 under the
-    contrast."""
+    """The items with the largest N_10 under the baseline, some of their queries, and N_10 under the contrast."""
     order = run.baseline.items(direction).sort_values(["n_10", "item_id"], ascending=[False, True], kind="stable")
     after = run.contrast.items(direction).groupby("item_id")["n_10"].sum()
     worst = order.head(_HUBS)

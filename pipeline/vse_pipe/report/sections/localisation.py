@@ -64,7 +64,7 @@ def _bounds(localised: list[Localisation], results: Results) -> list[tuple[str, 
 
 
 def _pictures(drawn: list[Localisation], results: Results, collector: Collector) -> list[dict]:
-    """Pictures drawn by the seed, each with the sentence that has most phrases; ``report.examples`` gives their number."""
+    """``report.examples`` pictures drawn by the seed, each with the sentence that has most phrases."""
     best = drawn[-1]
     chance = generator(results.params.seed, "report", "localisation", best.run)
     ids = np.sort(best.mentions["image_id"].unique())
@@ -111,7 +111,7 @@ def _phrase(row: dict[str, Any], colour: int, size: np.ndarray, threshold: float
 
 
 def _placed(box: list[float], size: np.ndarray) -> dict[str, float]:
-    """The rectangle of a box in pixels on a square symbol, in which the picture is centred and fills the longer side."""
+    """The rectangle of a box in pixels on a square symbol; the picture is centred and fills its longer side."""
     x1, y1, x2, y2 = box
     scale = _SIDE / size.max()
     left, top = (_SIDE - scale * size) / 2

@@ -15,8 +15,8 @@ _ORDERS = {"most": lambda value: -value, "least": lambda value: value, "zero": a
 
 @dataclass(frozen=True)
 class Column:
-    """path: keys into metrics.json of evaluate. goal: most, least, or zero for the value nearest to 0. Negative skewness is no
-    merit: a matching has it if all items except one have the same N_k."""
+    """path: keys into metrics.json of evaluate. goal: most, least, or zero for the value nearest to 0. Negative
+    skewness is no merit: a matching has it if all items except one have the same N_k."""
 
     label: str
     path: tuple[str, ...]
@@ -101,7 +101,7 @@ def _repeated(group: Group) -> list[dict]:
 
 
 def _bank(result: Evaluation) -> str:
-    """``none``, ``train``, ``transductive``, or ``train, transductive`` for a matching on scores that a bank corrected."""
+    """``none``, ``train``, ``transductive``, or both for a matching on scores that a bank corrected."""
     bank = result.metrics["bank"]
     if not result.transductive:
         return bank

@@ -58,8 +58,8 @@ def _group(group: Group) -> dict:
 
 
 def _matrix(group: Group, best: Evaluation) -> dict:
-    """rsum of each run under each criterion, with the gain over the baseline of the run. The longer list has the rows, so that the
-    table stays narrow."""
+    """rsum of each run under each criterion, with the gain over the baseline of the run. The longer list has the rows,
+    so that the table stays narrow."""
     runs = [run.name for run in group.methods]
     criteria = list(dict.fromkeys(name for run in group.methods for name in run.evaluations))
     cells = [[_cell(run, run.evaluations.get(name), best) for name in criteria] for run in group.methods]
