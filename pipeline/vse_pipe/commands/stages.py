@@ -1,6 +1,8 @@
 """vse-pipe extract, inject and embed."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer

@@ -57,7 +57,7 @@ def _plain(verdict: Judged) -> dict[str, Any]:
         "left": verdict.left,
         "right": verdict.right,
         "verdict": verdict.verdict,
-        "why": verdict.why,
+        "why": verdict.reason,
     }
     if verdict.difference is not None and verdict.mean is not None:
         sides = {"left_values": verdict.difference.b, "right_values": verdict.difference.a}

@@ -19,7 +19,7 @@ from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.external import inputs as external
 from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.evaluate.external.readers import require_room
-from vse_pipe.evaluate.external.stage import must_be_given
+from vse_pipe.evaluate.external.stage import require_parameters
 from vse_pipe.evaluate.measure import Inputs, open_parameters, tuning_ground
 from vse_pipe.evaluate.stage import read_inputs, warn_of_residual
 from vse_pipe.project import paths
@@ -107,7 +107,7 @@ def export_files(
             reading.enter_context(mapped.throughout(path))
         inputs = external.read(files, params, resolved, paired=False)
         sources = _digests(files.existing())
-    must_be_given(inputs, [criterion], params)
+    require_parameters(inputs, [criterion], params)
     return _export(inputs, criterion, params, to, direction, out, sources, depth)
 
 
