@@ -66,7 +66,7 @@ def test_kin_and_positives_are_those_of_all_that_is_known(seed, taken):
     more = rng.integers(98, 112, 9), rng.integers(4, 15, 9)
     both = (np.concatenate(side).tolist() for side in zip((owners, said), more, strict=True))
     seen, pairs = set(zip(*both, strict=True)), np.array(taken)
-    known = Incidence.of(owners, said, *more)
+    known = Incidence.from_pairs(owners, said, *more)
     found = known.of_batch(pairs, CPU)
     assert known.ids[known.images].tolist() == owners.tolist()
     assert known.belong(pairs, pairs[:3]).tolist() == [[(owners[i], said[j]) in seen for j in taken[:3]] for i in taken]
@@ -83,7 +83,7 @@ def test_kin_and_positives_are_those_of_all_that_is_known(seed, taken):
 def test_what_matches_is_no_negative_in_any_loss():
     """Image 0 is seen with text 1 in a pair that is not in the batch."""
     owners, said = np.array([0, 1, 0, 2]), np.array([0, 1, 1, 2])
-    matches = Incidence.of(owners, said).of_batch(np.array([0, 1, 3]), CPU)
+    matches = Incidence.from_pairs(owners, said).of_batch(np.array([0, 1, 3]), CPU)
     scored = Scored.of(torch.zeros(3, 3), torch.tensor([0, 1, 2]), matches=matches)
     assert scored.same.tolist() == [[True, True, False], [False, True, False], [False, False, True]]
 
@@ -99,7 +99,7 @@ COLUMNS = {
     "split": ["train"] * 6,
 }
 # Region 70 is of a mention for which no pair was drawn, in the picture of the third.
-KNOWN = Incidence.of(np.array([10, 30, 10]), np.arange(3), np.array([70, 10]), np.array([0, 1]))
+KNOWN = Incidence.from_pairs(np.array([10, 30, 10]), np.arange(3), np.array([70, 10]), np.array([0, 1]))
 MENTIONS = pa.table(
     {"region_id": [70, 10], "image_id": [9, 8], "x1": [1.0, 0], "y1": [2.0, 0], "x2": [3.0, 9], "y2": [4.0, 9]}
 )
@@ -115,7 +115,7 @@ def _table(**changes) -> pa.Table:
 
 
 def test_boxes_of_all_mentions_and_the_proposals_of_the_pictures_of_pairs():
-    found = TrainRegions.of(_table(), MENTIONS, _features(), KNOWN, "r")
+    found = TrainRegions.join(_table(), MENTIONS, _features(), KNOWN, "r")
     assert KNOWN.ids.tolist() == [10, 30, 70]
     assert found.pictures.tolist() == [8, 7, 9]
     assert found.boxes.tolist() == [[1, 1, 6, 6], [0, 0, 5, 5], [1, 2, 3, 4]]
@@ -124,12 +124,12 @@ def test_boxes_of_all_mentions_and_the_proposals_of_the_pictures_of_pairs():
 
 
 def test_proposals_that_could_not_be_read_are_left_out():
-    assert TrainRegions.of(_table(), MENTIONS, _features([40]), KNOWN, "r").rows.tolist() == [4]
+    assert TrainRegions.join(_table(), MENTIONS, _features([40]), KNOWN, "r").rows.tolist() == [4]
 
 
 def test_without_proposals_there_is_nothing_to_mine():
     with pytest.raises(InputError, match="train r: no picture of its training pairs has a proposal; add train to the"):
-        TrainRegions.of(_table(proposed=[False] * 6), MENTIONS, _features(), KNOWN, "r")
+        TrainRegions.join(_table(proposed=[False] * 6), MENTIONS, _features(), KNOWN, "r")
 
 
 @pytest.fixture(scope="module")

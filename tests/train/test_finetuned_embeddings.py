@@ -32,7 +32,7 @@ def test_embeddings_are_those_of_the_trained_network(painted_project, monkeypatc
     network = {k.removeprefix("img.backbone."): v for k, v in files.weights.items() if "backbone" in k}
     module.load_state_dict(network)
     stored = features.read(paths.extracted("toy", "small"))
-    pictures = Pictures.of("toy", stored, files.config["backbone"], torch.device("cpu"))
+    pictures = Pictures.join("toy", stored, files.config["backbone"], torch.device("cpu"))
     (pixels,) = pictures.tested([stored.rows_of(found.ids)])
     with torch.inference_mode():
         given = module.eval()(pixels)

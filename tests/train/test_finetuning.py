@@ -228,12 +228,13 @@ def test_the_fingerprint_covers_images_weights_and_transform(painted_project):
     depends = backbone.load_network("small", params.features["small"], stored, params.seed, cpu).depends
     assert {"images_sha256", "weights", "transform", "code_sha256", "libraries"} <= depends.keys()
     marks = {
-        checkpoint.of(params.runs["ft"], 3, [], cpu, about) for about in (None, depends, {**depends, "weights": {}})
+        checkpoint.run_fingerprint(params.runs["ft"], 3, [], cpu, about)
+        for about in (None, depends, {**depends, "weights": {}})
     }
     assert len(marks) == 3
     train(params, "ft", "cpu")
     read = inputs.input_files(params.runs["ft"])
-    expected = checkpoint.of(params.runs["ft"], params.seed, read, cpu, depends)
+    expected = checkpoint.run_fingerprint(params.runs["ft"], params.seed, read, cpu, depends)
     assert checkpoint.fingerprint(paths.trained("ft")) == expected
 
 

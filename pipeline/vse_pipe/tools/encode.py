@@ -98,7 +98,7 @@ class Encoder:
             words = self._read.treated(Path(folder) / self._read.name, np.arange(count), sentences)
             for part in parts_of(count, self.dim, self.params.embed.memory):
                 places = np.arange(part.start, part.stop)
-                said = train_model.captions(self._model, words, places, self.device, shown="encoding captions, batches")
+                said = train_model.captions(self._model, words, places, self.device, title="encoding captions, batches")
                 assert isinstance(said, torch.Tensor)
                 yield said.numpy()
 

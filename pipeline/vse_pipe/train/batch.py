@@ -31,9 +31,9 @@ class Matches:
     def by_owner(cls, owners: Int[Tensor, " pairs"]) -> "Matches":
         """Every text is of one image; owners: that image, by its id."""
         ids, images = owners.unique(return_inverse=True)
-        alone = torch.eye(len(ids), dtype=torch.bool, device=owners.device)
+        identity = torch.eye(len(ids), dtype=torch.bool, device=owners.device)
         texts = torch.arange(len(owners), device=owners.device)
-        return cls(images, texts, ids[:, None] == owners[None, :], alone, owners[:, None] == owners[None, :])
+        return cls(images, texts, ids[:, None] == owners[None, :], identity, owners[:, None] == owners[None, :])
 
     @property
     def same(self) -> Bool[Tensor, "pairs pairs"]:
@@ -238,11 +238,11 @@ def with_reverse(batch: Scored, tau: float, floor: float = FLOOR) -> LossTerms:
 
 def _reverse(log_chances: Float[Tensor, "pairs pairs"], floor: float) -> Float[Tensor, " pairs"]:
     """``-sum_t p_it log(delta_it + floor)``: all labels but the own are 0, so two logarithms are enough."""
-    own = log_chances.diagonal().exp()
-    diagonal = torch.eye(len(own), dtype=torch.bool, device=own.device)
+    positives = log_chances.diagonal().exp()
+    diagonal = torch.eye(len(positives), dtype=torch.bool, device=positives.device)
     # Summed, not 1 - own: in float32 that would lose chances below 1e-7.
-    others = log_chances.masked_fill(diagonal, -torch.inf).exp().sum(dim=1)
-    return -own * math.log1p(floor) - others * math.log(floor)
+    negatives = log_chances.masked_fill(diagonal, -torch.inf).exp().sum(dim=1)
+    return -positives * math.log1p(floor) - negatives * math.log(floor)
 
 
 def open_cells(batch: Scored) -> Bool[Tensor, "pairs pairs"]:

@@ -37,7 +37,7 @@ class Incidence:
     by_text: Any
 
     @classmethod
-    def of(
+    def from_pairs(
         cls, owners: np.ndarray, texts: np.ndarray, more_owners: np.ndarray = _NONE, more_texts: np.ndarray = _NONE
     ) -> "Incidence":
         """owners, texts: (pairs,) anything that tells images and texts apart; more: that belong together and are no pairs."""
@@ -48,9 +48,9 @@ class Incidence:
         cells, pairs = sparse.csr_array((np.ones(len(images), np.int32), (images, texts))), len(owners)
         return cls(ids, images[:pairs], texts[:pairs], cells, cells.T.tocsr())
 
-    def belong(self, pairs: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """bool (pairs, others): whether the text of each of ``others`` belongs to the image of each of ``pairs``."""
-        return self.by_image[self.images[pairs]][:, self.texts[others]].toarray() > 0
+    def belong(self, pairs: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+        """bool (pairs, others): whether the text of each of ``candidates`` belongs to the image of each of ``pairs``."""
+        return self.by_image[self.images[pairs]][:, self.texts[candidates]].toarray() > 0
 
     def of_batch(self, pairs: np.ndarray, device: torch.device) -> Matches:
         """Of the batch that has these pairs. Two images are kin when any text is known of both, be it in the batch or not;
@@ -58,8 +58,8 @@ class Incidence:
         (images, image), (texts, text) = (
             np.unique(side[pairs], return_inverse=True) for side in (self.images, self.texts)
         )
-        seen, read = self.by_image[images], self.by_text[texts]
-        cells = (seen[:, texts], seen @ seen.T, read @ read.T)
+        image_cells, text_cells = self.by_image[images], self.by_text[texts]
+        cells = (image_cells[:, texts], image_cells @ image_cells.T, text_cells @ text_cells.T)
         masks = (torch.from_numpy(cell.toarray() > 0).to(device) for cell in cells)
         numbers = (torch.from_numpy(number).to(device) for number in (image, text))
         return Matches(*numbers, *masks)
@@ -78,15 +78,15 @@ class Groups:
         return len(self.starts) - 1
 
     @classmethod
-    def of(cls, owners: np.ndarray) -> "Groups":
+    def by_id(cls, owners: np.ndarray) -> "Groups":
         """owners: (pairs,) any ids."""
         _, owner, sizes = np.unique(owners, return_inverse=True, return_counts=True)
         return cls(owner, np.argsort(owner, kind="stable"), np.concatenate([[0], sizes.cumsum()]))
 
     def draw(
-        self, images: np.ndarray, each: int, rng: np.random.Generator, without: np.ndarray | None = None
+        self, images: np.ndarray, limit: int, rng: np.random.Generator, without: np.ndarray | None = None
     ) -> np.ndarray:
-        """Up to ``each`` random pairs of each of ``images``, none of them in ``without``; in the order of ``images``."""
+        """Up to ``limit`` random pairs of each of ``images``, none of them in ``without``; in the order of ``images``."""
         sizes = self.starts[images + 1] - self.starts[images]
         first = np.repeat(sizes.cumsum() - sizes, sizes)
         place = np.repeat(np.arange(len(images)), sizes)
@@ -97,7 +97,7 @@ class Groups:
         order = np.lexsort([rng.random(len(candidates)), place])
         candidates, place = candidates[order], place[order]
         rank = np.arange(len(place)) - np.searchsorted(place, place)
-        return candidates[rank < each]
+        return candidates[rank < limit]
 
 
 @dataclass(frozen=True)
@@ -113,21 +113,23 @@ class TrainRegions:
     proposed_in: Int[np.ndarray, " proposals"]
 
     @classmethod
-    def of(cls, table: pa.Table, mentions: pa.Table, features: Features, known: Incidence, told: str) -> "TrainRegions":
-        """table: regions.parquet; mentions: phrases.parquet beside it; known: of the training pairs; told: the run, for messages.
+    def join(
+        cls, table: pa.Table, mentions: pa.Table, features: Features, incidence: Incidence, run: str
+    ) -> "TrainRegions":
+        """table: regions.parquet; mentions: phrases.parquet beside it; incidence: of the training pairs; run: the run, for messages.
         Proposals whose features could not be computed are left out. Raises InputError where no picture of a pair has a
         proposal."""
         ids, pictures = (table[name].to_numpy() for name in ("image_id", "source_id"))
         # Of a region that no pair was drawn for the boxes of its mentions alone are there.
         numbers, place = np.unique(np.concatenate([ids, mentions["region_id"].to_numpy()]), return_index=True)
-        place = place[np.searchsorted(numbers, known.ids)]
+        place = place[np.searchsorted(numbers, incidence.ids)]
         boxes = np.concatenate([boxes_of(table), boxes_of(mentions)])[place]
         where = np.concatenate([pictures, mentions["image_id"].to_numpy()])[place]
-        kept = pc.fill_null(table["proposed"], False).to_numpy(zero_copy_only=False) & features.readable(ids)
-        proposed = np.flatnonzero(kept & np.isin(pictures, where[known.images]))
+        usable = pc.fill_null(table["proposed"], False).to_numpy(zero_copy_only=False) & features.readable(ids)
+        proposed = np.flatnonzero(usable & np.isin(pictures, where[incidence.images]))
         if not len(proposed):
             raise InputError(
-                f"train {told}: no picture of its training pairs has a proposal; add train to the splits that the data set proposes boxes for"
+                f"train {run}: no picture of its training pairs has a proposal; add train to the splits that the data set proposes boxes for"
             )
         proposed = proposed[np.argsort(pictures[proposed], kind="stable")]
         rows = features.rows_of(ids[proposed])
@@ -246,8 +248,8 @@ class Pairs:
             return
         assert self.pictures is not None
         shares = [Share.of(len(pairs)) for pairs in work]  # to decode a picture takes longer than to send its pixels
-        own = [share.take(pairs) for share, pairs in zip(shares, work, strict=True)]
-        with contextlib.closing(self.pictures.drawn(self.rows, own, pixels_of)) as reading:
+        parts = [share.take(pairs) for share, pairs in zip(shares, work, strict=True)]
+        with contextlib.closing(self.pictures.drawn(self.rows, parts, pixels_of)) as reading:
             for pairs, share, pixels in zip(work, shares, reading, strict=True):
                 yield self._batch(pairs, share.gather(pixels))
 
@@ -321,33 +323,33 @@ class TrainTable:
             raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
         ids = caption_table["caption_id"].to_numpy()
         of_train, of_val = (pc.equal(caption_table["split"], name).to_numpy() for name in ("train", "val"))
-        own, shown = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
-        kept = features.readable(own) & features.readable(shown)
-        train, val = (np.flatnonzero(of & kept) for of in (of_train, of_val))
-        left_out = int((of_train & ~kept).sum()), int((of_val & ~kept).sum())
+        caption_images, pair_images = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
+        readable = features.readable(caption_images) & features.readable(pair_images)
+        train, val = (np.flatnonzero(of & readable) for of in (of_train, of_val))
+        left_out = int((of_train & ~readable).sum()), int((of_val & ~readable).sum())
         if len(train) < 2 or not len(val):
             without = f" that have features ({sum(left_out)} have none)" if any(left_out) else ""
             raise InputError(
                 f"training needs train and val captions{without}, two and one at least; the data set has {len(train)} and {len(val)}"
             )
-        shown, true = shown[train], own[val]
-        told: np.ndarray | None = None
+        pair_images, true = pair_images[train], caption_images[val]
+        text_numbers: np.ndarray | None = None
         further: tuple[np.ndarray, ...] = ()
         if same_text or mentions is not None:
-            told, further = _same_text(caption_table, train, mentions)
+            text_numbers, further = _same_text(caption_table, train, mentions)
         val_images = true[np.sort(np.unique(true, return_index=True)[1])]
         return cls(
             array=features.array,
             texts=texts,
             train_pairs=Pairs(
                 features.array,
-                features.rows_of(shown),
+                features.rows_of(pair_images),
                 texts,
                 texts.places_of(ids[train]),
-                shown,
+                pair_images,
                 pictures,
                 _mismatched(pair_table["mismatched"], train),
-                None if told is None else Incidence.of(shown, told[train], *further),
+                None if text_numbers is None else Incidence.from_pairs(pair_images, text_numbers[train], *further),
             ),
             val_captions=texts.places_of(ids[val]),
             val_caption_images=true,
@@ -356,7 +358,7 @@ class TrainTable:
             train_rows=train,
             left_out=left_out,
             pictures=pictures,
-            val_texts=None if told is None else told[val],
+            val_texts=None if text_numbers is None else text_numbers[val],
         )
 
 
@@ -377,19 +379,19 @@ def _same_text(
     numbers = (
         pa.concat_arrays([*words, regions.phrase_key(mentions)]).dictionary_encode().indices.to_numpy().astype(np.int64)
     )
-    told, texts = np.split(numbers, [len(caption_table)])
+    caption_texts, texts = np.split(numbers, [len(caption_table)])
     named = mentions["region_id"].to_numpy()
     cells = numbers.max() + 1
-    drawn = caption_table["image_id"].to_numpy()[train] * cells + told[train]
-    left = ~np.isin(named * cells + texts, drawn)
-    return told, (named[left], texts[left])
+    drawn = caption_table["image_id"].to_numpy()[train] * cells + caption_texts[train]
+    is_new = ~np.isin(named * cells + texts, drawn)
+    return caption_texts, (named[is_new], texts[is_new])
 
 
 def _mismatched(column: pa.ChunkedArray, train: np.ndarray) -> np.ndarray | None:
     """Of the train pairs; None where the truth about one of them is unknown, and where nothing was mixed up: then there
     is nothing to measure a split against."""
-    found = column.take(pa.array(train))
-    if found.null_count:
+    values = column.take(pa.array(train))
+    if values.null_count:
         return None
-    mismatched = found.to_numpy(zero_copy_only=False)
+    mismatched = values.to_numpy(zero_copy_only=False)
     return mismatched if mismatched.any() else None

@@ -226,9 +226,9 @@ def check_lengths(encoder: str, tokens: Tensor, lengths: Tensor) -> None:
 def without_some(vectors: Float[Tensor, "rows dim"], share: float) -> Float[Tensor, "rows dim"]:
     """Each number 0 with chance ``share``, the others scaled so that the row keeps its length; a row of which nothing would
     be left stays whole. Of tf-idf at unit length it is the vector of the caption without these words. Draws from torch's own generator."""
-    kept = vectors * (torch.rand_like(vectors) >= share)
-    lengths, left = (side.norm(dim=1, keepdim=True) for side in (vectors, kept))
-    return torch.where(left > 0, kept * (lengths / left), vectors)
+    thinned_vectors = vectors * (torch.rand_like(vectors) >= share)
+    lengths, rest = (side.norm(dim=1, keepdim=True) for side in (vectors, thinned_vectors))
+    return torch.where(rest > 0, thinned_vectors * (lengths / rest), vectors)
 
 
 # Sets of vectors to one vector each: the mean, the maximum, or the generalised pooling operator (GPO), which is learned.
@@ -241,14 +241,14 @@ _TEMPERATURE = 0.1
 
 
 def pool(
-    vectors: Float[Tensor, "sets n dim"], kept: Bool[Tensor, "sets n"], how: "GPO | str"
+    vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"], pooling: "GPO | str"
 ) -> Float[Tensor, "sets dim"]:
-    """kept: the vectors of each set, at least one; how: ``mean``, ``max`` or a learned pooling."""
-    if isinstance(how, GPO):
-        return how(vectors, kept)
-    if how == "max":
-        return vectors.masked_fill(~kept[..., None], -math.inf).amax(dim=1)
-    shares = kept / kept.sum(dim=1, keepdim=True)
+    """mask: the vectors of each set, at least one; pooling: ``mean``, ``max`` or a learned pooling."""
+    if isinstance(pooling, GPO):
+        return pooling(vectors, mask)
+    if pooling == "max":
+        return vectors.masked_fill(~mask[..., None], -math.inf).amax(dim=1)
+    shares = mask / mask.sum(dim=1, keepdim=True)
     return torch.bmm(shares[:, None].to(vectors.dtype), vectors)[:, 0]
 
 
@@ -272,11 +272,11 @@ class GPO(nn.Module):
         for weight in self.parameters():
             nn.init.uniform_(weight, -1 / math.sqrt(self.gru.hidden_size), 1 / math.sqrt(self.gru.hidden_size), rng)
 
-    def forward(self, vectors: Float[Tensor, "sets n dim"], kept: Bool[Tensor, "sets n"]) -> Float[Tensor, "sets dim"]:
-        """kept: the vectors of each set, at least one; the others have no part. Computed in the type of the weights."""
+    def forward(self, vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"]) -> Float[Tensor, "sets dim"]:
+        """mask: the vectors of each set, at least one; the others have no part. Computed in the type of the weights."""
         with torch.autocast(vectors.device.type, enabled=False):
-            weights = self.weights(kept.sum(dim=1), vectors.shape[1])
-            return torch.bmm(weights[:, None], descending(vectors.to(weights.dtype), kept))[:, 0]
+            weights = self.weights(mask.sum(dim=1), vectors.shape[1])
+            return torch.bmm(weights[:, None], descending(vectors.to(weights.dtype), mask))[:, 0]
 
     def weights(self, sizes: Int[Tensor, " sets"], longest: int) -> Float[Tensor, "sets longest"]:
         """Of the places 0, 1, ... in sets of these sizes; their sum is 1, and 0 is the weight of places past the size."""
@@ -303,13 +303,13 @@ def _encoded(count: int, size: int) -> Float[Tensor, "count size"]:
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)
 
 
-def descending(vectors: Float[Tensor, "sets n dim"], kept: Bool[Tensor, "sets n"]) -> Float[Tensor, "sets n dim"]:
-    """Each dimension of the ``kept`` vectors by itself, largest first; behind them zeros. First-order gradients only."""
+def descending(vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"]) -> Float[Tensor, "sets n dim"]:
+    """Each dimension of the ``mask`` vectors by itself, largest first; behind them zeros. First-order gradients only."""
     # A query is one caption by itself: the compiled loop takes longer to load than the whole search.
     if vectors.device.type == "cpu" and (len(vectors) > 1 or torch.is_grad_enabled()):
-        return _Descending.apply(vectors, kept)
-    ordered = vectors.masked_fill(~kept[..., None], -math.inf).sort(dim=1, descending=True).values
-    past = torch.arange(kept.shape[1], device=kept.device) >= kept.sum(dim=1, keepdim=True)
+        return _Descending.apply(vectors, mask)
+    ordered = vectors.masked_fill(~mask[..., None], -math.inf).sort(dim=1, descending=True).values
+    past = torch.arange(mask.shape[1], device=mask.device) >= mask.sum(dim=1, keepdim=True)
     return ordered.masked_fill(past[..., None], 0)
 
 
@@ -317,12 +317,12 @@ class _Descending(torch.autograd.Function):
     """The compiled sort: PyTorch's own takes five times as long on sets of some tens."""
 
     @staticmethod
-    def forward(ctx, vectors, kept):
+    def forward(ctx, vectors, mask):
         from vse_pipe.train import kernels as compiled  # numba takes half a second to import
 
         rows = vectors.detach().contiguous()
         ordered, places = torch.empty_like(rows), torch.empty(rows.shape, dtype=torch.int16)
-        compiled.descending_forward(rows.numpy(), kept.contiguous().numpy(), ordered.numpy(), places.numpy())
+        compiled.descending_forward(rows.numpy(), mask.contiguous().numpy(), ordered.numpy(), places.numpy())
         ctx.save_for_backward(places)
         return ordered
 

@@ -53,29 +53,29 @@ def start_vectors(text: Member, texts: Texts, run: str) -> Start | None:
     Raises MissingResource for a file that is not there, UsageError for one of another ``word_dim``, IntegrityError for
     another digest than ``sha256``, and as ``core.word_vectors.read.read``.
     """
-    given, params = vector_files(text), text.params
-    for path in given:
+    files, params = vector_files(text), text.params
+    for path in files:
         if not path.is_file():
             raise MissingResource(f"{path.absolute()}: no such file; text.{text.name}.vectors of run {run} needs it")
-    if not given:
+    if not files:
         return None
     if params.sha256:
-        weights.check(given[0], params.sha256)
+        weights.check(files[0], params.sha256)
     assert texts.tokens is not None  # of an encoder that has a table
     places = {word: place for place, word in enumerate(texts.words) if word not in SPECIAL}
-    known, found = read(given[0], places.keys(), *given[1:])
-    if found.shape[1] != params.word_dim:
+    words, vectors = read(files[0], places.keys(), *files[1:])
+    if vectors.shape[1] != params.word_dim:
         raise UsageError(
-            f"text.{text.name}.word_dim is {params.word_dim}, but {given[0]} has vectors of {found.shape[1]} dimensions; "
-            f"set word_dim: {found.shape[1]} for run {run}"
+            f"text.{text.name}.word_dim is {params.word_dim}, but {files[0]} has vectors of {vectors.shape[1]} dimensions; "
+            f"set word_dim: {vectors.shape[1]} for run {run}"
         )
-    rows = np.array([places[word] for word in known])
-    said = texts.tokens.tokens[~np.isin(texts.tokens.tokens, [0, 1, 2])]  # <unk> is a word that was said
-    share = np.isin(said, rows).mean() if len(said) else 0.0
+    rows = np.array([places[word] for word in words])
+    tokens = texts.tokens.tokens[~np.isin(texts.tokens.tokens, [0, 1, 2])]  # <unk> is a word that was said
+    share = np.isin(tokens, rows).mean() if len(tokens) else 0.0
     say(
-        f"train {run}: {len(rows)} of {len(places)} words start from {given[0]}, {share:.1%} of the words of all captions"
+        f"train {run}: {len(rows)} of {len(places)} words start from {files[0]}, {share:.1%} of the words of all captions"
     )
-    return Start(torch.from_numpy(rows), torch.from_numpy(found), params.freeze_vectors)
+    return Start(torch.from_numpy(rows), torch.from_numpy(vectors), params.freeze_vectors)
 
 
 @dataclass(frozen=True)
@@ -93,15 +93,17 @@ class Teacher:
         """folder: with teachers.json. Raises InputError where a pair has no vectors, IntegrityError where a model was embedded
         anew since."""
         entries = artifacts_pairs.read_teacher(folder)
-        total = sum(one["weight"] for one in entries)
-        shown, image_rows = np.unique(pairs.owners, return_inverse=True)
-        said, caption_rows = np.unique(pairs.texts.caption_ids[pairs.places], return_inverse=True)
+        total = sum(entry["weight"] for entry in entries)
+        image_ids, image_rows = np.unique(pairs.owners, return_inverse=True)
+        caption_ids, caption_rows = np.unique(pairs.texts.caption_ids[pairs.places], return_inverse=True)
         sides: tuple[list[Tensor], list[Tensor]] = ([], [])
-        for one in entries:
-            artifacts_pairs.require_same_teacher(folder, one)
-            held = Embedded.read(Path(one["folder"]), one["run"])
-            for parts, side, ids in zip(sides, (held.images, held.captions), (shown, said), strict=True):
-                parts.append(_unit(side, ids, held.folder) * (one["weight"] / total) ** 0.5)
+        for entry in entries:
+            artifacts_pairs.require_same_teacher(folder, entry)
+            embedded = Embedded.read(Path(entry["folder"]), entry["run"])
+            for parts, side, ids in zip(
+                sides, (embedded.images, embedded.captions), (image_ids, caption_ids), strict=True
+            ):
+                parts.append(_unit(side, ids, embedded.folder) * (entry["weight"] / total) ** 0.5)
         images, captions = (torch.cat(parts, dim=1).half() for parts in sides)
         return cls(images, captions, torch.from_numpy(image_rows), torch.from_numpy(caption_rows))
 
@@ -117,14 +119,14 @@ def _unit(side: object, ids: np.ndarray, folder: Path) -> Float[Tensor, "ids dim
     if not isinstance(side, Side):
         raise InputError(f"{folder}: holds fragments; a teacher is compared by cosine, one vector a side")
     order = np.argsort(side.ids)
-    found = order[np.searchsorted(side.ids, ids, sorter=order).clip(max=len(order) - 1)]
-    missing = ids[side.ids[found] != ids]
+    rows = order[np.searchsorted(side.ids, ids, sorter=order).clip(max=len(order) - 1)]
+    missing = ids[side.ids[rows] != ids]
     if len(missing):
         raise InputError(
             f"{folder}: {len(missing)} images or captions of training pairs have no vector, the first has id {missing[0]}; "
             "embed the run again, with train in embed.splits"
         )
-    return functional.normalize(torch.from_numpy(side.vectors[found]), dim=1)
+    return functional.normalize(torch.from_numpy(side.vectors[rows]), dim=1)
 
 
 def input_files(node: Run) -> list[Path]:
@@ -168,16 +170,20 @@ def table(
 ) -> TrainTable:
     """Everything the run reads, joined."""
     prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
-    words, pictures = paths.extracted(node.dataset, node.texts), None
+    texts_folder, pictures = paths.extracted(node.dataset, node.texts), None
     if trained:
         encoder = IMAGE_ENCODERS.load(node.image.name)
         drawing = encoder.Drawing.of(node.image.params, seed)
-        pictures = encoder.Pictures.of(node.dataset, stored, trained.described, device, drawing)
+        pictures = encoder.Pictures.join(node.dataset, stored, trained.described, device, drawing)
     require(node, stored)
-    shown, mentions = artifacts_pairs.read(injected), mentions_of(prepared)
-    alike = node.train.same_text or mentions is not None
-    said = captions.read(prepared, "train", ("caption_id", "image_id", "split", *(["text"] if alike else [])))
-    return TrainTable.join(said, shown, stored, texts.read(words), pictures, node.train.same_text, mentions)
+    pair_table, mentions = artifacts_pairs.read(injected), mentions_of(prepared)
+    needs_text = node.train.same_text or mentions is not None
+    caption_table = captions.read(
+        prepared, "train", ("caption_id", "image_id", "split", *(["text"] if needs_text else []))
+    )
+    return TrainTable.join(
+        caption_table, pair_table, stored, texts.read(texts_folder), pictures, node.train.same_text, mentions
+    )
 
 
 def boxes(node: Run, stored: features.Features, joined: TrainTable, name: str) -> TrainRegions | None:
@@ -190,9 +196,9 @@ def boxes(node: Run, stored: features.Features, joined: TrainTable, name: str) -
             f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no {regions.NAME}; train on a data set "
             "of format regions"
         )
-    known = joined.train_pairs.incidence
-    assert known is not None  # of regions
-    return TrainRegions.of(regions.read(folder), regions.read_phrases(folder), stored, known, name)
+    incidence = joined.train_pairs.incidence
+    assert incidence is not None  # of regions
+    return TrainRegions.join(regions.read(folder), regions.read_phrases(folder), stored, incidence, name)
 
 
 def _of_regions(node: Run) -> bool:

@@ -42,27 +42,27 @@ def validator(
     Where texts that read alike are one text, it is ranked once, and any of its images is correct. The authors validate on the first 1,000 dev images whatever their number; a smaller set is used whole.
     """
     rows = table.val_image_rows[:images]
-    captions, told, answers = _questions(table, images)
+    captions, image_truth, caption_truth = _questions(table, images)
 
     def encoded(model: DualEncoder) -> tuple[Tensor, Tensor | Words]:
-        seen = train_model.images(model, table.source(model.tests_on_pixels), rows, device)
-        read = train_model.captions(model, table.texts, captions, device)
-        return (seen.to(device), read.to(device)) if model.fragments else (seen, read)
+        image_side = train_model.images(model, table.source(model.tests_on_pixels), rows, device)
+        texts = train_model.captions(model, table.texts, captions, device)
+        return (image_side.to(device), texts.to(device)) if model.fragments else (image_side, texts)
 
     def check(models: Sequence[DualEncoder]) -> dict[str, float]:
         sides: list[tuple[Sides, Sides]] = [encoded(model) for model in models]
-        seen, read = sides[0]
+        image_side, texts = sides[0]
         score: Similarity = models[0].score
         if len(models) > 1:
-            seen, read = (Several(side) for side in zip(*sides, strict=True))
+            image_side, texts = (Several(side) for side in zip(*sides, strict=True))
             score = MeanScore([model.score for model in models])
         with contextlib.ExitStack() as modes:
             for model in models:
                 modes.enter_context(train_model.evaluating(model))
-            scores = Scores.of(seen, read, score)
+            scores = Scores.of(image_side, texts, score)
             measured = {
-                **_recalls(scores, told, "i2t"),
-                **_recalls(scores.transposed(), answers, "t2i"),
+                **_recalls(scores, image_truth, "i2t"),
+                **_recalls(scores.transposed(), caption_truth, "t2i"),
             }
         return {**measured, "val_rsum": round(sum(measured.values()), 6)}
 
@@ -78,12 +78,12 @@ def chance(table: TrainTable, images: int) -> float:
 def _questions(table: TrainTable, images: int) -> tuple[np.ndarray, Truth, Truth]:
     """The captions, which of them are correct for each image, and which images for each caption."""
     chosen = table.val_images[:images]
-    known = np.isin(table.val_caption_images, chosen)
-    captions, owners = table.val_captions[known], table.val_caption_images[known]
+    is_chosen = np.isin(table.val_caption_images, chosen)
+    captions, owners = table.val_captions[is_chosen], table.val_caption_images[is_chosen]
     if table.val_texts is None:
         return captions, Truth.by_image(chosen, owners), Truth.by_image(owners, chosen)
-    numbers, first = np.unique(table.val_texts[known], return_index=True)
-    pairs = owners, table.val_texts[known]
+    numbers, first = np.unique(table.val_texts[is_chosen], return_index=True)
+    pairs = owners, table.val_texts[is_chosen]
     answers = Truth.by_pairs(numbers, chosen, *reversed(pairs))
     return captions[first], Truth.by_pairs(chosen, numbers, *pairs), answers
 
@@ -239,7 +239,7 @@ def fit(
             progress.best, *peer = map(_copied, averages.models)
             progress.best_peer = peer[0] if peer else {}
         mapped.require_unchanged(scheme.setting.pairs.array)
-        processes.require_same_on_all(_held(scheme, progress), "weights")
+        processes.require_same_on_all(_shared_tensors(scheme, progress), "weights")
         if processes.is_first():
             checkpoint.save(out, model, optimizer, progress, fingerprint)
         _write(out, progress)
@@ -265,12 +265,12 @@ def _selectable(scheme: Scheme, progress: Progress) -> list[float]:
 def ending(scheme: Scheme, progress: Progress) -> dict:
     """After which epoch the run ended, by its ``epochs`` or by ``patience``, and whether it has converged, for config.json."""
     params, last = scheme.setting.train, progress.epoch
-    by = "epochs" if last == params.epochs else "patience"
+    reason = "epochs" if last == params.epochs else "patience"
     settled = scheme.solved or converged(_selectable(scheme, progress), params.patience)
-    return {"epoch": last, "by": by, "converged": settled}
+    return {"epoch": last, "by": reason, "converged": settled}
 
 
-def _held(scheme: Scheme, progress: Progress) -> Iterator[Tensor]:
+def _shared_tensors(scheme: Scheme, progress: Progress) -> Iterator[Tensor]:
     """What processes that train as one have alike."""
     for model in scheme.models:
         yield from model.state_dict().values()
@@ -294,9 +294,9 @@ def _enough_memory(epoch: int, name: str) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
-        kept = f" (goes on after {epoch} finished epochs)" if epoch else ""
+        resumes = f" (goes on after {epoch} finished epochs)" if epoch else ""
         raise PipelineError(
-            f"train {name}, epoch {epoch + 1}: {shortage(error)}; free some and run the same command again{kept}, or set "
+            f"train {name}, epoch {epoch + 1}: {shortage(error)}; free some and run the same command again{resumes}, or set "
             f"runs.{name}.train.chunk, which encodes a batch in parts, or a smaller train.batch_size (both start anew)"
         ) from error
 
@@ -350,7 +350,7 @@ def _epoch(
             steps.append(StepResult(value, norm, len(batch.pairs)))
     averages.end()
     total, pairs = 0.0, 0
-    for one in steps:
-        total += one.loss * one.pairs
-        pairs += one.pairs
+    for result in steps:
+        total += result.loss * result.pairs
+        pairs += result.pairs
     return total / max(pairs, 1), steps

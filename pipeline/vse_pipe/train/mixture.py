@@ -171,8 +171,8 @@ def _beta_log_joint(
 
 def _beta_shares(joint: Float[ndarray, "2 points"]) -> Float[ndarray, "2 points"]:
     """Posteriors of both components."""
-    apart = joint[0] - joint[1]
-    return np.exp([-np.logaddexp(0, -apart), -np.logaddexp(0, apart)])
+    difference = joint[0] - joint[1]
+    return np.exp([-np.logaddexp(0, -difference), -np.logaddexp(0, difference)])
 
 
 def _falling(losses: ndarray, posterior: ndarray, wide: bool) -> Float[ndarray, " pairs"]:
@@ -255,13 +255,13 @@ def _shares(joint: Float[ndarray, "2 pairs"]) -> Float[ndarray, "2 pairs"]:
     return np.exp(joint - np.logaddexp(joint[0], joint[1]))
 
 
-def auc(score: Float[ndarray, " pairs"], wanted: Bool[ndarray, " pairs"]) -> float | None:
+def auc(score: Float[ndarray, " pairs"], is_positive: Bool[ndarray, " pairs"]) -> float | None:
     """The chance that a wanted pair scores higher than another, ties counting half; None where one kind is missing."""
-    positives = int(wanted.sum())
-    negatives = len(wanted) - positives
+    positives = int(is_positive.sum())
+    negatives = len(is_positive) - positives
     if not positives or not negatives:
         return None
-    above = rankdata(score)[wanted].sum() - positives * (positives + 1) / 2
+    above = rankdata(score)[is_positive].sum() - positives * (positives + 1) / 2
     return float(above / (positives * negatives))
 
 
@@ -272,17 +272,17 @@ def against_truth(
 
     Precision is None where no pair is taken for mismatched, AUC and recall where none is.
     """
-    taken, right = int((~clean).sum()), int((~clean & mismatched).sum())
-    known = int(mismatched.sum())
+    rejected, correct = int((~clean).sum()), int((~clean & mismatched).sum())
+    total = int(mismatched.sum())
     return {
         "mismatched": float(mismatched.mean()),
         "auc": auc(-posterior, mismatched),
-        "precision": right / taken if taken else None,
-        "recall": right / known if known else None,
+        "precision": correct / rejected if rejected else None,
+        "recall": correct / total if total else None,
     }
 
 
-def told(trust: Float[ndarray, " pairs"], above: float, mismatched: Bool[ndarray, " pairs"] | None) -> str:
+def trust_summary(trust: Float[ndarray, " pairs"], above: float, mismatched: Bool[ndarray, " pairs"] | None) -> str:
     """How many pairs are trusted more than ``above``, and how well trust tells the mismatched ones, where they are known."""
     area = None if mismatched is None else auc(-trust, mismatched)
     truth = "" if area is None else f", AUC of the mismatched {area:.3f}"

@@ -66,8 +66,8 @@ def share(params: TrainParams, at: Moment, begins: int = 0) -> float:
     if params.schedule == "steps":
         return rises * 0.1 ** (max(at.epoch - max(begins, at.decays_from), 0) // params.lr_update)
     full = max(begins + params.warm_up, at.decays_from)
-    gone = max(at.epoch + at.step / at.steps - full, 0) / max(params.epochs - full, 1 / at.steps)
-    return rises * (params.final + (1 - params.final) * (1 + math.cos(math.pi * min(gone, 1))) / 2)
+    passed = max(at.epoch + at.step / at.steps - full, 0) / max(params.epochs - full, 1 / at.steps)
+    return rises * (params.final + (1 - params.final) * (1 + math.cos(math.pi * min(passed, 1))) / 2)
 
 
 # Pairs of a batch: a loss needs a negative, a masked transport another pair.
@@ -126,18 +126,18 @@ class Scheme:
         """The one of ``models`` that the step at hand trains, after ``prepare``."""
         return self.setting.model
 
-    def optimizer(self, own: torch.optim.Optimizer) -> torch.optim.Optimizer:
-        """That of ``model``. own: that of the run's own model."""
-        return own
+    def optimizer(self, run_optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """That of ``model``. run_optimizer: that of the run's own model."""
+        return run_optimizer
 
     def moment(self, epoch: int, step: int = 0, steps: int = 1) -> Moment:
         """Before that step of the epoch, for the rates."""
         anew = max(start for start in self.starts if start <= epoch)
         return Moment(epoch, step, steps, anew, self.decays_from)
 
-    def set_rates(self, own: torch.optim.Optimizer, epoch: int, step: int, steps: int) -> None:
-        """Before that step of the epoch, of all its steps. own: the optimizer of the run's own model."""
-        set_rates(own, self.setting.train, self.moment(epoch, step, steps))
+    def set_rates(self, run_optimizer: torch.optim.Optimizer, epoch: int, step: int, steps: int) -> None:
+        """Before that step of the epoch, of all its steps. run_optimizer: the optimizer of the run's own model."""
+        set_rates(run_optimizer, self.setting.train, self.moment(epoch, step, steps))
 
     def start(self, epoch: int) -> None:
         """Before the first step of ``epoch``, counted from 0."""
@@ -172,8 +172,8 @@ class Scheme:
         """``values_of_pairs`` of all training pairs under ``model``, in batches that follow from (seed, epoch)."""
         train, pairs, pixels = (self.setting.train, self.setting.pairs, epoch if model.trains_on_pixels else None)
         work = groups(len(pairs), train.batch_size, self.setting.seed, epoch)
-        how = train.mask_same_image, train.precision, pixels
-        return values_of_pairs(model, pairs, work, self.setting.device, judge, *how)
+        options = train.mask_same_image, train.precision, pixels
+        return values_of_pairs(model, pairs, work, self.setting.device, judge, *options)
 
     def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         """images, texts: (pairs, dim) vectors of the batch."""

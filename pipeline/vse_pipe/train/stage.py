@@ -50,14 +50,14 @@ def train(params: Params, run: str, device: str = "auto", out: Path | None = Non
     """
     node = params.runs[run]
     out = out or paths.trained(run)
-    own = engine_processes.joined(resolve_device(device))
+    joined_device = engine_processes.joined(resolve_device(device))
     with claim(out) if processes.is_first() else contextlib.nullcontext():
         if node.model is None and SCHEMES.traits(node.scheme.name).trains:
-            _train(params, run, out, own)
+            _train(params, run, out, joined_device)
         elif processes.is_first() and node.model is not None:
             restore.take(node.model, node, run, out, FILES)
         elif processes.is_first():
-            SCHEMES.load(node.scheme.name).untrained(node, run, out, FILES, own)
+            SCHEMES.load(node.scheme.name).untrained(node, run, out, FILES, joined_device)
     return out
 
 
@@ -73,10 +73,10 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     done = False
     if processes.is_first() and all(path.is_file() for path in read):  # what is missing is said where it is read
         inputs.require(node, stored)
-        mark = checkpoint.of(node, seed, read, device, depends)
-        kept = node.train.keep_state
-        done = checkpoint.is_finished(out, mark, kept) and model_files.read_config(out).get("run", name) == name
-        if done and not kept:  # a call that was killed after its last step may have left it
+        mark = checkpoint.run_fingerprint(node, seed, read, device, depends)
+        keep_state = node.train.keep_state
+        done = checkpoint.is_finished(out, mark, keep_state) and model_files.read_config(out).get("run", name) == name
+        if done and not keep_state:  # a call that was killed after its last step may have left it
             checkpoint.drop_state(out)
     if processes.of_first(done):
         say(f"train {name}: {out} is up to date")
@@ -86,8 +86,8 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         return
     table = inputs.table(node, stored, network, seed, device)
     # Taken now: they may be injected anew while this trains.
-    shown = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
-    mark = checkpoint.of(node, seed, read, device, depends)
+    pairs_digest = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
+    mark = checkpoint.run_fingerprint(node, seed, read, device, depends)
     sampler = _sampler(node, table, seed)
     longest = _longest(node, table, sampler(0), name) * SCHEMES.traits(node.scheme.name).parts
     fresh = _builder(node, table, network, name)
@@ -106,7 +106,12 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         return
     stuck = watch.end(progress.history[-1], node.train.batch_size)
     ended = loop.ending(scheme, progress) | ({"stuck": stuck} if stuck else {})
-    config = {**_config(params, name, table, stored, progress), "ended": ended, "run": name, "pairs_sha256": shown}
+    config = {
+        **_config(params, name, table, stored, progress),
+        "ended": ended,
+        "run": name,
+        "pairs_sha256": pairs_digest,
+    }
     if progress.processes > 1:
         config["processes"] = progress.processes
     if network:
@@ -183,11 +188,11 @@ def _sampler(node: Run, table: TrainTable, seed: int) -> Callable[[int], list[np
     batches = SAMPLERS.load(node.sampler.name).batches
     owners, lengths = table.train_pairs.owners, table.train_pairs.lengths
     incidence = table.train_pairs.incidence
-    told = None if incidence is None else incidence.texts
+    texts = None if incidence is None else incidence.texts
 
     def epoch(number: int) -> list[np.ndarray]:
         rng = generator(seed, "order", number)
-        return batches(owners, lengths, node.train.batch_size, node.sampler.params, rng, told)
+        return batches(owners, lengths, node.train.batch_size, node.sampler.params, rng, texts)
 
     return epoch
 
@@ -208,8 +213,8 @@ def _check_chunks(model: DualEncoder, epochs: int, address: str) -> None:
     trained = [(weight, weight.requires_grad) for weight in model.parameters()]
     model.start(epochs - 1)
     gradient_cache.require_independent_rows(model.train(), address)
-    for weight, wanted in trained:
-        weight.requires_grad_(wanted)
+    for weight, requires_grad in trained:
+        weight.requires_grad_(requires_grad)
 
 
 def _start(out: Path, mark: str) -> tuple[Path, bool]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import Words
+from vse_pipe.train.checkpoint import tensors_under
 from vse_pipe.train.data import Batch
 from vse_pipe.train.heads import normalize
 from vse_pipe.train.scheme import Moment, Setting, share
@@ -43,7 +44,7 @@ class Costs:
         self._foreign = None
 
     @torch.no_grad()
-    def of(self, scores: Tensor, images: Tensor, texts: Tensor | Words) -> Tensor:
+    def matrix(self, scores: Tensor, images: Tensor, texts: Tensor | Words) -> Tensor:
         """Cost of each cell. scores: of images and texts."""
         return self.network(scores) if self.learned else cosine_distance(images, texts)
 
@@ -85,16 +86,14 @@ class Costs:
 
     def state(self) -> dict[str, Tensor]:
         names: dict[Tensor, str] = {parameter: name for name, parameter in self.network.named_parameters()}
-        found = {f"network/{name}": weight.detach() for name, weight in self.network.state_dict().items()}
+        tensors = {f"network/{name}": weight.detach() for name, weight in self.network.state_dict().items()}
         for parameter, moments in self.optimizer.state.items():
-            found |= {f"optimizer/{names[parameter]}/{key}": value for key, value in moments.items()}
-        return found | {"queue": torch.from_numpy(self.queue)}
+            tensors |= {f"optimizer/{names[parameter]}/{key}": value for key, value in moments.items()}
+        return tensors | {"queue": torch.from_numpy(self.queue)}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.queue = state["queue"].numpy().copy()
-        self.network.load_state_dict(
-            {name.removeprefix("network/"): t for name, t in state.items() if name.startswith("network/")}
-        )
+        self.network.load_state_dict(tensors_under(state, "network/"))
         places = {name: place for place, (name, _) in enumerate(self.network.named_parameters())}
         moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in state.items():
@@ -121,9 +120,9 @@ class CostNetwork(nn.Module):
 
     def forward(self, scores: Float[Tensor, "images captions"]) -> Float[Tensor, "images captions"]:
         """Costs, at least 0. scores: larger is closer; no more captions than the network has."""
-        given = scores.shape[1]
-        filled = nn.functional.pad(scores, (0, self.fc.in_features - given))
-        return self.fc(filled).relu()[:, :given]
+        count = scores.shape[1]
+        filled = nn.functional.pad(scores, (0, self.fc.in_features - count))
+        return self.fc(filled).relu()[:, :count]
 
 
 def supervised_cost(
@@ -146,9 +145,9 @@ def cosine_distance(
     The paper does not say how regions and words become one vector. Of a model that compares vectors by their cosine this
     is ``1 - S``, where the network above starts.
     """
-    seen = images.sum(dim=1) if images.ndim == 3 else images  # the direction of the sum is that of the mean
-    read = texts.padded().sum(dim=1) if isinstance(texts, Words) else texts
-    return (1 - normalize(seen) @ normalize(read).T).relu()
+    image_vectors = images.sum(dim=1) if images.ndim == 3 else images  # the direction of the sum is that of the mean
+    text_vectors = texts.padded().sum(dim=1) if isinstance(texts, Words) else texts
+    return (1 - normalize(image_vectors) @ normalize(text_vectors).T).relu()
 
 
 def partial_plan(

@@ -9,7 +9,7 @@ from vse_pipe.train.schemes.cca import Moments, canonical
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
     rows = np.concatenate([arrays["X"], arrays["Y"]]).T
     width, size = len(arrays["X"]), len(arrays["r"])
-    found = Moments.of(lambda: np.array_split(rows, 3))
+    found = Moments.compute(lambda: np.array_split(rows, 3))
     maps = canonical(found.covariance, width, float(arrays["eta"]), size)
     centred = rows - found.mean
     mapped = centred[:, :width] @ maps.images.T, centred[:, width:] @ maps.texts.T

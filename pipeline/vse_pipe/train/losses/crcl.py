@@ -29,5 +29,5 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
 def _negatives(log_p: Float[Tensor, "pairs pairs"], targets: Float[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
     costs = log_p.exp().tan()
-    own = torch.eye(len(costs), dtype=torch.bool, device=costs.device)
-    return costs.masked_fill(own, 0).sum(dim=1) / costs.sum(dim=1) ** (1 - targets)
+    diagonal = torch.eye(len(costs), dtype=torch.bool, device=costs.device)
+    return costs.masked_fill(diagonal, 0).sum(dim=1) / costs.sum(dim=1) ** (1 - targets)

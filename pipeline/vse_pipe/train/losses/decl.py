@@ -23,19 +23,19 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     here it is the run's own similarity, of ``saf`` and ``sgr`` what leaves the sigmoid. Cells that are no negatives, the
     positives apart, are no classes; there they are.
     """
-    given, open_, labels = evidence(batch, params.tau), open_cells(batch), batch.trust.diag()
-    errors = _errors(given, open_, labels) + _errors(given.T, open_.T, labels)
-    evidential = errors + params.lambda2 * _from_uniform(given * (1 - labels), open_)
+    cells, open_, labels = evidence(batch, params.tau), open_cells(batch), batch.trust.diag()
+    errors = _errors(cells, open_, labels) + _errors(cells.T, open_.T, labels)
+    evidential = errors + params.lambda2 * _from_uniform(cells * (1 - labels), open_)
     hinge = params.lambda1 * batch.trust * _hinge(batch, params)
     parts = {"evidential": evidential.mean().detach(), "hinge": hinge.sum().detach()}
     return LossTerms(evidential / len(hinge) + hinge, "sum", parts)
 
 
 def _errors(
-    given: Float[Tensor, "pairs classes"], open_: Bool[Tensor, "pairs classes"], labels: Float[Tensor, "pairs classes"]
+    cells: Float[Tensor, "pairs classes"], open_: Bool[Tensor, "pairs classes"], labels: Float[Tensor, "pairs classes"]
 ) -> Float[Tensor, " pairs"]:
     """What a row's squared error is expected to be."""
-    alpha = (given + 1).masked_fill(~open_, 0)
+    alpha = (cells + 1).masked_fill(~open_, 0)
     total = alpha.sum(dim=1, keepdim=True)
     variance = alpha * (total - alpha) / (total**2 * (total + 1))
     return ((labels - alpha / total) ** 2 + variance).sum(dim=1)
@@ -49,12 +49,12 @@ def _from_uniform(wrong: Float[Tensor, "pairs pairs"], open_: Bool[Tensor, "pair
     # Differences of logarithms that reach 10^7 in a batch of 128: in float32 nothing would be left of some gradients.
     exact = wrong.double()
     cells = exact * (exact + 1).digamma() - (exact + 1).lgamma()
-    found = torch.zeros_like(exact[0])
+    divergence = torch.zeros_like(exact[0])
     for side in (1, 0):
-        own, classes = exact.sum(dim=side), open_.sum(dim=side).double()
-        total = own + classes
-        found = found + cells.sum(dim=side) - own * total.digamma() + total.lgamma() - classes.lgamma()
-    return found.to(wrong.dtype)
+        sums, classes = exact.sum(dim=side), open_.sum(dim=side).double()
+        total = sums + classes
+        divergence = divergence + cells.sum(dim=side) - sums * total.digamma() + total.lgamma() - classes.lgamma()
+    return divergence.to(wrong.dtype)
 
 
 def _hinge(batch: Scored, params: Params) -> Float[Tensor, " pairs"]:

@@ -28,9 +28,9 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     exponents, strength = _exponents(batch, params), batch.scores.diagonal()
     if batch.weights is not None:
         strength = batch.weights.diagonal() * strength
-    one = exponents.new_zeros(len(exponents), 1)
-    images = torch.cat([one, exponents.T], dim=1).logsumexp(dim=1) / params.gamma
-    texts = torch.cat([one, exponents], dim=1).logsumexp(dim=1) / params.gamma
+    zero = exponents.new_zeros(len(exponents), 1)
+    images = torch.cat([zero, exponents.T], dim=1).logsumexp(dim=1) / params.gamma
+    texts = torch.cat([zero, exponents], dim=1).logsumexp(dim=1) / params.gamma
     positive = torch.log1p(strength.relu())
     if params.variant == "extended":
         positive = torch.where(strength > 0, positive, BELOW * strength)

@@ -79,5 +79,5 @@ def _mean_without_own(candidates: Float[Tensor, "rows items"], k: int) -> Float[
     real = nearest.isfinite()
     nearest, count = nearest.masked_fill(~real, 0), real.sum(dim=1, keepdim=True)
     first = nearest[:, :k].sum(dim=1, keepdim=True) / count.clamp(1, k)
-    others = (nearest.sum(dim=1, keepdim=True) - nearest) / (count - 1).clamp_min(1)
-    return first.expand_as(candidates).scatter(1, places, torch.where(real, others, first))
+    rest = (nearest.sum(dim=1, keepdim=True) - nearest) / (count - 1).clamp_min(1)
+    return first.expand_as(candidates).scatter(1, places, torch.where(real, rest, first))

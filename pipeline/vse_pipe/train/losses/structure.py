@@ -47,8 +47,8 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     placed["within texts"] = _placed(_within(texts, matches.text_kin, params), text, batch)
     per_pair = per_pair + params.lambda3 * placed["within texts"]
     mean = code or params.reduction == "mean"
-    told = {name: (part.mean() if mean else part.sum()).detach() for name, part in placed.items()}
-    return LossTerms(per_pair, "mean" if mean else "sum", told)
+    logged = {name: (part.mean() if mean else part.sum()).detach() for name, part in placed.items()}
+    return LossTerms(per_pair, "mean" if mean else "sum", logged)
 
 
 def _placed(part: Float[Tensor, " terms"], pairs: Int[Tensor, " terms"], batch: Scored) -> Float[Tensor, " pairs"]:
@@ -117,8 +117,8 @@ def euclidean(
     """``sqrt(|a - b|^2 + floor)``; where that is the root of 0 the gradient is 0, not NaN."""
     squared = left.square().sum(dim=1)[:, None] + right.square().sum(dim=1)[None, :] - 2 * left @ right.T
     squared = squared.clamp_min(0) + floor
-    apart = squared > 0
-    return torch.where(apart, squared.where(apart, 1.0).sqrt(), 0.0)
+    nonzero = squared > 0
+    return torch.where(nonzero, squared.where(nonzero, 1.0).sqrt(), 0.0)
 
 
 def hardest_triplets(

@@ -25,18 +25,20 @@ def batches(
     order = rng.permutation(len(owners))
     if params.bucket > 1:
         order = _by_length(order, lengths, size, params.bucket, rng)
-    found = [order[start : start + size] for start in range(0, len(order), size)]
-    found = [chosen for chosen in found if len(chosen) > 1]
+    parts = [order[start : start + size] for start in range(0, len(order), size)]
+    parts = [chosen for chosen in parts if len(chosen) > 1]
     texts = np.arange(len(owners)) if texts is None else texts
-    wanted = (owners, texts, params.extra_positives), (texts, owners, params.extra_images)
-    further = [(Groups.of(side), other, each) for side, other, each in wanted if each]
-    return [np.concatenate([chosen, *(_further(chosen, *one, rng) for one in further)]) for chosen in found]
+    sides = (owners, texts, params.extra_positives), (texts, owners, params.extra_images)
+    further = [(Groups.by_id(side), opposite, limit) for side, opposite, limit in sides if limit]
+    return [np.concatenate([chosen, *(_further(chosen, *group, rng) for group in further)]) for chosen in parts]
 
 
-def _further(chosen: np.ndarray, groups: Groups, other: np.ndarray, each: int, rng: np.random.Generator) -> np.ndarray:
-    """Up to ``each`` more pairs of every group that is among ``chosen``, with none of the ``other`` side that is."""
-    taken = np.flatnonzero(np.isin(other, other[chosen]))
-    return groups.draw(np.unique(groups.owner[chosen]), each, rng, taken)
+def _further(
+    chosen: np.ndarray, groups: Groups, opposite: np.ndarray, limit: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Up to ``limit`` more pairs of every group that is among ``chosen``, with none of the ``opposite`` side that is."""
+    used = np.flatnonzero(np.isin(opposite, opposite[chosen]))
+    return groups.draw(np.unique(groups.owner[chosen]), limit, rng, used)
 
 
 def _by_length(order: np.ndarray, lengths: np.ndarray, size: int, bucket: int, rng: np.random.Generator) -> np.ndarray:
@@ -44,8 +46,8 @@ def _by_length(order: np.ndarray, lengths: np.ndarray, size: int, bucket: int, r
     for start in range(0, len(order), size * bucket):
         pool = order[start : start + size * bucket]
         pool = pool[np.argsort(lengths[pool], kind="stable")]
-        whole = len(pool) // size
-        parts = [pool[place * size : (place + 1) * size] for place in rng.permutation(whole)]
+        full = len(pool) // size
+        parts = [pool[place * size : (place + 1) * size] for place in rng.permutation(full)]
         # What does not fill a batch stays at the end, so that only the last batch of the epoch is short.
-        pools.append(np.concatenate([*parts, pool[whole * size :]]))
+        pools.append(np.concatenate([*parts, pool[full * size :]]))
     return np.concatenate(pools)

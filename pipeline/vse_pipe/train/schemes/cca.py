@@ -52,13 +52,13 @@ class Cca(Scheme):
     def start(self, epoch: int) -> None:
         if epoch:
             return
-        found = Moments.of(self._blocks)
+        moments = Moments.compute(self._blocks)
         width = self.images.in_features
-        maps = canonical(found.covariance, width, self.params.eta, self.setting.train.embed_size)
+        maps = canonical(moments.covariance, width, self.params.eta, self.setting.train.embed_size)
         with torch.no_grad():
             for layer, weight, mean in (
-                (self.images, maps.images, found.mean[:width]),
-                (self.texts, maps.texts, found.mean[width:]),
+                (self.images, maps.images, moments.mean[:width]),
+                (self.texts, maps.texts, moments.mean[width:]),
             ):
                 layer.weight.copy_(torch.from_numpy(weight))
                 layer.bias.copy_(torch.from_numpy(-weight @ mean))
@@ -77,7 +77,7 @@ class Cca(Scheme):
             yield torch.cat([batch.features, *batch.texts], dim=1).double().numpy()
 
 
-def _layer(encoder: nn.Module, wanted: str) -> nn.Linear:
+def _layer(encoder: nn.Module, advice: str) -> nn.Linear:
     """The one layer of an encoder that gives its output at unit length and does nothing else, which is tried out."""
     layers = [module for module in encoder.modules() if isinstance(module, nn.Linear)]
     if len(layers) == 1 and {*layers[0].parameters()} == {*encoder.parameters()}:
@@ -87,7 +87,7 @@ def _layer(encoder: nn.Module, wanted: str) -> nn.Linear:
             if torch.allclose(encoder(drawn), normalize(layers[0](drawn)), atol=1e-5):
                 return layers[0]
     raise UsageError(
-        f"scheme 'cca' sets one linear layer with unit length behind it: {wanted} two_branch, nonlinear: false"
+        f"scheme 'cca' sets one linear layer with unit length behind it: {advice} two_branch, nonlinear: false"
     )
 
 
@@ -99,7 +99,7 @@ class Moments:
     covariance: Float64[ndarray, "both both"]
 
     @classmethod
-    def of(cls, blocks: Callable[[], Iterable[Float64[ndarray, "_ _"]]]) -> "Moments":
+    def compute(cls, blocks: Callable[[], Iterable[Float64[ndarray, "_ _"]]]) -> "Moments":
         """blocks: called twice, gives all rows, at least two; the second pass is centred, so that nothing cancels."""
         total, rows = 0.0, 0
         for block in blocks():
@@ -142,12 +142,12 @@ def canonical(covariance: Float64[ndarray, "both both"], images: int, eta: float
         raise InputError(
             f"cca: a covariance of the training pairs is singular ({error}); raise scheme.cca.eta"
         ) from error
-    kept = r[:size]
+    largest = r[:size]
     maps = (
-        kept[:, None] * solve_triangular(factor, directions[:, :size], lower=True, trans="T").T
+        largest[:, None] * solve_triangular(factor, directions[:, :size], lower=True, trans="T").T
         for factor, directions in ((of_image, left), (of_text, right.T))
     )
-    return Canonical(kept, *maps)
+    return Canonical(largest, *maps)
 
 
 def _factor(covariance: ndarray, eta: float) -> ndarray:

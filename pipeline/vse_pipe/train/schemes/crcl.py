@@ -13,7 +13,7 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.batch import LossTerms, own_chances
 from vse_pipe.train.data import Batch
-from vse_pipe.train.mixture import told
+from vse_pipe.train.mixture import trust_summary
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import CrclOptions as Params
 
@@ -70,7 +70,7 @@ class Crcl(Scheme):
 
     def _tell(self) -> None:
         targets = self.targets.cpu().numpy()
-        say(f"crcl: {told(targets, 0.5, self.setting.pairs.mismatched)}")
+        say(f"crcl: {trust_summary(targets, 0.5, self.setting.pairs.mismatched)}")
         left = int((targets > 0).sum())
         if left < _FEW * len(targets):
             warn(
@@ -78,11 +78,11 @@ class Crcl(Scheme):
                 "together; raise warm_up, or take floor 0"
             )
 
-    def optimizer(self, own: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    def optimizer(self, run_optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         if self._anew:  # moments of the network before
-            own.state.clear()
+            run_optimizer.state.clear()
             self._anew = False
-        return own
+        return run_optimizer
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         scored = self.scored(images, texts, batch)
@@ -108,5 +108,5 @@ def refined(
     last: the targets of the visit before; chances: how probably the model takes each pair for matched. alpha 1 leaves
     the targets of a warm-up as they are but for the floor, as in the authors' code.
     """
-    found = alpha * last + (1 - alpha) * chances
-    return found.masked_fill(found < floor, 0)
+    targets = alpha * last + (1 - alpha) * chances
+    return targets.masked_fill(targets < floor, 0)

@@ -13,7 +13,7 @@ from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train.batch import LossTerms, Scored, fits
 from vse_pipe.train.data import Batch
-from vse_pipe.train.mixture import told
+from vse_pipe.train.mixture import trust_summary
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import DeclOptions as Params
 
@@ -43,17 +43,17 @@ class Decl(Scheme):
     def start(self, epoch: int) -> None:
         if epoch < self.params.warm_up:
             return
-        found = self.of_pairs(self.setting.model, epoch, self._judged)
-        if not np.isfinite(found).all():
+        trust = self.of_pairs(self.setting.model, epoch, self._judged)
+        if not np.isfinite(trust).all():
             raise PipelineError("the evidence of the training pairs is not finite; lower train.lr")
         limit = self.params.threshold
         if self.params.matched == "mixture":
-            mixture = train_mixture.fit_gaussian(-found)  # its first component is that of the lower mean
-            found = mixture.posterior
+            mixture = train_mixture.fit_gaussian(-trust)  # its first component is that of the lower mean
+            trust = mixture.posterior
             if mixture.doubt:
                 warn(f"decl, epoch {epoch + 1}: the pairs cannot be divided: {mixture.doubt}")
-        self.matched = found > limit
-        say(f"decl: {told(found, limit, self.setting.pairs.mismatched)}")
+        self.matched = trust > limit
+        say(f"decl: {trust_summary(trust, limit, self.setting.pairs.mismatched)}")
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         assert self.setting.loss_with is not None
@@ -71,6 +71,6 @@ class Decl(Scheme):
         self.step = int(state["step"])
 
     def _judged(self, batch: Scored) -> Float[Tensor, " pairs"]:
-        given = fits(batch, self.setting.loss_options.tau)
-        own = given.diagonal()
-        return own if self.params.matched == "mixture" else (own >= given.amax(dim=1)).to(own)
+        cells = fits(batch, self.setting.loss_options.tau)
+        diagonal = cells.diagonal()
+        return diagonal if self.params.matched == "mixture" else (diagonal >= cells.amax(dim=1)).to(diagonal)

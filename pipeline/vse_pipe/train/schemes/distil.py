@@ -29,10 +29,10 @@ class Distil(Scheme):
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         scored = self.scored(images, texts, batch)
         taught = self.teacher.scores(batch.pairs, scored.scores.device).to(scored.scores.dtype)
-        params, own = self.params, self.setting.loss(scored)
+        params, loss = self.params, self.setting.loss(scored)
         distance = divergence(scored, replace(scored, scores=taught), params.tau, params.teacher_tau)
-        parts = {**own.parts, "distance": distance.mean().detach()}
-        return LossTerms(own.per_pair + params.weight * distance, own.reduction, parts)
+        parts = {**loss.parts, "distance": distance.mean().detach()}
+        return LossTerms(loss.per_pair + params.weight * distance, loss.reduction, parts)
 
 
 def divergence(batch: Scored, teacher: Scored, tau: float, teacher_tau: float) -> Float[Tensor, " pairs"]:
@@ -44,9 +44,9 @@ def divergence(batch: Scored, teacher: Scored, tau: float, teacher_tau: float) -
     entropy is this plus the teacher's own entropy, which has no gradient. Hinton et al., 2015, have the temperature. Cells that
     are no negatives, the positives apart, have no part.
     """
-    found = torch.zeros_like(batch.scores[0])
+    distance = torch.zeros_like(batch.scores[0])
     sides = zip(log_chances(batch, tau), log_chances(teacher, teacher_tau), strict=True)
     for ours, theirs in sides:
         without = theirs.isinf()
-        found = found + (theirs.exp() * (theirs - ours).masked_fill(without, 0)).sum(dim=1)
-    return found
+        distance = distance + (theirs.exp() * (theirs - ours).masked_fill(without, 0)).sum(dim=1)
+    return distance

@@ -64,8 +64,8 @@ class HardNegatives(Scheme):
         setting, params = self.setting, self.params
         assert setting.regions is not None
         rng = generator(setting.seed, "mining")
-        given = setting.model, setting.pairs, setting.regions, params.most, params.iou
-        self.mined = mine(*given, setting.device, rng)
+        arguments = setting.model, setting.pairs, setting.regions, params.most, params.iou
+        self.mined = mine(*arguments, setting.device, rng)
         say(f"hard negatives: {len(self.mined.rows)} regions for {len(np.unique(self.mined.texts))} phrases")
 
     def prepare(self, batch: Batch) -> Batch:
@@ -83,8 +83,8 @@ class HardNegatives(Scheme):
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         if self._epoch < self.params.after:
             return super().terms(images, texts, batch)
-        own, mined = images.tensor_split([len(batch.pairs)])
-        scored = self.scored(own, texts, batch)
+        batch_images, mined = images.tensor_split([len(batch.pairs)])
+        scored = self.scored(batch_images, texts, batch)
         return self._across(replace(scored, mined=mined, mined_for=self._mined_for.to(mined.device)))
 
     def state(self) -> dict[str, Tensor]:
@@ -104,11 +104,11 @@ class Mined:
     texts: Int[ndarray, " mined"]
     rows: Int[ndarray, " mined"]
 
-    def draw(self, texts: Int[ndarray, " texts"], each: int, rng: np.random.Generator) -> Int[ndarray, " drawn"]:
-        """Places of up to ``each`` random ones of each of ``texts``, in their order."""
+    def draw(self, texts: Int[ndarray, " texts"], limit: int, rng: np.random.Generator) -> Int[ndarray, " drawn"]:
+        """Places of up to ``limit`` random ones of each of ``texts``, in their order."""
         count = int(max(texts.max(initial=-1), self.texts.max(initial=-1))) + 1
         starts = np.searchsorted(self.texts, np.arange(count + 1))
-        return Groups(self.texts, np.arange(len(self.texts)), starts).draw(texts, each, rng)
+        return Groups(self.texts, np.arange(len(self.texts)), starts).draw(texts, limit, rng)
 
 
 def mine(
@@ -131,22 +131,22 @@ def mine(
     """
     assert pairs.incidence is not None
     blocks = list(_blocks(regions.pictures[pairs.incidence.images], regions, at_once))
-    found = [
-        _mined(model, _Block.of(pairs, regions, chosen, limit), pairs, device)
+    mined = [
+        _mined(model, _Block.join(pairs, regions, chosen, limit), pairs, device)
         for chosen in track(blocks, len(blocks), "hard negatives")
     ]
-    texts, rows = (np.concatenate(side) for side in zip(*found, strict=True))
-    numbers, groups = np.unique(texts), Groups.of(texts)
-    kept = groups.draw(np.arange(len(numbers)), most, rng)
-    return Mined(texts[kept], rows[kept])
+    texts, rows = (np.concatenate(side) for side in zip(*mined, strict=True))
+    numbers, groups = np.unique(texts), Groups.by_id(texts)
+    drawn = groups.draw(np.arange(len(numbers)), most, rng)
+    return Mined(texts[drawn], rows[drawn])
 
 
-def _blocks(shown: ndarray, regions: TrainRegions, at_once: int) -> Iterator[tuple[ndarray, slice]]:
-    """Pairs, and proposals, of consecutive pictures that have both. shown: the picture of each pair."""
-    order = np.argsort(shown, kind="stable")
+def _blocks(pair_pictures: ndarray, regions: TrainRegions, at_once: int) -> Iterator[tuple[ndarray, slice]]:
+    """Pairs, and proposals, of consecutive pictures that have both. pair_pictures: the picture of each pair."""
+    order = np.argsort(pair_pictures, kind="stable")
     pictures, starts, counts = np.unique(regions.proposed_in, return_index=True, return_counts=True)
-    first = np.searchsorted(shown, pictures, side="left", sorter=order)
-    last = np.searchsorted(shown, pictures, side="right", sorter=order)
+    first = np.searchsorted(pair_pictures, pictures, side="left", sorter=order)
+    last = np.searchsorted(pair_pictures, pictures, side="right", sorter=order)
     number = 0
     while number < len(pictures):
         end = max(number + 1, int(np.searchsorted(starts + counts, starts[number] + at_once, side="right")))
@@ -167,35 +167,35 @@ class _Block:
     matching: Bool[Tensor, "truths mentions"]
 
     @classmethod
-    def of(cls, pairs: Pairs, regions: TrainRegions, chosen: tuple[ndarray, slice], limit: float | None) -> "_Block":
-        shown, proposed = chosen
-        known = pairs.incidence
-        assert known is not None
-        said = np.stack([regions.pictures[known.images[shown]], known.texts[shown]])
-        (pictures, texts), first = np.unique(said, axis=1, return_index=True)
+    def join(cls, pairs: Pairs, regions: TrainRegions, chosen: tuple[ndarray, slice], limit: float | None) -> "_Block":
+        positions, proposed = chosen
+        incidence = pairs.incidence
+        assert incidence is not None
+        mentions = np.stack([regions.pictures[incidence.images[positions]], incidence.texts[positions]])
+        (pictures, texts), first = np.unique(mentions, axis=1, return_index=True)
         # All that belong to the text, in pairs or not; of those in pairs alone there are features.
         named = np.flatnonzero(np.isin(regions.pictures, pictures))
-        belong = (known.by_image[named][:, texts].toarray() > 0) & (
+        belong = (incidence.by_image[named][:, texts].toarray() > 0) & (
             regions.pictures[named][:, None] == pictures[None, :]
         )
         matching = torch.from_numpy(belong)
-        there = torch.from_numpy(regions.proposed_in[proposed][:, None] == pictures[None, :])
+        may_be_negative = torch.from_numpy(regions.proposed_in[proposed][:, None] == pictures[None, :])
         if limit is not None:
             boxes = torch.from_numpy(regions.proposals[proposed]), torch.from_numpy(regions.boxes[named])
-            there &= ((iou(*boxes) >= limit).float() @ matching.float()) == 0
-        images, its_first = np.unique(known.images[shown], return_index=True)
+            may_be_negative &= ((iou(*boxes) >= limit).float() @ matching.float()) == 0
+        images, its_first = np.unique(incidence.images[positions], return_index=True)
         matching = matching[torch.from_numpy(np.searchsorted(named, images))]
-        truths = pairs.rows[shown[its_first]]
-        return cls(texts, pairs.places[shown[first]], regions.rows[proposed], truths, there, matching)
+        truths = pairs.rows[positions[its_first]]
+        return cls(texts, pairs.places[positions[first]], regions.rows[proposed], truths, may_be_negative, matching)
 
 
 def _mined(model: DualEncoder, block: _Block, pairs: Pairs, device: torch.device) -> tuple[ndarray, ndarray]:
     """(found,) numbers of texts, int32, and feature rows."""
-    seen = train_model.images(model, pairs.array, np.concatenate([block.proposals, block.truths]), device)
-    read = train_model.captions(model, pairs.texts, block.places, device)
-    assert isinstance(read, Tensor)
+    images = train_model.images(model, pairs.array, np.concatenate([block.proposals, block.truths]), device)
+    texts = train_model.captions(model, pairs.texts, block.places, device)
+    assert isinstance(texts, Tensor)
     with train_model.evaluating(model):
-        scores = model.score(seen.to(device), read.to(device)).cpu()
+        scores = model.score(images.to(device), texts.to(device)).cpu()
     proposals, truths = scores.split([len(block.proposals), len(block.truths)])
     nearest = truths.masked_fill(~block.matching, -torch.inf).amax(dim=0)
     place, mention = ((proposals > nearest) & block.open).nonzero(as_tuple=True)

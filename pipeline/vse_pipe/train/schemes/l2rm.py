@@ -68,14 +68,14 @@ class L2rm(Scheme):
         self.split = self.tally = None
         if epoch < self.params.warm_up:
             return
-        found = self._forced(Partition.of(self._losses(epoch), self.params.clean, self.params.threshold))
-        self.tally = Tally(found, self.setting.pairs)
+        split = self._forced(Partition.fit(self._losses(epoch), self.params.clean, self.params.threshold))
+        self.tally = Tally(split, self.setting.pairs)
         self.costs.start(self.moment(epoch))
-        for doubt in found.mixture.doubts:
+        for doubt in split.mixture.doubts:
             warn(f"l2rm, epoch {epoch + 1}: {doubt}")
-        say(f"l2rm: {int(found.clean.sum())} of {len(found.clean)} pairs are taken for matched")
-        if found.trains:
-            self.split = found
+        say(f"l2rm: {int(split.clean.sum())} of {len(split.clean)} pairs are taken for matched")
+        if split.trains:
+            self.split = split
         else:
             warn(f"l2rm, epoch {epoch + 1}: too few matched pairs to train on; one more epoch of warm-up")
 
@@ -123,14 +123,14 @@ class L2rm(Scheme):
     def _losses(self, epoch: int) -> np.ndarray:
         return self.pair_losses(self.setting.model, epoch, self.params.margin, self.params.sample_loss)
 
-    def _forced(self, found: "Partition") -> "Partition":
+    def _forced(self, split: "Partition") -> "Partition":
         """What ``split`` makes of the split by losses."""
         truth = self.setting.pairs.mismatched
         if self.params.split == "truth":
             assert truth is not None
-            return found.forced(~truth)
-        everything = np.ones(len(found.clean), dtype=bool)
-        return found if self.params.split == "losses" else found.forced(everything, self.params.split == "both")
+            return split.forced(~truth)
+        everything = np.ones(len(split.clean), dtype=bool)
+        return split if self.params.split == "losses" else split.forced(everything, self.params.split == "both")
 
     def _matched(self, batch: Batch) -> int:
         """How many pairs of the batch are taken for matched: its first ones."""
@@ -149,9 +149,9 @@ class L2rm(Scheme):
         assert self.tally is not None
         assert params.rematch != "none"
         scores = self.setting.model.score(images, texts)
-        cost = self.costs.of(scores, images, texts)
-        how = params.mass, params.regularisation, params.mask, params.tolerance
-        plan = partial_plan(cost.clamp_min(1e-10), *how)
+        cost = self.costs.matrix(scores, images, texts)
+        options = params.mass, params.regularisation, params.mask, params.tolerance
+        plan = partial_plan(cost.clamp_min(1e-10), *options)
         self.tally.cost(pairs, cost.diagonal().cpu().numpy())
         self.tally.moved(pairs, plan.cpu().numpy(), refined(plan).cpu().numpy())
         return rematch_loss(scores, plan, params.temperature, params.rematch)
@@ -161,7 +161,7 @@ class L2rm(Scheme):
         assert self.tally is not None
         # A sampler may make larger batches than the network takes; these are never rematched.
         if not self.costs.learned or scores.shape[1] <= self.costs.captions:
-            self.tally.cost(pairs, self.costs.of(scores, images, texts).diagonal().cpu().numpy())
+            self.tally.cost(pairs, self.costs.matrix(scores, images, texts).diagonal().cpu().numpy())
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Partition:
     both: bool = False
 
     @classmethod
-    def of(
+    def fit(
         cls, losses: Float[ndarray, " pairs"], clean: Literal["lower_mean", "code"], threshold: float
     ) -> "Partition":
         """clean: how the clean component is chosen; threshold: of its posterior. Raises PipelineError for a loss that is no
@@ -214,9 +214,11 @@ class Partition:
         be rematched. rematch: whether the mismatched are part of the batches.
         """
         if not self.rematches:
-            kept = [chosen[self.clean[chosen]] for chosen in sampled]
+            matched = [chosen[self.clean[chosen]] for chosen in sampled]
             # Of three pairs the sampler may have left out one and the split another.
-            return [chosen for chosen in kept if len(chosen) >= FEWEST] or _parts(np.flatnonzero(self.clean), size, rng)
+            return [chosen for chosen in matched if len(chosen) >= FEWEST] or _parts(
+                np.flatnonzero(self.clean), size, rng
+            )
         matched = _parts(np.flatnonzero(self.clean), size, rng)
         if not rematch:
             return matched
@@ -228,8 +230,8 @@ class Partition:
 
 def _parts(pairs: ndarray, size: int, rng: np.random.Generator) -> list[ndarray]:
     order = rng.permutation(pairs)
-    whole = max(1, len(order) // size)
-    return [order[place * size : (place + 1) * size] for place in range(whole)]
+    count = max(1, len(order) // size)
+    return [order[place * size : (place + 1) * size] for place in range(count)]
 
 
 def rematch_loss(
@@ -289,9 +291,9 @@ class Tally:
         # Of each pair's image, in its last plan: the weight of the caption that got most, 0 if not transported, and its pair.
         self._weight, self._partner = np.zeros(len(pairs)), np.zeros(len(pairs), dtype=np.int64)
 
-    def cost(self, pairs: ndarray, own: ndarray) -> None:
-        """own: (pairs,) cost of moving each pair's image to its caption."""
-        inside = np.clip(own, _COST_EDGES[0], _COST_EDGES[-1])
+    def cost(self, pairs: ndarray, costs: ndarray) -> None:
+        """costs: (pairs,) cost of moving each pair's image to its caption."""
+        inside = np.clip(costs, _COST_EDGES[0], _COST_EDGES[-1])
         for kind in (0, 1):
             chosen = inside[self._mismatched[pairs] == bool(kind)]
             self._costs[kind] += np.histogram(chosen, _COST_EDGES)[0]
@@ -313,8 +315,8 @@ class Tally:
         split = self.split
         scaled = train_mixture.scaled(split.losses)
         losses = [np.histogram(scaled[self._mismatched == bool(kind)], _LOSS_EDGES)[0] for kind in (0, 1)]
-        moved, kept = np.mean(self._moved, axis=0).tolist() if self._moved else (None, None)
-        known = None if self.truth is None else against_truth(split.mixture.posterior, split.clean, self.truth)
+        moved, diagonal = np.mean(self._moved, axis=0).tolist() if self._moved else (None, None)
+        measures = None if self.truth is None else against_truth(split.mixture.posterior, split.clean, self.truth)
         return {
             "pairs": len(split.clean),
             "matched": int(split.clean.sum()),
@@ -327,10 +329,10 @@ class Tally:
             },
             "cost": _histogram(_COST_EDGES, self._costs),
             "moved": moved,
-            "kept": kept,
+            "kept": diagonal,
             "alignment": self._alignment(),
             "rematched": self._rematched(),
-            "truth": known,
+            "truth": measures,
         }
 
     def _alignment(self) -> dict | None:
@@ -366,11 +368,11 @@ def _histogram(edges: ndarray, counts: ndarray | list[ndarray]) -> dict[str, lis
     }
 
 
-def _mixture(found: train_mixture.BetaMixture) -> dict:
-    numbers = {name: getattr(found, name) for name in ("alpha", "beta", "weight")}
+def _mixture(mixture: train_mixture.BetaMixture) -> dict:
+    numbers = {name: getattr(mixture, name) for name in ("alpha", "beta", "weight")}
     return {
         **{name: values.tolist() if np.isfinite(values).all() else None for name, values in numbers.items()},
-        "converged": found.converged,
-        "iterations": found.iterations,
-        "doubts": list(found.doubts),
+        "converged": mixture.converged,
+        "iterations": mixture.iterations,
+        "doubts": list(mixture.doubts),
     }

@@ -40,7 +40,9 @@ class MemoryBank(Scheme):
         if epoch == 0:
             return
         setting, pairs = self.setting, self.setting.pairs
-        chosen = _kept(len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch))
+        chosen = _sampled(
+            len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch)
+        )
         device = setting.device
         source = pairs.source(setting.model.tests_on_pixels)
         images = model.images(setting.model, source, pairs.rows[chosen], device)
@@ -71,25 +73,25 @@ class MemoryBank(Scheme):
     def _left_out(self, batch: Batch) -> Tensor:
         """(pairs, bank): entries that are no neighbours of a pair. Where texts that read alike are one, a caption is its text, and
         an image's are all that belong to it."""
-        known, device = self.setting.pairs.incidence, self.pairs.device
-        captions = torch.arange(len(self.setting.pairs)) if known is None else torch.from_numpy(known.texts)
+        incidence, device = self.setting.pairs.incidence, self.pairs.device
+        captions = torch.arange(len(self.setting.pairs)) if incidence is None else torch.from_numpy(incidence.texts)
         inside = left_out(captions[batch.pairs].to(device), captions[self.chosen].to(device))
         if self.params.exclude == "caption":
             return inside
-        if known is None:
+        if incidence is None:
             return inside | left_out(batch.owners.to(device), self.owners, whole_batch=False)
-        own = known.belong(batch.pairs, self.chosen) | known.belong(self.chosen, batch.pairs).T
-        return inside | torch.from_numpy(own).to(device)
+        related = incidence.belong(batch.pairs, self.chosen) | incidence.belong(self.chosen, batch.pairs).T
+        return inside | torch.from_numpy(related).to(device)
 
 
-def _kept(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -> np.ndarray:
+def _sampled(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -> np.ndarray:
     order = rng.permutation(pairs)
     batch_size = min(batch_size, pairs)
     batches = -(-pairs // batch_size)
-    kept = rng.random(batches) < share
-    if not kept.any():
-        kept[rng.integers(batches)] = True
-    return order[np.repeat(kept, batch_size)[:pairs]]
+    chosen = rng.random(batches) < share
+    if not chosen.any():
+        chosen[rng.integers(batches)] = True
+    return order[np.repeat(chosen, batch_size)[:pairs]]
 
 
 @torch.no_grad()
@@ -128,15 +130,15 @@ def weights(
 
     margin = params.eps1 if code else params.eps2
     near = torch.cat([texts, images], dim=1)
-    own = (params.alpha * (near - margin)).logsumexp(dim=1) - params.alpha * (positives - params.eps1)
+    positive_logits = (params.alpha * (near - margin)).logsumexp(dim=1) - params.alpha * (positives - params.eps1)
 
     bank, positive = (params.eps2, 0.0) if code else (params.beta * params.eps2, params.beta * params.eps1)
     of_image = (params.beta * texts - bank).logsumexp(dim=1)
     of_text = (params.beta * images - bank).logsumexp(dim=1)
     pulled = params.beta * positives - positive
     crossed = torch.logaddexp(of_image[:, None], of_text[None, :])
-    held = torch.logaddexp(pulled[:, None], pulled[None, :])
-    return (crossed - held).sigmoid().diagonal_scatter(own.sigmoid())
+    sums = torch.logaddexp(pulled[:, None], pulled[None, :])
+    return (crossed - sums).sigmoid().diagonal_scatter(positive_logits.sigmoid())
 
 
 def left_out(

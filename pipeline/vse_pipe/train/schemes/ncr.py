@@ -69,14 +69,14 @@ class Ncr(Scheme):
     def model(self) -> DualEncoder:
         return self._networks[self._now[0]]
 
-    def optimizer(self, own: torch.optim.Optimizer) -> torch.optim.Optimizer:
-        return self._peers_optimizer if self._now[0] else own
+    def optimizer(self, run_optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        return self._peers_optimizer if self._now[0] else run_optimizer
 
-    def set_rates(self, own: torch.optim.Optimizer, epoch: int, step: int, steps: int) -> None:
+    def set_rates(self, run_optimizer: torch.optim.Optimizer, epoch: int, step: int, steps: int) -> None:
         """The first network is trained for its whole pass, then the second: each has its own steps."""
         first, peers = self._first, step >= self._first
         at = self.moment(epoch, step - first, steps - first) if peers else self.moment(epoch, step, first)
-        set_rates(self._peers_optimizer if peers else own, self.setting.train, at)
+        set_rates(self._peers_optimizer if peers else run_optimizer, self.setting.train, at)
 
     def start(self, epoch: int) -> None:
         self.teachers = [None, None]
@@ -143,12 +143,12 @@ class Ncr(Scheme):
         checkpoint.load_into(self._networks[1], self._peers_optimizer, state)
 
     def _divided(self, network: DualEncoder, epoch: int) -> "Division":
-        return Division.of(self.pair_losses(network, epoch, self.params.margin), self.params.threshold)
+        return Division.fit(self.pair_losses(network, epoch, self.params.margin), self.params.threshold)
 
     def _tell(self, divisions: "list[Division]") -> None:
         counts = " and ".join(str(int(division.clean.sum())) for division in divisions)
-        known, truth = self.setting.pairs.mismatched, ""
-        areas = [auc(-division.probability, known) for division in divisions] if known is not None else [None]
+        mismatched, truth = self.setting.pairs.mismatched, ""
+        areas = [auc(-division.probability, mismatched) for division in divisions] if mismatched is not None else [None]
         if None not in areas:
             truth = f", AUC of the mismatched {areas[0]:.3f} and {areas[1]:.3f}"
         say(f"ncr: {counts} of {len(divisions[0].clean)} pairs are taken for clean by the two networks{truth}")
@@ -175,16 +175,16 @@ class Division:
     doubt: str | None = None
 
     @classmethod
-    def of(cls, losses: Float[ndarray, " pairs"], threshold: float) -> "Division":
+    def fit(cls, losses: Float[ndarray, " pairs"], threshold: float) -> "Division":
         """threshold: of the probability. Where all pairs are above it, ``n // 100 + 1`` of the lowest probability are taken
         for noisy, as in the authors' code. Raises PipelineError for a loss that is no number."""
         if not np.isfinite(losses).all():
             raise PipelineError("the losses of the training pairs are not finite; lower train.lr")
-        found = mixture.fit_gaussian(losses)
-        clean = found.posterior > threshold
-        if found.doubt is None and clean.all():
-            clean[np.argsort(found.posterior, kind="stable")[: len(losses) // 100 + 1]] = False
-        return cls(found.posterior, clean, found.doubt)
+        fitted = mixture.fit_gaussian(losses)
+        clean = fitted.posterior > threshold
+        if fitted.doubt is None and clean.all():
+            clean[np.argsort(fitted.posterior, kind="stable")[: len(losses) // 100 + 1]] = False
+        return cls(fitted.posterior, clean, fitted.doubt)
 
     @property
     def trains(self) -> bool:
@@ -233,8 +233,8 @@ def refined(
 
     The authors' ``code`` takes the prediction of the batch's first pair for all of them.
     """
-    own = prediction if variant == "paper" else prediction[:1]
-    return clean + (1 - clean) * own
+    predictions = prediction if variant == "paper" else prediction[:1]
+    return clean + (1 - clean) * predictions
 
 
 def soft_margins(labels: Float[Tensor, " pairs"], margin: float, shape: Shape) -> Float[Tensor, " pairs"]:
@@ -253,8 +253,8 @@ def soft_triplets(batch: Scored, margins: Float[Tensor, " pairs"], variant: Vari
     In the authors' ``code`` a negative image j of caption i comes with the margin m_j of its own pair.
     """
     positives = batch.scores.diagonal()
-    own = margins if variant == "paper" else margins[:, None]
+    image_margins = margins if variant == "paper" else margins[:, None]
     texts = margins[:, None] - positives[:, None] + batch.scores
-    images = own - positives[None, :] + batch.scores
+    images = image_margins - positives[None, :] + batch.scores
     texts, images = (side.clamp_min(0).masked_fill(batch.same, 0) for side in (texts, images))
     return texts.max(dim=1).values + images.max(dim=0).values

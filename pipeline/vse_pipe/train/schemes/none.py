@@ -29,7 +29,7 @@ def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: tor
     started = time.monotonic()
     prepared, words = paths.prepared(node.dataset), paths.extracted(node.dataset, node.texts)
     stored = features.read(paths.extracted(node.dataset, node.features))
-    mark = checkpoint.of(node, node.seed, inputs.sides(node), device)
+    mark = checkpoint.run_fingerprint(node, node.seed, inputs.sides(node), device)
     if checkpoint.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name:
         say(f"train {name}: {out} is up to date")
         return

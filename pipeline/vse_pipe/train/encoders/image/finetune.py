@@ -202,7 +202,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class _Shown(Item):
+class _PairItem(Item):
     """An image as one pair of training shows it."""
 
     pair: int = -1
@@ -222,7 +222,7 @@ class Pictures:
     ahead: int
 
     @classmethod
-    def of(
+    def join(
         cls, dataset: str, features: Features, backbone: dict, device: torch.device, drawing: Drawing | None = None
     ) -> "Pictures":
         """Those of a data set that have features. backbone: as ``PixelNetwork.described`` puts it, whose transform and batch
@@ -265,14 +265,14 @@ class Pictures:
         in which threads come by matters, so a resumed run sees what an undisturbed one does. Raises as ``tested``.
         """
         items: Iterable[list[Item]] = (
-            [self._shown(row, pair) for row, pair in zip(rows[pairs].tolist(), pairs.tolist(), strict=True)]
+            [self._pair_item(row, pair) for row, pair in zip(rows[pairs].tolist(), pairs.tolist(), strict=True)]
             for pairs in work
         )
         return self._read(items, partial(self._as_drawn, epoch))
 
-    def _shown(self, row: int, pair: int) -> _Shown:
+    def _pair_item(self, row: int, pair: int) -> _PairItem:
         item = self.items[row]
-        return _Shown(item.image_id, item.file, item.sha256, item.where, pair)
+        return _PairItem(item.image_id, item.file, item.sha256, item.where, pair)
 
     def _read(self, work: Iterable[list[Item]], read) -> Generator[Tensor, None, None]:
         with contextlib.closing(batches(work, partial(_readable, read), self.ahead)) as reading:
@@ -282,7 +282,7 @@ class Pictures:
     def _as_extracted(self, item: Item) -> np.ndarray:
         return images.pixels(self.root, item, self.transform)
 
-    def _as_drawn(self, epoch: int, item: _Shown) -> np.ndarray:
+    def _as_drawn(self, epoch: int, item: _PairItem) -> np.ndarray:
         rng = generator(self.drawing.seed, "crop", epoch, item.pair)
         if self.drawing.crop == "random":
             resampling = Image.Resampling[self.transform.interpolation.upper()]

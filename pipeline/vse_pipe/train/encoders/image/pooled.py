@@ -30,10 +30,10 @@ class PooledImageEncoder(nn.Module):
         return vectors.abs() if self.params.use_abs else vectors
 
     def _pooled(self, vectors: Float[Tensor, "images regions dim"]) -> Float[Tensor, "images dim"]:
-        kept = torch.ones(vectors.shape[:2], dtype=torch.bool, device=vectors.device)
+        mask = torch.ones(vectors.shape[:2], dtype=torch.bool, device=vectors.device)
         if self.training and self.params.drop:
-            kept = thinned(kept, self.params.drop)
-        return pool(vectors, kept, self.gpo or self.params.pooling)
+            mask = thinned(mask, self.params.drop)
+        return pool(vectors, mask, self.gpo or self.params.pooling)
 
 
 def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> PooledImageEncoder:

@@ -72,8 +72,8 @@ class GRUTextEncoder(nn.Module):
         makes every token another.
         """
         # A query is one caption by itself: the compiled loop takes longer to load than the whole search.
-        alone = int(packed.batch_sizes[0]) == 1 and not torch.is_grad_enabled()
-        if alone or not _can_be_packed(self.rnn, packed.data.device):
+        is_query = int(packed.batch_sizes[0]) == 1 and not torch.is_grad_enabled()
+        if is_query or not _can_be_packed(self.rnn, packed.data.device):
             return self.rnn(self._dropped(packed))
         if self.training and self.dropout.p > 0:
             return packed_gru(self.rnn, self._dropped(packed))
@@ -203,10 +203,10 @@ class _Recurrence(torch.autograd.Function):
         reads = torch.arange(tokens) if places is None else places
         for step, size in enumerate(sizes):
             span = slice(start, start + size)
-            kept = span if keep else slice(0, size)
+            slots = span if keep else slice(0, size)
             if step:  # the state before the first step is zero
                 _linear(previous[:size], weight, b_hh, out=hidden[:size])
-            parts = (reads[span], hidden[:size], previous[:size], gates[kept], linear[kept], states[span])
+            parts = (reads[span], hidden[:size], previous[:size], gates[slots], linear[slots], states[span])
             cell.gru_forward(*(part.detach().numpy() for part in (table, *parts)))
             previous, start = states[span], start + size
         ctx.save_for_backward(inputs, places, w_ih, w_hh, states, gates, linear)
@@ -226,8 +226,8 @@ class _Recurrence(torch.autograd.Function):
         delta[:, 2 * dim :] = new  # from here on the gradient of W_i x + b_i
         d_b_ih = torch.cat([d_b_hh[: 2 * dim], new.sum(dim=0, dtype=dtype)])
         if places is not None:
-            whole = delta.to(dtype)
-            delta = torch.ops.aten.embedding_dense_backward(whole, places, len(inputs), -1, False).to(kind)
+            token_delta = delta.to(dtype)
+            delta = torch.ops.aten.embedding_dense_backward(token_delta, places, len(inputs), -1, False).to(kind)
         d_inputs = (delta @ w_ih.to(kind)).to(dtype) if ctx.needs_input_grad[0] else None
         d_w_ih = (delta.t() @ inputs.to(kind)).to(dtype)
         return d_inputs, None, d_w_ih, d_w_hh, d_b_ih, d_b_hh, None, None, None, None

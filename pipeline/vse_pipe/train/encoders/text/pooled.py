@@ -29,10 +29,10 @@ class PooledTextEncoder(nn.Module):
     ) -> Float[Tensor, "captions dim"]:
         """``lengths`` on the CPU; raises InputError unless each is 1 to L, and for vectors of another width."""
         placed = self._placed(vectors, lengths)
-        kept = torch.arange(vectors.shape[1]) < lengths[:, None]
+        mask = torch.arange(vectors.shape[1]) < lengths[:, None]
         if self.training and self.params.drop_words:
-            kept = thinned(kept, self.params.drop_words)
-        pooled = l2norm(pool(placed, kept.to(placed.device), self.gpo or self.params.pooling))
+            mask = thinned(mask, self.params.drop_words)
+        pooled = l2norm(pool(placed, mask.to(placed.device), self.gpo or self.params.pooling))
         return pooled.abs() if self.params.use_abs else pooled
 
     def words(
