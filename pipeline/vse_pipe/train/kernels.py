@@ -1,7 +1,7 @@
-"""Each dimension of a set sorted by itself, with the place that every number came to: compiled, for sets of some tens.
+"""Compiled loops: the sort of each dimension of a set of vectors, and one step of the GRU with its gradient.
 
-Places are counted, n^2 comparisons of vectors of numbers that lie side by side; a sort of each column by itself takes
-several times as long.
+The sort is for sets of some tens. It counts places by n^2 comparisons of contiguous rows; a sort of each column takes several
+times as long.
 """
 
 import math
@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-# Dimensions at a time: numbers and places of a set of 36 stay in the cache next to the processor.
+# Dimensions in a block: numbers and places of a set of 36 fit in the first-level cache.
 _BLOCK = 64
 
 
@@ -25,8 +25,8 @@ def _compare(left, right, before, after):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def descending_forward(vectors, mask, ordered, places):
-    """Write to ``ordered`` (sets, n, dim) the rows of ``mask``, each column from the largest to the smallest, 0 behind them;
-    to ``places`` (sets, n, dim) int16 where each number came to, -1 for rows left out. NaN stays in its column."""
+    """Write the masked rows to ``ordered`` (sets, n, dim), each column from the largest to the smallest, then 0; and the new
+    place of each number to ``places`` (sets, n, dim) int16, -1 for rows outside of the mask. NaN stays in its column."""
     sets, rows, dim = vectors.shape
     numbers = np.zeros((rows, _BLOCK), vectors.dtype)
     counted = np.empty((rows, _BLOCK), np.int32)
@@ -51,7 +51,7 @@ def descending_forward(vectors, mask, ordered, places):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def descending_backward(gradient, places, flow):
-    """Write to ``flow`` the gradient of the vectors from that of the ordered ones."""
+    """Write the gradient of the vectors to ``flow``; ``gradient`` is that of the ordered vectors."""
     sets, rows, dim = places.shape
     for index in range(sets):
         for i in range(rows):
@@ -60,10 +60,10 @@ def descending_backward(gradient, places, flow):
                 flow[index, i, d] = gradient[index, place, d] if place >= 0 else 0
 
 
-# One step of the GRU and of its gradient around the matrix products: compiled, each number read and written once.
+# One step of the GRU and of its gradient without the matrix products: each number is read and written once.
 #
-# PyTorch needs five passes over the gates forward and ten backward. The loops over a row are kept apart so that the compiler
-# can prove their arrays distinct and use vector instructions. Rows are treated one by one and sums have a fixed order.
+# PyTorch needs five passes over the gates forward and ten backward. Separate loops over a row let the compiler prove that the
+# arrays are distinct and use vector instructions. Sums have a fixed order.
 
 
 def _exp(x):
@@ -73,18 +73,18 @@ def _exp(x):
 
 @overload(_exp)
 def _exp_of(x):
-    """float64: the C library's. float32: a polynomial (Cephes expf, 2 units in the last place) that becomes vector code."""
+    """float64: the C library's function. float32: a polynomial (Cephes expf, 2 units in the last place) as vector code."""
     if x != types.float32:
         return lambda x: math.exp(x)
     highest, lowest, log2_e = np.float32(88.0), np.float32(-87.0), np.float32(1.44269504088896341)
-    # log(2) in two parts, the first exact in few bits, so that the remainder keeps all of its own.
+    # log(2) in two parts. The first has few bits, so that products with it are exact.
     ln2, ln2_rest = np.float32(0.693359375), np.float32(-2.12194440e-4)
     c2, c3, c4 = np.float32(5.0000001201e-1), np.float32(1.6666665459e-1), np.float32(4.1665795894e-2)
     c5, c6, c7 = np.float32(8.3334519073e-3), np.float32(1.3981999507e-3), np.float32(1.9875691500e-4)
     unit, half, bias, mantissa = np.float32(1.0), np.float32(0.5), np.int32(127), np.int32(23)
 
     def exp(x):
-        # Comparisons that are false for NaN leave it in place.
+        # NaN passes, because comparisons with it are false.
         x = highest if x > highest else x
         x = lowest if x < lowest else x
         power = np.floor(x * log2_e + half)
@@ -98,7 +98,7 @@ def _exp_of(x):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def gru_forward(table, places, hidden, previous, gates, linear, states):
-    """Write r, z, n to ``gates`` (rows, 3 dim), n's part of ``hidden`` to ``linear`` and the new state to ``states``.
+    """Write r, z, n to ``gates`` (rows, 3 dim), the part of ``hidden`` for n to ``linear`` and the new state to ``states``.
 
     table[places]: W_i x + b_i; hidden: W_h h + b_h; previous: h.
     """
@@ -122,8 +122,10 @@ def gru_forward(table, places, hidden, previous, gates, linear, states):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def gru_backward(flow, gates, linear, previous, delta, new):
-    """From ``flow``, the gradient of the new state, write that of W_h h + b_h to ``delta`` (rows, 3 dim) and that of n's
-    sum to ``new``; what reaches h past the product stays in ``flow``."""
+    """Write the gradient of W_h h + b_h to ``delta`` (rows, 3 dim) and that of n's sum to ``new``.
+
+    flow: the gradient of the new state; afterwards the direct gradient of h, without the product.
+    """
     rows, dim = previous.shape
     unit = previous.dtype.type(1)
     for row in range(rows):

@@ -1,4 +1,4 @@
-"""A run whose model comes from a folder that `vse-pipe pack` wrote, and not from a training."""
+"""Load trained models, and runs that copy the model of a folder from `vse-pipe pack` instead of training."""
 
 import hashlib
 import json
@@ -19,13 +19,13 @@ from vse_pipe.train import checkpoint
 from vse_pipe.train.model import DualEncoder, build, describe
 from vse_pipe.train.model import restore as restored
 
-# What lies in the project: the names of the one that trained it mean other things here.
+# Names of this project's inputs; they may mean other things in the project that trained the model.
 _NAMES = ("dataset", "features", "texts", "noise")
 _COPIED = (model_files.MODEL, model_files.VOCABULARY)
 
 
 def mark(model: GivenModel, run: Run, name: str) -> str:
-    """What data/train/<run>/ depends on when it is a copy, in place of a training's fingerprint."""
+    """Fingerprint of a run that is a copy."""
     parts = {
         "model": model.sha256,
         "run": name,
@@ -36,11 +36,11 @@ def mark(model: GivenModel, run: Run, name: str) -> str:
 
 
 def take(model: GivenModel, run: Run, name: str, out: Path, files: Iterable[str]) -> None:
-    """Weights, vocabulary and learning curve as they are, and config.json under the run's own names, in ``out``.
+    """Copy weights, vocabulary and learning curve to ``out``, and write config.json with the names of this run.
 
-    files: what a training may have left there, as of ``repetitions.patterns``. Raises InputError for a file of the model that
-    is missing or lies outside its folder, IntegrityError for one that is not what the digests say or of which this version
-    makes no model, UsageError where params.yaml says another model than it is; ``out`` is then what it was.
+    files: patterns of a training's files, as in ``repetitions.patterns``. Raises InputError for a file that is missing or
+    outside the model's folder, IntegrityError for a file with another digest or one that this version cannot load,
+    UsageError where params.yaml describes another model. ``out`` is then unchanged.
     """
     started, fingerprint = time.monotonic(), mark(model, run, name)
     if checkpoint.is_finished(out, fingerprint):
@@ -59,7 +59,7 @@ def take(model: GivenModel, run: Run, name: str, out: Path, files: Iterable[str]
 
 
 def _checked(model: GivenModel, run: Run, name: str) -> dict:
-    """config.json of a model that is whole and is what params.yaml says."""
+    """config.json of the model, after a check of its files and of params.yaml."""
     folder = Path(model.folder)
     config = _config(folder, model, name)
     for subfolder in ("", *([model_files.PEER] if "peer_sha256" in config else [])):
@@ -79,7 +79,7 @@ def _copy(model: GivenModel, config: dict, run: Run, name: str, building: Path) 
         (building / model_files.PEER).mkdir()
         for file in _COPIED:
             shutil.copyfile(_file(folder, f"{model_files.PEER}/{file}"), building / model_files.PEER / file)
-        # As a training writes it: of the second network only the weights differ, and all of it is below the one digest.
+        # As in a training: the second network differs in its weights only, and one digest covers it.
         digests = {**config["sha256"], model_files.MODEL: peer}
         second = {key: value for key, value in renamed.items() if key != "peer_sha256"} | {"sha256": digests}
         write_json(building / model_files.PEER / model_files.CONFIG, second)
@@ -87,7 +87,7 @@ def _copy(model: GivenModel, config: dict, run: Run, name: str, building: Path) 
 
 
 def _config(folder: Path, model: GivenModel, name: str) -> dict:
-    """config.json, once its digest was compared."""
+    """config.json, after a check of its digest."""
     path = _file(folder, model_files.CONFIG)
     if (digest := sha256(path)) != model.sha256:
         raise IntegrityError(
@@ -97,7 +97,7 @@ def _config(folder: Path, model: GivenModel, name: str) -> dict:
 
 
 def _load(folder: Path, config: dict, subfolder: str) -> None:
-    """The model once, so that whatever does not fit is said now. subfolder: the folder of the second network."""
+    """Load the model once to report errors early. subfolder: folder of the second network, or empty."""
     for file in model_files.FILES:
         _file(folder, f"{subfolder}/{file}" if subfolder else file)
     _, files = load(folder / subfolder, config.get("run"))
@@ -116,8 +116,8 @@ def _expected(run: Run) -> dict:
 
 
 def require_same_members(folder: Path, config: dict, run: Run, name: str) -> None:
-    """params.yaml must say what the model is, because reports believe it. Raises UsageError for a member or option that the model
-    in ``folder`` was not made with."""
+    """Raises UsageError where params.yaml names another member or option than the model in ``folder`` has. Reports rely on
+    params.yaml."""
     actual = {key: _described(folder, family, config.get(key)) for key, family in RUN_FAMILIES.items()}
     actual["train.embed_size"] = config["embed_size"]
     for key, value in _expected(run).items():
@@ -129,7 +129,7 @@ def require_same_members(folder: Path, config: dict, run: Run, name: str) -> Non
 
 
 def _described(folder: Path, family: Family, described: object) -> dict:
-    """A member of the model with all options that this version knows, those that it was trained without at their defaults."""
+    """A member of the model with all options of this version; options newer than the model have their defaults."""
     try:
         member: Member = restored(family, described)  # type: ignore[arg-type]
     except (KeyError, TypeError, ValueError, UnknownMember) as error:
@@ -141,8 +141,10 @@ def _described(folder: Path, family: Family, described: object) -> dict:
 
 
 def load_all(folder: Path) -> list[tuple[DualEncoder, model_files.ModelFiles]]:
-    """The models that data/train/<run>/ evaluates as one, each as ``load`` gives it: one, or two where the scheme trains a
-    peer. Raises as ``load`` does, IntegrityError also for a peer that is not the one config.json names."""
+    """The models of data/train/<run>/ that are evaluated together: one, or two where the scheme trains a peer.
+
+    Raises as ``load``, and IntegrityError for a peer with another digest than in config.json.
+    """
     first = load(folder)
     digest = first[1].config.get("peer_sha256")
     if digest is None:
@@ -156,10 +158,10 @@ def load_all(folder: Path) -> list[tuple[DualEncoder, model_files.ModelFiles]]:
 
 
 def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files.ModelFiles]:
-    """The model of data/train/<run>/, on the CPU and in evaluation mode, and what lies beside its weights.
+    """The model of data/train/<run>/, on the CPU and in evaluation mode, and its files.
 
-    run: for messages, the folder's name when left out. Raises InputError when a file is missing, IntegrityError when one
-    is damaged or config.json describes another model than the weights are of.
+    run: name for messages, by default the folder's name. Raises InputError when a file is missing, IntegrityError when a file
+    is damaged or config.json does not fit the weights.
     """
     files = model_files.read(folder, run)
     try:
@@ -173,8 +175,10 @@ def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files
 
 
 def inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[features.Features, texts.Texts]:
-    """The features and texts of the run. Raises IntegrityError unless they are what it was trained on, and of the images and
-    captions that are there now."""
+    """The features and texts of the run.
+
+    Raises IntegrityError unless the run was trained on them and they belong to the present images and captions.
+    """
     words = paths.extracted(node.dataset, node.texts)
     source = features.read(paths.extracted(node.dataset, node.features))
     prepared = paths.prepared(node.dataset)
@@ -210,6 +214,6 @@ def _model(files: model_files.ModelFiles) -> DualEncoder:
         embed_size=config["embed_size"],
         seed=0,
     )
-    # What the loss learned has done its work.
+    # Weights of the loss are needed in training only.
     model.load_state_dict({key: value for key, value in files.weights.items() if not key.startswith("loss.")})
     return model

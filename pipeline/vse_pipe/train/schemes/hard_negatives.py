@@ -1,4 +1,4 @@
-"""Hard negative mining: proposals that lie nearer to a phrase than its ground truth become its negatives (Wang et al. 2016)."""
+"""Hard negative mining: proposals nearer to a phrase than its ground truth become its negatives (Wang et al. 2016)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,12 +21,12 @@ from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import HardNegativesOptions as Params
 
-# Proposals that are encoded and compared at once; one picture may have more.
+# Proposals that are encoded and compared together; a single picture may have more.
 _AT_ONCE = 4096
 
 
 def scheme(setting: Setting, params: Params) -> "HardNegatives":
-    """Raises UsageError for a batch that is encoded in parts or read from pixels: mined regions stand in none."""
+    """Raises UsageError for batches that are encoded in chunks or from pixels, which cannot contain mined regions."""
     if setting.train.chunk:
         raise UsageError("train.chunk must be 0 under scheme 'hard_negatives': mined regions belong to the whole batch")
     if setting.pairs.pictures is not None:
@@ -35,12 +35,12 @@ def scheme(setting: Setting, params: Params) -> "HardNegatives":
 
 
 class HardNegatives(Scheme):
-    """Before epoch ``after`` regions are mined once under the model as it is. From then on lambda2 = lambda3 = 0, and every
-    phrase of a batch brings regions mined for it, which are negatives of it and of no other.
+    """Regions are mined once, before epoch ``after``. From then on lambda2 = lambda3 = 0, and every phrase of a batch adds
+    regions mined for it, which are negatives of this phrase only.
 
     Source: Wang et al., CVPR 2016, section 3.3 ("using only the bi-directional ranking constraints"), five epochs after 28.
-    The paper does not give their rate: the schedule goes on. The best epoch is sought from ``after`` on: validation ranks
-    phrases and true regions, and does not see what is learnt about all others.
+    The paper does not give their rate; here the schedule continues. Only epochs from ``after`` on can be the best, because
+    validation ranks true regions only and does not measure the effect of mined regions.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
@@ -99,13 +99,13 @@ class HardNegatives(Scheme):
 
 @dataclass(frozen=True)
 class Mined:
-    """texts: number of the text each is a negative of, rising; rows: feature rows."""
+    """Mined regions. texts: number of the text of each negative, rising; rows: feature rows."""
 
     texts: Int[ndarray, " mined"]
     rows: Int[ndarray, " mined"]
 
     def draw(self, texts: Int[ndarray, " texts"], limit: int, rng: np.random.Generator) -> Int[ndarray, " drawn"]:
-        """Places of up to ``limit`` random ones of each of ``texts``, in their order."""
+        """Positions of up to ``limit`` random mined regions of each text, in the order of ``texts``."""
         count = int(max(texts.max(initial=-1), self.texts.max(initial=-1))) + 1
         starts = np.searchsorted(self.texts, np.arange(count + 1))
         return Groups(self.texts, np.arange(len(self.texts)), starts).draw(texts, limit, rng)
@@ -121,13 +121,13 @@ def mine(
     rng: np.random.Generator,
     at_once: int = _AT_ONCE,
 ) -> Mined:
-    """Up to ``most`` of the proposals of each text that are nearer to it than its nearest ground truth of the same picture.
+    """Up to ``most`` random proposals of each text that are nearer to it than its nearest ground truth of the same picture.
 
-    pairs: with ``incidence``; limit: the IoU with a ground truth of the text from which a proposal is left out, None for
-    none. at_once: proposals in memory, with the regions and phrases of their pictures; what is found takes 12 bytes each.
+    pairs: with ``incidence``; limit: proposals of this IoU or more with a ground truth of the text are left out, None keeps
+    all; at_once: proposals in memory, with the regions and phrases of their pictures. A mined region takes 12 bytes.
 
-    Source: Wang et al., CVPR 2016, section 3.3; which pictures count and what "closer than the ground truth boxes"
-    means for several is not said there.
+    Source: Wang et al., CVPR 2016, section 3.3. The paper does not say which pictures count, nor the meaning of "closer than
+    the ground truth boxes" for several boxes.
     """
     assert pairs.incidence is not None
     blocks = list(_blocks(regions.pictures[pairs.incidence.images], regions, at_once))
@@ -142,7 +142,7 @@ def mine(
 
 
 def _blocks(pair_pictures: ndarray, regions: TrainRegions, at_once: int) -> Iterator[tuple[ndarray, slice]]:
-    """Pairs, and proposals, of consecutive pictures that have both. pair_pictures: the picture of each pair."""
+    """Pairs and proposals of consecutive pictures that have both. pair_pictures: the picture of each pair."""
     order = np.argsort(pair_pictures, kind="stable")
     pictures, starts, counts = np.unique(regions.proposed_in, return_index=True, return_counts=True)
     first = np.searchsorted(pair_pictures, pictures, side="left", sorter=order)
@@ -156,8 +156,9 @@ def _blocks(pair_pictures: ndarray, regions: TrainRegions, at_once: int) -> Iter
 
 @dataclass(frozen=True)
 class _Block:
-    """Some pictures. A mention is a text in one of them: texts, of the text's number, places, where it stands in ``Pairs.texts``;
-    proposals, truths: feature rows; open: whether a proposal may be a negative of a mention; matching: ground truths of it."""
+    """Some pictures. A mention is a text in a picture. texts: text number of each mention; places: its place in
+    ``Pairs.texts``; proposals, truths: feature rows; open: whether a proposal may be a negative of a mention; matching:
+    ground truths of each mention."""
 
     texts: Int[ndarray, " mentions"]
     places: Int[ndarray, " mentions"]
@@ -173,7 +174,7 @@ class _Block:
         assert incidence is not None
         mentions = np.stack([regions.pictures[incidence.images[positions]], incidence.texts[positions]])
         (pictures, texts), first = np.unique(mentions, axis=1, return_index=True)
-        # All that belong to the text, in pairs or not; of those in pairs alone there are features.
+        # All ground truths count, but only those in pairs have features.
         named = np.flatnonzero(np.isin(regions.pictures, pictures))
         belong = (incidence.by_image[named][:, texts].toarray() > 0) & (
             regions.pictures[named][:, None] == pictures[None, :]
@@ -183,14 +184,14 @@ class _Block:
         if limit is not None:
             boxes = torch.from_numpy(regions.proposals[proposed]), torch.from_numpy(regions.boxes[named])
             may_be_negative &= ((iou(*boxes) >= limit).float() @ matching.float()) == 0
-        images, its_first = np.unique(incidence.images[positions], return_index=True)
+        images, first_pairs = np.unique(incidence.images[positions], return_index=True)
         matching = matching[torch.from_numpy(np.searchsorted(named, images))]
-        truths = pairs.rows[positions[its_first]]
+        truths = pairs.rows[positions[first_pairs]]
         return cls(texts, pairs.places[positions[first]], regions.rows[proposed], truths, may_be_negative, matching)
 
 
 def _mined(model: DualEncoder, block: _Block, pairs: Pairs, device: torch.device) -> tuple[ndarray, ndarray]:
-    """(found,) numbers of texts, int32, and feature rows."""
+    """Text numbers int32 and feature rows of the mined regions of a block."""
     images = train_model.images(model, pairs.array, np.concatenate([block.proposals, block.truths]), device)
     texts = train_model.captions(model, pairs.texts, block.places, device)
     assert isinstance(texts, Tensor)

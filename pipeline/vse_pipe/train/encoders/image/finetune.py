@@ -190,15 +190,11 @@ def transform(described: dict) -> Transform:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What training sees of an image. crop: ``random``, or ``center``, the extraction's own; flip: a coin for the mirror image."""
+    """How training crops an image. crop: ``random``, or ``center`` as in extraction; flip: mirrors every second image."""
 
     crop: str
     flip: bool
     seed: int
-
-    @classmethod
-    def of(cls, params: Params, seed: int) -> "Drawing":
-        return cls(params.crop, params.flip, seed)
 
 
 @dataclass(frozen=True)
