@@ -5,25 +5,20 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from vse_pipe.commands import _help, _project, evaluate, export, papers, project, results, search, stages
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, RunName
-from vse_pipe.commands._project import chosen as _chosen
-from vse_pipe.commands._project import chosen_runs as _chosen_runs
-from vse_pipe.commands._project import params as _params
-from vse_pipe.commands._project import reserved as _reserved
-from vse_pipe.commands._project import wrote as _wrote
 from vse_pipe.commands.results import compare
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError, out_of_memory, shortage
 from vse_pipe.project import paths
 
 _STAGES = "Stages, in their order"
-_BESIDE_THE_STAGES = {
+_PANELS = {
     "Results": (
         results.choose,
         compare,
@@ -35,23 +30,16 @@ _BESIDE_THE_STAGES = {
         project.plots,
     ),
     "Search and export": (search.index, search.search, export.serve, search.encode, export.export, export.pack),
-    "Project and machine": (
-        project.init,
-        project.apply,
-        project.check,
-        project.doctor,
-        project.code,
-        project.sources,
-    ),
+    "Project and machine": (project.init, project.apply, project.check, project.doctor, project.code, project.sources),
 }
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM, which whatever heeds Ctrl-C heeds alike."""
+    """SIGTERM; code that handles Ctrl-C handles it in the same way."""
 
 
 class _Interrupted(BaseException):
-    """Ctrl-C or SIGTERM; the message is what to say. Typer would end a KeyboardInterrupt without a word."""
+    """Ctrl-C or SIGTERM with a message. Typer would end silently on a KeyboardInterrupt."""
 
     def __init__(self, cause: KeyboardInterrupt, advice: str) -> None:
         word, self.status = ("terminated", 143) if isinstance(cause, _Terminated) else ("interrupted", 130)
@@ -63,14 +51,14 @@ class _Commands(Commands):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            goes_on = ctx.invoked_subcommand in ("extract", "train", "choose", "index")
-            advice = "; the same command goes on where it was" if goes_on else ""
+            resumes = ctx.invoked_subcommand in ("extract", "train", "choose", "index")
+            advice = "; the same command goes on where it was" if resumes else ""
             raise _Interrupted(error, advice) from error
 
 
 app = typer.Typer(
     cls=_Commands,
-    rich_markup_mode=None,  # what draws boxes takes as long to import as all the rest
+    rich_markup_mode=None,  # importing rich takes as long as all other imports together
     context_settings={"max_content_width": WIDEST},
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -79,13 +67,8 @@ app = typer.Typer(
 )
 
 
-def _entry(section: str) -> Any:
-    completion = _help.section(section)
-    return typer.Option(help=f"a name under {section}: (default: all)", autocompletion=completion)
-
-
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         console.line(f"vse-pipe {version('vse-pipe')}")
@@ -100,7 +83,7 @@ def settings(
         typer.Option(
             "--set", "-S", metavar="KEY=VALUE", help="set a value of params.yaml for this call; repeat for several"
         ),
-    ] = [],  # noqa: B006 (typer never changes it)
+    ] = [],  # noqa: B006 (typer does not change it)
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="print warnings, errors and results, no log lines and no progress")
     ] = False,
@@ -124,7 +107,7 @@ def settings(
 
 @app.command(cls=Command, rich_help_panel=_STAGES)
 def prepare(
-    dataset: Annotated[str | None, _entry("datasets")] = None,
+    dataset: Annotated[str | None, _help.option("a name under datasets: (default: all)", "datasets")] = None,
     device: Annotated[
         str,
         typer.Option(help="where a network proposes regions: auto, cpu, cuda or cuda:N", autocompletion=_help.devices),
@@ -132,12 +115,12 @@ def prepare(
     as_json: AsJson = False,
 ) -> None:
     """Read a data set into images.parquet and captions.parquet."""
-    params = _params()
-    names = _chosen(dataset, params.datasets, "data set")
-    with _reserved(map(paths.prepared, names)):
+    params = _project.params()
+    names = _project.chosen(dataset, params.datasets, "data set")
+    with _project.reserved(map(paths.prepared, names)):
         from vse_pipe.prepare import stage
 
-    _wrote([stage.prepare(params, name, device) for name in names], as_json)
+    _project.wrote([stage.prepare(params, name, device) for name in names], as_json)
 
 
 app.command(cls=Command, rich_help_panel=_STAGES)(stages.extract)
@@ -154,8 +137,8 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a run. A killed training goes on after its last epoch."""
-    params = _params()
-    names = _chosen_runs(run, params)
+    params = _project.params()
+    names = _project.chosen_runs(run, params)
     if loss is not None:
         from vse_pipe.project.registry import LOSSES
 
@@ -164,14 +147,14 @@ def train(
         if not names:
             raise UsageError(f"no run in params.yaml has loss '{loss}'")
     follows = _project.follows()
-    with _reserved([] if follows else map(paths.trained, names)):
+    with _project.reserved([] if follows else map(paths.trained, names)):
         from vse_pipe.train import stage
 
     stage.flush_denormals()
     outs = [stage.train(params, name, device) for name in names]
     if not follows:
         _project.settle(params, names, paths.trained, stage.FILES)
-        _wrote(outs, as_json)
+        _project.wrote(outs, as_json)
 
 
 app.command(cls=Command, rich_help_panel=_STAGES)(stages.embed)
@@ -181,19 +164,19 @@ app.command(cls=Command, rich_help_panel=_STAGES)(evaluate.evaluate)
 @app.command(cls=Command, rich_help_panel=_STAGES)
 def report(as_json: AsJson = False) -> None:
     """Write the report, reports/index.html and reports/metrics.json, from all evaluations."""
-    params = _params()
-    with _reserved([paths.REPORT]):
+    params = _project.params()
+    with _project.reserved([paths.REPORT]):
         from vse_pipe.report import stage
 
-    _wrote([stage.report(params)], as_json)
+    _project.wrote([stage.report(params)], as_json)
 
 
-for _panel, _member in [(panel, member) for panel, members in _BESIDE_THE_STAGES.items() for member in members]:
+for _panel, _member in [(panel, member) for panel, members in _PANELS.items() for member in members]:
     app.command(cls=Command, rich_help_panel=_panel)(_member)
 
 
 def main() -> None:
-    """Run the command; errors become one message on stderr and the exit status of their class, others stay tracebacks."""
+    """Run the command. Known errors become one message on stderr and an exit status; other errors stay tracebacks."""
     from vse_pipe.core.locks import die_with_parent
 
     signal.signal(signal.SIGTERM, _terminate)
@@ -219,7 +202,7 @@ def main() -> None:
 
 
 def _in_the_cache(error: PipelineError) -> str:
-    """What to do besides about a damaged file that DVC would put back as it is; the message begins with its name."""
+    """Advice about a damaged file that DVC would restore from its cache. The error message begins with the file's name."""
     path = Path(str(error).partition(": ")[0])
     if not isinstance(error, InputError | IntegrityError):
         return ""
@@ -227,13 +210,13 @@ def _in_the_cache(error: PipelineError) -> str:
 
     try:
         return f"; {advice}" if path.is_file() and (advice := Lock({}).damaged(path)) else ""
-    # No name but a text too long for one; or dvc.lock or the cache is damaged itself, which the command was not about.
+    # The text is too long for a file name, or dvc.lock or the cache itself is damaged.
     except (UsageError, OSError):
         return ""
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_DFL)  # a second one does not wait for anything
+    signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
     raise _Terminated
 
 

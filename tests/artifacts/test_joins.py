@@ -95,5 +95,5 @@ def test_tables_written_anew_while_they_are_read(tmp_path):
 def test_digests_are_computed_once_for_the_same_files(tmp_path, monkeypatch):
     folder = prepared(tmp_path / "toy")
     first = joins.digests(folder)
-    monkeypatch.setattr(joins._content, "by_split", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(joins, "by_split", lambda *_: pytest.fail("computed again"))
     assert joins.digests(folder) == first

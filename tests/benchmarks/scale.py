@@ -1,27 +1,38 @@
-"""``python -m tests.benchmarks.scale STAGE ... --at FOLDER --items N ...``: the measured points of docs/scale.md.
-
-Makes a data set of N captions below FOLDER (five an image, eleven words each, features and word vectors of ``--dim`` numbers,
-format ``precomp``) and calls the stages by the command line in the order they are named, each a process of its own. Printed are
-the seconds of the processor and the largest memory of each. A stage needs those before it in the
-folder: ``prepare extract texts inject train embed`` is a whole run. ``evaluate`` makes vectors of N captions instead, ranks them
-by each of ``--inference`` with the bootstrap off, and needs none.
-"""
+"""``python -m tests.benchmarks.scale NAME``: seconds and memory of whole commands, each a process of its own."""
 
 import argparse
-import os
+import json
+import re
+import shutil
+import statistics
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import torch
 from ruamel.yaml import YAML
 
-_EACH, _WORDS, _HELD_OUT = 5, 11, 200
-_BLOCK = 100_000
+from tests.benchmarks.measure import benchmark, call, peak_mib, run, show
+from tests.faults.kill_extract import workers_of
+from vse_pipe.evaluate.external import inputs
+from vse_pipe.evaluate.external.inputs import InputFiles
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking import criteria
+from vse_pipe.ranking.bank import Bank
+from vse_pipe.ranking.evaluation import Depths
+from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.trial import Trial, Tuned, run_both
+
+_CAPTIONS, _WORDS, _HELD_OUT = 5, 11, 200
+_BLOCK = 65536
 _FILES = ("images.npy", "captions.npy", "caption-images.npy")
-GIVEN = [f"--{name.removesuffix('.npy')}={name}" for name in _FILES]
-COMMANDS = {
+_RANKED = ["evaluate", *(f"--{Path(file).stem}={file}" for file in _FILES), "--json"]
+STAGES = {
     "prepare": ["prepare"],
     "extract": ["extract", "--features", "made"],
     "texts": ["extract", "--texts", "vectors"],
@@ -33,16 +44,47 @@ COMMANDS = {
 }
 
 
-def params(hidden: int) -> dict:
+@benchmark(folder=Path, stages=list(STAGES), items=[10_000], dim=16, hidden=256, vocabulary=10_000, threads=1)
+def stages(options: argparse.Namespace) -> None:
+    """The stages of a run in the order they are named: the measured points of docs/scale.md.
+
+    Makes a data set of --items captions below FOLDER (five an image, eleven words each, features and word vectors of
+    --dim numbers, format ``precomp``). A stage needs those before it in the folder.
+    """
+    for items in options.items:
+        root = options.folder / str(items)
+        if not root.is_dir():
+            _write_project(root, items, options)
+        for stage in options.stages:
+            used = call(root, *STAGES[stage])
+            show(f"{stage:12}{items:>20}{used.processors:10.1f} s{used.mib:8.0f} MiB")
+
+
+def _write_project(root: Path, captions: int, options: argparse.Namespace) -> None:
+    rng, raw = np.random.default_rng(0), root / "raw"
+    raw.mkdir(parents=True)
+    YAML().dump(_params(options.hidden), root / "params.yaml")
+    words = np.array([f"word{number}" for number in range(options.vocabulary)])
+    vectors = rng.standard_normal((options.vocabulary, options.dim), np.float32)
+    np.savez(raw / "words.npz", words=words, vectors=vectors)
+    for split, images in (("train", captions // _CAPTIONS), ("dev", _HELD_OUT), ("test", _HELD_OUT)):
+        np.save(raw / f"{split}_ims.npy", rng.standard_normal((images, options.dim), np.float32))
+        with (raw / f"{split}_caps.txt").open("w", encoding="utf-8") as file:
+            file.writelines(_lines(rng, images * _CAPTIONS, words))
+
+
+def _lines(rng: np.random.Generator, count: int, words: np.ndarray) -> Iterator[str]:
+    for start in range(0, count, _BLOCK):
+        for row in words[rng.integers(len(words), size=(min(_BLOCK, count - start), _WORDS))]:
+            yield " ".join(row) + "\n"
+
+
+def _params(hidden: int) -> dict:
     """One epoch of a run of heads on vectors and one of a GRU on words. hidden: numbers of an embedding and a layer."""
     run = {
-        "dataset": "made",
-        "features": "made",
-        "noise": "clean",
-        "loss": "sum",
-        "scheme": "plain",
-        "similarity": "cosine",
-    }
+        "dataset": "made", "features": "made", "noise": "clean",
+        "loss": "sum", "scheme": "plain", "similarity": "cosine",
+    }  # fmt: skip
     return {
         "seed": 1,
         "grid": {"inferences": ["nns"]},
@@ -65,92 +107,248 @@ def params(hidden: int) -> dict:
     }
 
 
-def _lines(rng: np.random.Generator, count: int, words: np.ndarray) -> Iterator[str]:
-    for start in range(0, count, _BLOCK):
-        for row in words[rng.integers(len(words), size=(min(_BLOCK, count - start), _WORDS))]:
-            yield " ".join(row) + "\n"
+@benchmark(folder=Path, items=[25_000], dim=256, inference=["nns", "csls"], set=[], threads=1)
+def evaluate(options: argparse.Namespace) -> None:
+    """Vectors of --items captions, five an image, ranked by each of --inference without the bootstrap.
+
+    --set: as -S of the command line.
+    """
+    settings = [word for value in ["evaluate.resamples=0", *options.set] for word in ("-S", value)]
+    for items in options.items:
+        folder = options.folder / f"vectors-{items}"
+        _write_vectors(folder, items // _CAPTIONS, _CAPTIONS, options.dim)
+        for inference in options.inference:
+            used = call(folder, *settings, *_RANKED, "--inference", inference)
+            show(f"{inference:12}{items // _CAPTIONS:>10} x {items}{used.processors:10.1f} s{used.mib:8.0f} MiB")
 
 
-def make(root: Path, captions: int, dim: int, hidden: int, vocabulary: int) -> None:
-    rng, raw = np.random.default_rng(0), root / "raw"
-    raw.mkdir(parents=True)
-    with (root / "params.yaml").open("w", encoding="utf-8") as file:
-        YAML().dump(params(hidden), file)
-    words = np.array([f"word{number}" for number in range(vocabulary)])
-    np.savez(raw / "words.npz", words=words, vectors=rng.standard_normal((vocabulary, dim), np.float32))
-    for prefix, images in (("train", captions // _EACH), ("dev", _HELD_OUT), ("test", _HELD_OUT)):
-        np.save(raw / f"{prefix}_ims.npy", rng.standard_normal((images, dim), np.float32))
-        with (raw / f"{prefix}_caps.txt").open("w", encoding="utf-8") as file:
-            file.writelines(_lines(rng, images * _EACH, words))
+def planted(rng: np.random.Generator, centres: np.ndarray, noise: float) -> np.ndarray:
+    """Unit vectors around the centres, in place and in blocks; noise: their distance from a centre."""
+    for start in range(0, len(centres), _BLOCK):
+        block = centres[start : start + _BLOCK]
+        block += noise / block.shape[1] ** 0.5 * rng.standard_normal(block.shape, np.float32)
+        block /= np.linalg.norm(block, axis=1, keepdims=True)
+    return centres
 
 
-# What ``--verbose`` tells is never less than the memory of the process that called it.
-_TOLD = """
-import atexit, sys, time
-from vse_pipe.cli import main
-def told():
-    peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
-    sys.stderr.write(f" {time.process_time()} {int(peak) / 1024}")
-atexit.register(told)
-main()
-"""
-
-
-def point(root: Path, command: list[str]) -> tuple[float, float]:
-    """Processor seconds and peak MiB of a call of the command line."""
-    done = subprocess.run([sys.executable, "-c", _TOLD, *command], cwd=root, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stdout + done.stderr)
-    seconds, peak = map(float, done.stderr.split()[-2:])
-    return seconds, peak
-
-
-def show(stage: str, items: str, found: tuple[float, float]) -> None:
-    sys.stdout.write(f"{stage:12}{items:>20}{found[0]:10.1f} s{found[1]:8.0f} MiB\n")
-    sys.stdout.flush()
-
-
-def vectors(folder: Path, captions: int, dim: int) -> None:
-    """Files for ``vse-pipe evaluate --images``, where they are not there already."""
+def _write_vectors(folder: Path, images: int, captions: int, dim: int) -> None:
+    """For ``vse-pipe evaluate --images``: images around 1,000 topics, captions around these. Existing files stay."""
     if folder.is_dir():
         return
-    from tests.benchmarks.evaluate import embeddings
-
-    split = embeddings(captions // _EACH, captions, dim)
     folder.mkdir(parents=True)
-    for name, array in zip(_FILES, (split.images, split.captions, split.caption_images), strict=True):
-        np.save(folder / name, np.asarray(array))
+    rng = np.random.default_rng(0)
+    topics = planted(rng, np.zeros((1000, dim), np.float32), 1.0)
+    vectors = planted(rng, topics[rng.integers(len(topics), size=images)], 1.0)
+    np.save(folder / _FILES[0], vectors)
+    np.save(folder / _FILES[1], planted(rng, vectors.repeat(captions, axis=0), 2.5))
+    np.save(folder / _FILES[2], np.arange(images).repeat(captions))
 
 
-def evaluate(folder: Path, captions: int, options: argparse.Namespace) -> None:
-    vectors(folder, captions, options.dim)
+@benchmark(
+    folder=Path, items=1_000_000, dim=256, memory=5000, inference=["nns", "csls"], slices=[1024, 4096], threads=1
+)
+def million(options: argparse.Namespace) -> None:
+    """An evaluation of 10^6 images and 10^6 captions of 256 values, estimated from slices.
+
+    For each criterion slices of the images are ranked against all captions, and these against the slice. Printed are
+    the seconds of the processor and the largest memory of each slice, and what the line through them gives for all
+    images.
+    """
+    folder = options.folder / f"million-{options.items}"
+    _write_vectors(folder, options.items, 1, options.dim)
     for inference in options.inference:
-        command = ["-S", "evaluate.resamples=0", *options.set, "evaluate", *GIVEN, "--inference", inference, "--json"]
-        show(inference, f"{captions // _EACH} x {captions}", point(folder, command))
+        slices = []
+        for queries in options.slices:
+            command = [sys.executable, "-m", "tests.benchmarks.scale", "part", str(folder), inference]
+            command += ["--queries", str(queries), "--memory", str(options.memory)]
+            slices.append(json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout))
+            show(
+                f"{inference:6}{queries:8} images: {slices[-1]['rank']:8.1f} s, {slices[-1]['mib']:6.0f} MiB; "
+                f"read in {slices[-1]['read']:.1f} s, {slices[-1]['read_mib']:.0f} MiB"
+            )
+        seconds = [measured["rank"] for measured in slices]
+        slope = np.polyfit(options.slices, seconds, 1)[0] if len(slices) > 1 else seconds[0] / options.slices[0]
+        hours = (slope * options.items + slices[0]["read"]) / 3600
+        show(f"{inference:6} all {options.items} each way: {hours:.1f} h of one processor")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stages", nargs="+", choices=[*COMMANDS, "evaluate"])
-    parser.add_argument("--at", type=Path, required=True)
-    parser.add_argument("--items", type=int, nargs="+", required=True, help="captions")
-    for name, default in (("dim", 16), ("hidden", 256), ("vocabulary", 10_000)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--inference", nargs="+", default=["nns", "csls"])
-    parser.add_argument("--set", action="append", default=[], help="as -S of the command line, for evaluate")
-    options = parser.parse_args()
-    options.set = [word for each in options.set for word in ("-S", each)]
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    for items in options.items:
-        root = options.at / str(items)
-        for stage in options.stages:
-            if stage == "evaluate":
-                evaluate(options.at / f"vectors-{items}", items, options)
-                continue
-            if not root.is_dir():
-                make(root, items, options.dim, options.hidden, options.vocabulary)
-            show(stage, str(items), point(root, COMMANDS[stage]))
+@benchmark(folder=Path, inference=str, queries=1024, memory=5000, threads=1)
+def part(options: argparse.Namespace) -> None:
+    """A slice of ``million``: seconds of reading and of ranking --queries images and all captions, as JSON."""
+    started = time.process_time()
+    params = EvaluateParams(memory=options.memory, resamples=0)
+    images, captions, owners = (options.folder / file for file in _FILES)
+    files = inputs.read(InputFiles(images, captions, caption_images=owners), params, torch.device("cpu"))
+    images, captions = files.ranked.images[: options.queries], files.ranked.captions
+    owners, read_mib, read = files.ranked.caption_images, peak_mib(), time.process_time()
+    # Captions of other images are queries without a correct item.
+    inside = owners < options.queries
+    starts = np.concatenate([[0], inside.cumsum()])
+    truths = [
+        Truth.by_image(np.arange(options.queries), owners),
+        Truth(starts, owners[inside], options.queries),
+    ]
+    scores = Scores.of(images, captions, files.similarity, memory=options.memory, sets=0)
+    directions = (scores, scores.transposed())
+    trials = [Trial(side, Bank(side, True), truth) for side, truth in zip(directions, truths, strict=True)]
+    tuned = Tuned(criteria.parse(options.inference, {}), {})
+    run_both([tuned, tuned], trials, params.ties, Depths())
+    seconds = {"read": read - started, "rank": time.process_time() - read}
+    json.dump({**seconds, "read_mib": read_mib, "mib": peak_mib()}, sys.stdout)
+
+
+@benchmark(folder=Path, items=25_000, dim=256, memory=[256, 1024, 4096], inference="csls")
+def workers(options: argparse.Namespace) -> None:
+    """What a worker of engine ray takes, by ``engine.memory``.
+
+    The vectors of ``evaluate`` with one worker, once for each of --memory. Printed is the most memory of the worker's
+    own, in MiB: pages that it shares with the processes of its node, the vectors among them, are not counted. Where
+    that does not grow with ``engine.memory`` the work fits less.
+    """
+    folder = options.folder / f"vectors-{options.items}"
+    _write_vectors(folder, options.items // _CAPTIONS, _CAPTIONS, options.dim)
+    program = str(Path(sys.executable).with_name("vse-pipe"))
+    for memory in options.memory:
+        settings = ["-S", "evaluate.resamples=0", "-S", f"engine.memory={memory}"]
+        command = [program, *settings, *_RANKED, "--inference", options.inference, "--engine", "ray"]
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+        largest = 0
+        while process.poll() is None:
+            largest = max([largest, *map(_private_kib, workers_of(process.pid))])
+            time.sleep(0.05)
+        if process.returncode:
+            raise SystemExit(process.returncode)
+        show(f"engine.memory {memory:6}: {largest / 1024:8.0f} MiB of a worker's own")
+
+
+def _private_kib(process: int) -> int:
+    """Memory that no other process has; 0 once the process has ended."""
+    try:
+        match = re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{process}/status").read_text())
+    except OSError:
+        return 0
+    return int(match[1]) if match else 0
+
+
+_PLAIN = {
+    "dataset": "made", "features": "whole", "texts": "tfidf", "noise": "clean", "loss": "infonce", "scheme": "plain",
+    "similarity": "cosine", "text": "residual", "image": "residual",
+}  # fmt: skip
+_REGIONS = {
+    "dataset": "parts", "features": "regions", "texts": "words", "noise": "clean_parts",
+    "text": "gru", "image": "pooled",
+}  # fmt: skip
+_NOISY = {"noise": "mismatched", "loss": "max"}
+
+
+def _pooled(pooling: str, drop: float = 0.0, **text: object) -> dict:
+    image = {"pooling": pooling, "drop": drop}
+    return {**_REGIONS, "options": {"image": image, "text": {"pooling": pooling, "drop_words": drop, **text}}}
+
+
+RUNS: dict[str, dict] = {
+    "plain": {},
+    "max": {"loss": "max"},
+    "max, curriculum": {"loss": "max", "options": {"loss": {"curriculum": 2}}},
+    "hal": {"loss": "hal"},
+    "sigmoid": {"loss": "sigmoid"},
+    "hub": {"loss": "hub"},
+    "rcl": {**_NOISY, "loss": "rcl"},
+    "crcl": {**_NOISY, "loss": "crcl", "scheme": "crcl"},
+    "decl": {**_NOISY, "loss": "decl", "scheme": "decl"},
+    "ncr": {**_NOISY, "scheme": "ncr", "options": {"scheme": {"warm_up": 1}}},
+    "l2rm": {**_NOISY, "scheme": "l2rm", "options": {"scheme": {"warm_up": 1}}},
+    "memory_bank": {"loss": "hal", "scheme": "memory_bank"},
+    "nothing dropped": {"options": {side: {"drop": 0.0, "dropout": 0.0} for side in ("text", "image")}},
+    "average": {"train": {"average": 0.998}},
+    "mixed": {"texts": "mixed"},
+    "mean": _pooled("mean"),
+    "gpo": _pooled("gpo"),
+    "gpo, a fifth dropped": _pooled("gpo", drop=0.2),
+    "mean, word vectors": _pooled("mean", word_dim=50, vectors="../vectors.npy", words="../words.txt"),
+}
+
+
+@benchmark(images=2000, regions=16, width=1280, epochs=2, rounds=3, threads=1, only=list(RUNS))
+def members(options: argparse.Namespace) -> None:
+    """Seconds an epoch and memory of losses, schemes, encoders and texts, one run each.
+
+    A made-up ``precomp`` data set: vectors of images around topics, or as many regions of them, captions of words
+    drawn by rank around the same topics. Each run is trained for one epoch and for ``1 + --epochs``, --rounds times
+    in turn. Printed are the median of the difference in processor seconds, so without imports and set-up, and the
+    largest memory. ``times`` sets them against ``plain``, or ``mean`` for pooling.
+    """
+    times: dict[str, list[float]] = {name: [] for name in options.only}
+    memory = dict.fromkeys(times, 0.0)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, project = Path(temporary), Path(temporary) / "project"
+        _write_runs(folder, options.images, options.regions, options.width)
+        call(folder, "init", "project", "--overlay", "runs.yaml")
+        for stage in ("prepare", "extract", "inject"):
+            call(project, stage)
+        for _ in range(options.rounds):
+            for name in times:
+                trained = []
+                for epochs in (1, 1 + options.epochs):
+                    shutil.rmtree(project / "data" / "train", ignore_errors=True)
+                    trained.append(call(project, "-S", f"train.epochs={epochs}", "train", "--run", _key(name)))
+                times[name].append((trained[1].processors - trained[0].processors) / options.epochs)
+                memory[name] = max(memory[name], trained[1].mib)
+    epoch = {name: statistics.median(values) for name, values in times.items()}
+    show(f"{5 * options.images} captions, batch 128, {options.threads} thread(s)\n")
+    show("| run | s an epoch | times | MiB |\n|---|---:|---:|---:|")
+    for name, seconds in epoch.items():
+        base = "mean" if RUNS[name].get("dataset") == "parts" else "plain"
+        ratio = f"{seconds / epoch[base]:.2f}" if base in epoch else ""
+        show(f"| {name} | {seconds:.2f} | {ratio} | {memory[name]:,.0f} |")
+
+
+def _key(name: str) -> str:
+    return re.sub(r"\W+", "_", name)
+
+
+def _write_runs(folder: Path, images: int, regions: int, width: int) -> None:
+    """Data, word vectors and an overlay of all runs."""
+    rng = np.random.default_rng(0)
+    words = np.array([f"w{place}" for place in range(3000)])
+    np.save(folder / "vectors.npy", rng.standard_normal((len(words), 50), np.float32))
+    (folder / "words.txt").write_text("\n".join(words) + "\n")
+    centres = rng.standard_normal((100, width), np.float32)
+    chances = 1 / np.arange(1, len(words) + 1)
+    for name, shape in (("made", ()), ("parts", (regions,))):
+        (folder / name).mkdir()
+        for split, count in (("train", images), ("dev", 200), ("test", 200)):
+            topics = rng.integers(len(centres), size=count)
+            around = centres[topics] if not shape else centres[topics][:, None]
+            vectors = around + rng.standard_normal((count, *shape, width), np.float32)
+            np.save(folder / name / f"{split}_ims.npy", vectors)
+            drawn = rng.choice(words, (5 * count, 12), p=chances / chances.sum())
+            drawn[:, :3] = words[np.repeat(topics, 5)[:, None] * 3 + np.arange(3)]
+            (folder / name / f"{split}_caps.txt").write_text("\n".join(map(" ".join, drawn)) + "\n")
+    tfidf = {"method": "tfidf", "size": 3000}
+    means = {"method": "mean_vectors", "vectors": "../vectors.npy", "words": "../words.txt"}
+    overlay = {
+        "datasets": {name: {"format": "precomp", "source": str(folder / name)} for name in ("made", "parts")},
+        "features": {
+            "whole": {"dataset": "made", "backbone": "precomp", "store": "float32"},
+            "regions": {"dataset": "parts", "backbone": "precomp", "store": "float32"},
+        },
+        "texts": {
+            "tfidf": {"dataset": "made", **tfidf},
+            "mixed": {"dataset": "made", "method": "mixed", "parts": [dict(tfidf), means]},
+            "words": {"dataset": "parts", "method": "words"},
+        },
+        "noises": {
+            "clean": {"dataset": "made", "protocol": "image", "rate": 0.0},
+            "mismatched": {"dataset": "made", "protocol": "image", "rate": 0.4},
+            "clean_parts": {"dataset": "parts", "protocol": "image", "rate": 0.0},
+        },
+        "runs": {_key(name): {**_PLAIN, **run} for name, run in RUNS.items()},
+        "train": {"batch_size": 128, "embed_size": 512, "lr": 2.0e-4},
+        "replace": "nodes",
+    }
+    YAML().dump(overlay, folder / "runs.yaml")
 
 
 if __name__ == "__main__":
-    main()
+    run(__name__)

@@ -1,31 +1,29 @@
-"""``python -m tests.benchmarks.search``: seconds of the first answer of ``vse-pipe search``, start-up included.
-
-Writes a project of planted vectors below a temporary folder or ``--at`` one that stays: images around ``--topics`` centres,
-captions beside their images, and a GRU of 10,000 words that reads the sentence. Then it calls the command line in new
-processes for each criterion, or each ``--set`` of parameters. The first call, which computes corrections, is printed by itself. Beside the seconds on the clock stand those of the processors, which other programs on the
-machine do not lengthen as much, and the largest memory of a call beside that of the vectors searched. ``--warm`` asks an engine
-that is open, as ``vse-pipe serve`` does;
-``--device cuda`` encodes the query there.
-"""
+"""``python -m tests.benchmarks.search NAME``: ``vse-pipe search``, ``serve`` and ``index``."""
 
 import argparse
+import asyncio
+import collections
 import contextlib
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
 import torch
 
-from tests.benchmarks import devices
+from tests import pair_project
+from tests.benchmarks.measure import benchmark, call, environment, run, seconds, show
+from tests.benchmarks.scale import planted
+from tests.tools.serve.running import served
 from tests.toy_project import write_params
 from vse_pipe.artifacts import captions, embeddings, images, model_files, texts
 from vse_pipe.artifacts.embeddings import Side
@@ -39,152 +37,312 @@ QUERY = "two dogs running on grass"
 WORDS = 10_000
 
 
-@dataclass(frozen=True)
-class Call:
-    """seconds: from the start of the process until its answer stands on stdout; processors: of all of it; mib: its largest memory."""
+@benchmark(
+    items=30_000, captions=0, dim=1024, topics=1000, repeats=5, inference=["nns", "csls"], set=[], device="cpu",
+    warm=False, at="",
+)  # fmt: skip
+def answers(options: argparse.Namespace) -> None:
+    """Seconds of the first answer of ``vse-pipe search``, start-up included.
 
-    seconds: float
-    processors: float
-    mib: float
-
-
-def planted(rng: np.random.Generator, centres: np.ndarray, topics: np.ndarray, noise: float) -> np.ndarray:
-    """Unit vectors around the centres of their topics, some at a time."""
-    found = np.empty((len(topics), centres.shape[1]), np.float32)
-    for start in range(0, len(topics), 65536):
-        block = slice(start, start + 65536)
-        found[block] = centres[topics[block]]
-        found[block] += noise / centres.shape[1] ** 0.5 * rng.standard_normal(found[block].shape, np.float32)
-        found[block] /= np.linalg.norm(found[block], axis=1, keepdims=True)
-    return found
-
-
-def project(root: Path, items: int, described: int, dim: int, topics: int) -> None:
-    """All that a search reads: data set, text features, model and embeddings, without a training. described: captions in all."""
-    members = {"text": {"gru": {"word_dim": 300}}, "train": {"embed_size": dim}}
-    params = load(write_params(root, **members))
-    rng = np.random.default_rng(0)
-    ids, owners = np.arange(items), np.arange(described) % items
-    centres = rng.standard_normal((topics, dim), np.float32)
-    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
-    of_images = rng.integers(topics, size=items)
-    split, of_captions = np.full(items, "test"), np.full(len(owners), "test")
-    prepared = root / paths.prepared("toy")
-    zeros = np.zeros(items, np.int32)
-    columns = {"image_id": ids, "file": [f"{number:09d}.jpg" for number in ids], "split": split}
-    images.write(
-        prepared, pa.table({**columns, "width": zeros + 640, "height": zeros + 480, "sha256": [""] * items}), "."
-    )
-    written = [f"a caption of image {number} with two dogs on grass" for number in owners]
-    columns = {"caption_id": np.arange(len(owners)), "image_id": owners, "text": written, "split": of_captions}
-    captions.write(prepared, pa.table(columns))
-    words = [*SPECIAL, *QUERY.split()]
-    words += [f"word{number}" for number in range(WORDS - len(words))]
-    extracted = root / paths.extracted("toy", "words")
-    tokens = Tokens(np.tile([1, 2], len(owners)), 2 * np.arange(len(owners)), np.full(len(owners), 2))
-    meta = {"method": "words", "options": params.texts["words"].method.params.model_dump()}
-    texts.write_tokens(extracted, columns["caption_id"], [(tokens, 0)], words, meta)
-    node = params.runs["sum"]
-    model = build(node.image, node.text, node.similarity, (2048,), WORDS, dim, seed=0)
-    config = {key: describe(getattr(node, key)) for key in RUN_FAMILIES}
-    config |= {"embed_size": dim, "feature_shape": [2048], "text_inputs": WORDS, "dataset": "toy", "texts": "words"}
-    config["texts_sha256"] = texts.read(extracted).digest
-    model_files.write(root / paths.trained("sum"), model.state_dict(), words, {**config, "features": "plain"})
-    digest = model_files.read(root / paths.trained("sum")).digest
-    about = {
-        "run": "sum",
-        "model_sha256": digest,
-        "similarity": "cosine",
-        "similarity_params": "{}",
-        "normalised": "true",
-    }
-    for name, of, key, kept in [
-        (embeddings.IMAGES, ids, ids, split),
-        (embeddings.CAPTIONS, owners, np.arange(len(owners)), of_captions),
-    ]:
-        vectors = planted(rng, centres, of_images[of], 1.0)
-        embeddings.write(root / paths.embedded("sum") / name, Side(key, of, kept, vectors, about))
+    Writes a project of planted vectors below a temporary folder or one --at that stays: images around --topics
+    centres, --captions in all (as many as images without it) beside their images, and a GRU of 10,000 words that
+    reads the sentence. Then it calls the command line in new processes for each criterion with --set of parameters.
+    The first call, which unpacks vectors and computes corrections, is printed by itself. Beside the seconds on the
+    clock stand those of the processors, which other programs lengthen less, and the largest memory of a call beside
+    that of the vectors searched. --warm also asks an engine that is open, as ``vse-pipe serve`` does.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(options.at or temporary)
+        if not (root / paths.embedded("sum") / embeddings.CAPTIONS).is_file():
+            root.mkdir(parents=True, exist_ok=True)
+            _write_project(root, options.items, options.captions or options.items, options.dim, options.topics)
+        for inference in options.inference:
+            command = [word for value in options.set for word in ("-S", value)]
+            command += ["search", QUERY, "--run", "sum", "--json", "--inference", inference]
+            command += ["--device", str(options.device)]
+            first = call(root, *command)
+            calls = [call(root, *command) for _ in range(options.repeats)]
+            clock, processors = (_spread([getattr(used, name) for used in calls]) for name in ("first", "processors"))
+            vectors = 4 * options.dim * options.items / 2**20
+            show(f"{inference}: {clock}; on the processors {processors}")
+            show(f"  memory {max(used.mib for used in calls):.0f} MiB, of vectors {vectors:.0f} MiB")
+            show(f"  first call {first.first:.2f} s, {first.processors:.2f} s on the processors, {first.mib:.0f} MiB")
+            if correction := json.loads(first.output)["correction"]:
+                show(f"  its correction {correction['seconds']:.2f} s")
+            if options.warm:
+                show(f"  warm: {_spread(_warm(root, inference, options))}")
 
 
-# The largest memory, as the process itself saw it: what wait4 says counts the memory of whoever started it.
-_CALLED = """
-import atexit, sys
-atexit.register(lambda: sys.stderr.write(open("/proc/self/status").read()))
-from vse_pipe.cli import main
-main()
-"""
+def _spread(times: list[float]) -> str:
+    return f"{statistics.median(times):.3f} s, the median of {len(times)} ({min(times):.3f} to {max(times):.3f})"
 
 
-def call(root: Path, arguments: list[str]) -> tuple[Call, dict]:
-    """A search in a process of its own, and its answer."""
-    command = [sys.executable, "-c", _CALLED, *arguments]
-    started = time.monotonic()
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        first = process.stdout.readline()
-        spent = time.monotonic() - started
-        content, status = first + process.stdout.read(), process.stderr.read()
-        _, ended, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(ended)
-    if process.returncode:
-        raise SystemExit(status)
-    mib = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
-    return Call(spent, used.ru_utime + used.ru_stime, mib), json.loads(content)
-
-
-def warm(root: Path, inference: str, overrides: list[str], repeats: int, device: torch.device) -> list[float]:
+def _warm(root: Path, inference: str, options: argparse.Namespace) -> list[float]:
     """Seconds of each answer of an engine that has answered before."""
     from vse_pipe.tools.search.engine import Engine
 
     with contextlib.chdir(root):
-        engine = Engine.open(load(Path("params.yaml"), overrides), "sum", inference, device=str(device))
-        return [engine.by_text(QUERY).seconds for _ in range(repeats + 1)][1:]
+        params = load(Path("params.yaml"), options.set)
+        engine = Engine.open(params, "sum", inference, device=str(options.device))
+        return [engine.by_text(QUERY).seconds for _ in range(10 * options.repeats + 1)][1:]
 
 
-def told(seconds: list[float]) -> str:
-    return (
-        f"{statistics.median(seconds):.3f} s, the median of {len(seconds)} ({min(seconds):.3f} to {max(seconds):.3f})"
+def _write_project(root: Path, items: int, described: int, dim: int, topics: int) -> None:
+    """All that a search reads: data set, text features, model and embeddings. described: captions in all."""
+    params = load(write_params(root, text={"gru": {"word_dim": 300}}, train={"embed_size": dim}))
+    ids, caption_ids = np.arange(items), np.arange(described)
+    owners = caption_ids % items
+    _write_data_set(root, ids, owners)
+    words = [*SPECIAL, *QUERY.split()]
+    words += [f"word{number}" for number in range(WORDS - len(words))]
+    extracted = root / paths.extracted("toy", "words")
+    tokens = Tokens(np.tile([1, 2], described), 2 * caption_ids, np.full(described, 2))
+    meta = {"method": "words", "options": params.texts["words"].method.params.model_dump()}
+    texts.write_tokens(extracted, caption_ids, [(tokens, 0)], words, meta)
+    node = params.runs["sum"]
+    model = build(node.image, node.text, node.similarity, (2048,), WORDS, dim, seed=0)
+    config = {key: describe(getattr(node, key)) for key in RUN_FAMILIES}
+    config |= {"embed_size": dim, "feature_shape": [2048], "text_inputs": WORDS, "dataset": "toy", "texts": "words"}
+    config |= {"texts_sha256": texts.read(extracted).digest, "features": "plain"}
+    model_files.write(root / paths.trained("sum"), model.state_dict(), words, config)
+    about = {
+        "run": "sum", "model_sha256": model_files.read(root / paths.trained("sum")).digest, "similarity": "cosine",
+        "similarity_params": "{}", "normalised": "true",
+    }  # fmt: skip
+    rng = np.random.default_rng(0)
+    centres = planted(rng, np.zeros((topics, dim), np.float32), 1.0)
+    topic = rng.integers(topics, size=items)
+    for name, keys, image_ids in [(embeddings.IMAGES, ids, ids), (embeddings.CAPTIONS, caption_ids, owners)]:
+        vectors = planted(rng, centres[topic[image_ids]], 1.0)
+        side = Side(keys, image_ids, np.full(len(keys), "test"), vectors, about)
+        embeddings.write(root / paths.embedded("sum") / name, side)
+
+
+def _write_data_set(root: Path, ids: np.ndarray, owners: np.ndarray) -> None:
+    folder, zeros = root / paths.prepared("toy"), np.zeros(len(ids), np.int32)
+    columns = {"image_id": ids, "file": [f"{number:09d}.jpg" for number in ids], "split": np.full(len(ids), "test")}
+    columns |= {"width": zeros + 640, "height": zeros + 480, "sha256": [""] * len(ids)}
+    images.write(folder, pa.table(columns), ".")
+    sentences = [f"a caption of image {number} with two dogs on grass" for number in owners]
+    columns = {"caption_id": np.arange(len(owners)), "image_id": owners, "text": sentences}
+    captions.write(folder, pa.table({**columns, "split": np.full(len(owners), "test")}))
+
+
+_LARGE = {
+    "embed_dim": 512,
+    "vision_cfg": {"image_size": 224, "layers": 12, "width": 768, "patch_size": 32},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 512, "heads": 8, "layers": 12},
+}
+_SMALL = (160, 120)
+_KINDS = 64
+_BATCH = 64
+
+
+@benchmark(images=512, rounds=3, photos="")
+def index(options: argparse.Namespace) -> None:
+    """Pictures a second of ``vse-pipe index``, and of its network alone on tensors that lie in memory, in turn.
+
+    A pretrained pair of random weights, ViT-B/32. Pictures are hard links to those of the folder --photos, else to
+    photographs made up at 640 x 480. Two sizes each, so that what a command takes before its first picture is no part
+    of its rate.
+    """
+    photos = sorted(Path(options.photos).absolute().iterdir()) if options.photos else None
+    with _project_of_photos("large", (640, 480), photos) as (model, pair, files):
+        shares = []
+        for turn in range(options.rounds):
+            times = {}
+            for count in (_BATCH, _BATCH + options.images):
+                folder = Path(f"photos-{turn}-{count}")
+                _link(files, folder, count)
+                times[count] = call("project", "index", f"../{folder}", *pair, "--device", "cpu").seconds
+            bare, whole = _network_seconds(model, options.images), times[_BATCH + options.images] - times[_BATCH]
+            shares.append(bare / whole)
+            show(
+                f"{options.images} pictures: index {options.images / whole:.1f} a second (and {times[_BATCH]:.1f} s "
+                f"for its first {_BATCH}), network alone {options.images / bare:.1f}: {100 * bare / whole:.0f} %"
+            )
+        show(f"median share of the network's rate: {100 * statistics.median(shares):.0f} %")
+
+
+@benchmark(images=100_000, new=10, rounds=3)
+def grown(options: argparse.Namespace) -> None:
+    """Seconds of ``vse-pipe index`` when --new pictures join --images others.
+
+    Less those of a process that imports the network's library, builds it and runs it on as many. A pretrained pair
+    that takes no time; photographs of 160 x 120.
+    """
+    with _project_of_photos("clip", _SMALL, None) as (model, pair, files):
+        _link(files, Path("photos"), options.images)
+        used = call("project", "index", "../photos", *pair, "--device", "cpu")
+        show(f"{options.images} pictures: {used.seconds:.1f} s, {used.processors:.1f} s of processor time")
+        times = []
+        for turn in range(options.rounds):
+            for number in range(_KINDS + turn * options.new, _KINDS + (turn + 1) * options.new):
+                pair_project.photo(number, _SMALL).save(f"photos/new{number}.jpg", quality=90)
+            used = call("project", "index", "../photos", "--device", "cpu")
+            command = [sys.executable, "-m", "tests.benchmarks.search", "network", str(model), str(options.new)]
+            alone = seconds(lambda command=command: subprocess.run(command, check=True, env=environment()))
+            times.append(used.seconds - alone)
+            show(
+                f"{options.new} new: {used.seconds:.2f} s, {used.processors:.2f} s of processor time; "
+                f"the network's process {alone:.2f} s"
+            )
+        show(f"median besides the network: {statistics.median(times):.2f} s")
+
+
+@benchmark(model=Path, count=int)
+def network(options: argparse.Namespace) -> None:
+    """The network's process of ``grown``."""
+    _network_seconds(options.model, options.count)
+
+
+def _network_seconds(model: Path, count: int) -> float:
+    """The pair's network on ``count`` pictures that are tensors already, in batches."""
+    import open_clip
+
+    from vse_pipe.extract.pair import folder
+
+    config = json.loads((model / pair_project.CONFIG).read_text())
+    with folder(config) as place:
+        built = open_clip.create_model(place, load_weights=False).eval()
+    size = config["model_cfg"]["vision_cfg"]["image_size"]
+    batch = torch.rand(min(_BATCH, count), 3, size, size)
+    with torch.inference_mode():
+        built.encode_image(batch)
+        return seconds(lambda: [built.encode_image(batch[: count - start]) for start in range(0, count, _BATCH)])
+
+
+@contextlib.contextmanager
+def _project_of_photos(kind: str, size: tuple[int, int], photos: list[Path] | None):
+    """In a temporary folder with a project: the model, the options that name it, and pictures there to link to."""
+    pair_project.MODELS["large"] = {"model_cfg": _LARGE, "preprocess_cfg": {}}
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        call(".", "init", "project")
+        model = pair_project.write_model(kind).absolute()
+        Path("kinds").mkdir()
+        for number in range(_KINDS if photos is None else 0):
+            pair_project.photo(number, size).save(f"kinds/{number}.jpg", quality=90)
+        for photo in photos or []:
+            (Path("kinds") / photo.name).write_bytes(photo.read_bytes())
+        pair = ["--model", str(model / pair_project.CONFIG), "--weights", str(model / pair_project.WEIGHTS)]
+        yield model, pair, sorted(Path("kinds").iterdir())
+
+
+def _link(files: list[Path], folder: Path, count: int) -> None:
+    folder.mkdir()
+    for number in range(count):
+        os.link(files[number % len(files)], folder / f"{number:07d}.jpg")
+
+
+_SEARCH = "GET /api/search?text=blue&k=1 HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+_HEADERS = "GET / HTTP/1.1\r\nHost: {host}\r\n"
+_PHOTO = (
+    "POST / HTTP/1.1\r\nHost: {host}\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+    'Content-Length: 1000000\r\n\r\n--b\r\nContent-Disposition: form-data; name="photo"; filename="x"\r\n\r\n'
+)
+# What a slow client says first, and then again and again.
+_SLOW = [("", ""), (_HEADERS, "X: y\r\n"), (_PHOTO, "x")]
+
+
+@benchmark(slow=200, crowd=500, searches=100, seconds=0.02)
+def serve(options: argparse.Namespace) -> None:
+    """How soon ``vse-pipe serve`` answers while others press on it.
+
+    The engine is a stand-in whose every search takes --seconds; server, queue and pages are the real ones. Three
+    rounds: searches in turn with nobody else there; the same beside --slow clients, a third of which say nothing, a
+    third send a header line every half second and a third a byte of a photo, and come again when they are closed;
+    --crowd searches at the same instant.
+    """
+
+    async def rounds(host: str, port: int) -> None:
+        show(f"nobody else: {_summary(await in_turn(host, port, options.searches))}")
+        async with pressed(host, port, options.slow):
+            show(f"{options.slow} slow clients: {_summary(await in_turn(host, port, options.searches))}")
+        show(f"{options.crowd} at once: {_summary(await at_once(host, port, options.crowd))}")
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_params(Path(folder))
+        with served(Path(folder), "--run", "sum", seconds=options.seconds) as (url, _):
+            address = urlsplit(url)
+            asyncio.run(rounds(address.hostname, address.port))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """status: of HTTP, or the name of what went wrong with the connection; retry: the header Retry-After."""
+
+    status: str
+    seconds: float
+    retry: str | None = None
+
+
+async def in_turn(host: str, port: int, searches: int) -> list[Answer]:
+    """Ten a second, as long as they are answered in time; one that has waited for five seconds is given up."""
+    answers = []
+    for _ in range(searches):
+        answers.append(await _ask(host, port, patience=5.0))
+        await asyncio.sleep(max(0.0, 0.1 - answers[-1].seconds))
+    return answers
+
+
+async def at_once(host: str, port: int, crowd: int) -> list[Answer]:
+    return await asyncio.gather(*(_ask(host, port) for _ in range(crowd)))
+
+
+@contextlib.asynccontextmanager
+async def pressed(host: str, port: int, clients: int) -> AsyncIterator[None]:
+    """``clients`` slow ones while the block runs, all of them connected once before."""
+    connected = [asyncio.Event() for _ in range(clients)]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_dawdle(host, port, number, event)) for number, event in enumerate(connected)]
+        for event in connected:
+            await event.wait()
+        yield
+        for task in tasks:
+            task.cancel()
+
+
+async def _dawdle(host: str, port: int, number: int, connected: asyncio.Event) -> None:
+    first, again = (text.format(host=host).encode() for text in _SLOW[number % len(_SLOW)])
+    while True:
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection(host, port)
+            connected.set()
+            with contextlib.closing(writer):
+                writer.write(first)
+                while not reader.at_eof():
+                    await asyncio.sleep(0.5)
+                    writer.write(again)
+                    await writer.drain()
+        await asyncio.sleep(0.5)
+
+
+async def _ask(host: str, port: int, patience: float = 60.0) -> Answer:
+    """One search on a connection of its own."""
+    started = time.monotonic()
+    try:
+        async with asyncio.timeout(patience):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(_SEARCH.format(host=host).encode())
+            head, _, _ = (await reader.read()).decode().partition("\r\n\r\n")
+            writer.close()
+    except (OSError, TimeoutError) as error:
+        return Answer(type(error).__name__, time.monotonic() - started)
+    first, *lines = head.split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    status = first.split()[1] if head else "closed without an answer"
+    return Answer(status, time.monotonic() - started, headers.get("retry-after"))
+
+
+def _summary(answers: list[Answer]) -> str:
+    counts = collections.Counter(
+        answer.status + (f" with Retry-After {answer.retry}" if answer.retry else "") for answer in answers
     )
-
-
-def measure(root: Path, options: argparse.Namespace, inference: str) -> None:
-    arguments = [word for one in options.set for word in ("-S", one)]
-    arguments += ["search", QUERY, "--run", "sum", "--json", "--inference", inference, "--device", str(options.device)]
-    first, answer = call(root, arguments)
-    calls = [call(root, arguments)[0] for _ in range(options.repeats)]
-    held = 4 * options.dim * options.items / 2**20
-    lines = [
-        f"{inference}: {told([one.seconds for one in calls])}; on the processors {told([one.processors for one in calls])}",
-        f"  memory {max(one.mib for one in calls):.0f} MiB, of vectors {held:.0f} MiB",
-        f"  the call before {first.seconds:.2f} s, {first.processors:.2f} s on the processors, {first.mib:.0f} MiB",
-    ]
-    if answer["correction"]:
-        lines.append(f"  its correction {answer['correction']['seconds']:.2f} s")
-    if options.warm:
-        lines.append(f"  warm: {told(warm(root, inference, options.set, 10 * options.repeats, options.device))}")
-    sys.stdout.write("\n".join(lines) + "\n")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=30_000)
-    parser.add_argument("--captions", type=int, help="of all images together; as many as images without it")
-    parser.add_argument("--dim", type=int, default=1024)
-    parser.add_argument("--topics", type=int, default=1000, help="centres that images lie around")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--inference", nargs="+", default=["nns", "csls"])
-    parser.add_argument("--set", action="append", default=[], help="as -S of the command line")
-    devices.add(parser)
-    parser.add_argument("--warm", action="store_true", help="ask an open engine too")
-    parser.add_argument("--at", type=Path, help="keep the project here; one that is there is used")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as temporary:
-        root = options.at or Path(temporary)
-        if not (root / paths.embedded("sum") / embeddings.CAPTIONS).is_file():
-            root.mkdir(parents=True, exist_ok=True)
-            project(root, options.items, options.captions or options.items, options.dim, options.topics)
-        for inference in options.inference:
-            measure(root, options, inference)
+    times = sorted(answer.seconds for answer in answers)
+    percentile = times[min(len(times) - 1, int(0.95 * len(times)))]
+    statuses = ", ".join(f"{count} x {status}" for status, count in sorted(counts.items()))
+    return f"{statuses}; median {statistics.median(times):.3f} s, 95% {percentile:.3f} s, longest {times[-1]:.3f} s"
 
 
 if __name__ == "__main__":
-    main()
+    run(__name__)

@@ -1,37 +1,38 @@
-"""Benchmarks of what a GPU can do are asked for one in the same way, and say so where there is none."""
+"""Every benchmark that can use a GPU takes the same option for it, and says in one line that the machine has none."""
 
+import pkgutil
 import time
 from importlib import import_module
 
 import pytest
 import torch
 
-from tests.benchmarks import devices
+from tests import benchmarks
+from tests.benchmarks import measure
 
-ARGUMENTS = {
-    "cascade": ["one", "other"],
-    "precision": ["one", "other", "--run", "sum", "--out", "out"],
-}
-ALONE = ["evaluate", "fragments", "localize", "pooling", "processes", "schemes", "search", "size", "train"]
+for file in pkgutil.iter_modules(benchmarks.__path__, f"{benchmarks.__name__}."):
+    if ".test_" not in file.name:
+        import_module(file.name)
+WITH_DEVICE = [names for names, (_, options) in measure.BENCHMARKS.items() if "device" in options]
 
 
-@pytest.mark.parametrize("name", [*ARGUMENTS, *ALONE])
-def test_a_gpu_that_is_not_there_ends_a_benchmark_with_one_line(name, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", [name, *ARGUMENTS.get(name, []), "--device", "cuda:99"])
+@pytest.mark.parametrize(("module", "name"), WITH_DEVICE)
+def test_a_missing_gpu_ends_a_benchmark_with_one_line(module, name, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [module, name, "--device", "cuda:99"])
     with pytest.raises(SystemExit, match="2"):
-        import_module(f"tests.benchmarks.{name}").main()
+        measure.run(module)
     last = capsys.readouterr().err.splitlines()[-1]
     count = torch.cuda.device_count()
     expected = f"device 'cuda:99' is not there: this machine offers {count} CUDA devices; use auto or cpu"
-    assert last == f"{name}: error: argument --device: {expected}"
+    assert last == f"{module} {name}: error: argument --device: {expected}"
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU, which works on while Python goes ahead")
 def test_seconds_are_those_of_the_gpu():
     left = torch.randn(8192, 8192, device="cuda")
     work = lambda: [left @ left for _ in range(20)]  # noqa: E731
-    devices.seconds(work, time.perf_counter)
+    measure.seconds(work)
     started = time.perf_counter()
     work()
-    asked = time.perf_counter() - started
-    assert devices.seconds(work, time.perf_counter) > 2 * asked
+    until_python_goes_on = time.perf_counter() - started
+    assert measure.seconds(work) > 2 * until_python_goes_on

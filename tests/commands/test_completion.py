@@ -111,7 +111,7 @@ def test_completing_imports_nothing_heavy(tmp_path):
 
     write_params(tmp_path)
     code = (
-        "import sys; from vse_pipe.commands import _completion as c; c.section('runs')(''); c.inferences('');"
+        "import sys; from vse_pipe.commands import _help as c; c.section('runs')(''); c.inferences('');"
         "c.overlays(''); c.papers(''); c.targets(''); print(*sorted({m.split('.')[0] for m in sys.modules}))"
     )
     done = subprocess.run(

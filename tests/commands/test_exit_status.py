@@ -146,7 +146,7 @@ def test_75_another_process_writes_it(project):
 )
 def test_130_interrupted_and_143_terminated(project, number, status, said):
     """While it waits for a pipe that nobody writes to."""
-    pipe = project / lists.KEPT_SOURCES
+    pipe = project / lists.SOURCES_CACHE
     pipe.parent.mkdir(parents=True)
     os.mkfifo(pipe)
     process = subprocess.Popen(

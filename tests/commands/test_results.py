@@ -110,7 +110,7 @@ def test_what_is_wrong_is_one_line(call, localize_project, given, status, messag
     found, out, err = call(*REGIONS, "localize", *given)
     lines = [line for line in err.splitlines() if line.startswith("error")]
     assert (found, out, len(lines)) == (status, "", 1)
-    assert message in lines[0].replace(f"{project}/", "")
+    assert message in lines[0].replace(f"{localize_project}/", "")
     assert not list(localize_project.glob("data/localize/*/"))
     assert not (localize_project / "localized.png").exists()
     assert (localize_project / "notes.png").read_text() == "keep me"

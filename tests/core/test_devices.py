@@ -20,7 +20,7 @@ from vse_pipe.pictures.transforms import Transform
 _FAULTS = """
 import resource
 import torch
-from vse_pipe.core import allocator
+from vse_pipe.core import devices
 {call}
 for turn in range(24):
     if turn == 12:
@@ -36,7 +36,7 @@ def test_the_next_block_takes_the_pages_of_the_last() -> None:
     huge, 2 MiB."""
     kept, given_back = (
         int(subprocess.run([sys.executable, "-c", _FAULTS.format(call=call)], capture_output=True, text=True, check=True).stdout)
-        for call in ("allocator.keep_freed()", "")
+        for call in ("devices.keep_freed()", "")
     )  # fmt: skip
     assert kept < 16 < given_back
 

@@ -60,6 +60,6 @@ def test_other_items_are_refused(one, tmp_path):
 
 def test_a_bank_of_another_folder_is_refused(one):
     both = Ensemble((one, one))
-    for use in (lambda: both.must_match(one), lambda: both.whole(CPU)):
+    for use in (lambda: both.must_match(one), lambda: both.all_splits(CPU)):
         with pytest.raises(InputError, match=r"bank from its own runs: evaluate\.bank test, train or val"):
             use()

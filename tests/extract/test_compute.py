@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from tests.naive import extract as naive
 from vse_pipe.core.errors import InputError, PipelineError, UnreadableImage
 from vse_pipe.extract import compute
+from vse_pipe.extract.backbone import Output
 from vse_pipe.extract.compute import Forward, Throughput, batches, best, measure
-from vse_pipe.extract.networks import Output
 from vse_pipe.extract.params import FeatureParams, ImageParams
 from vse_pipe.pictures.images import Item
 

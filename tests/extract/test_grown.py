@@ -18,7 +18,8 @@ from tests.small_project import QUICK
 from vse_pipe.artifacts import images
 from vse_pipe.extract import stage
 from vse_pipe.extract.compute import Forward
-from vse_pipe.extract.job import Work, known
+from vse_pipe.extract.job import known
+from vse_pipe.extract.work import Work
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 

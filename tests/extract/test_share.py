@@ -12,7 +12,7 @@ from vse_pipe.core.errors import LockedError
 from vse_pipe.core.locks import share
 from vse_pipe.extract import stage
 from vse_pipe.extract.compute import Forward
-from vse_pipe.extract.job import Work
+from vse_pipe.extract.work import Work
 
 OUT = project.OUT
 

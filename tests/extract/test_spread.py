@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from tests.extract import project
-from vse_pipe.extract.engine.spread import shards
 from vse_pipe.extract.job import plan
+from vse_pipe.extract.spread import shards
 from vse_pipe.project.params.schema import EngineParams
 
 

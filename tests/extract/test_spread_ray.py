@@ -10,7 +10,7 @@ from tests.extract import project
 from tests.extract.test_resume import outputs
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.extract import stage
-from vse_pipe.extract.job import Work
+from vse_pipe.extract.work import Work
 from vse_pipe.project.params.schema import EngineParams
 
 needs_ray = pytest.mark.skipif(

@@ -1,33 +1,36 @@
 """``python -m tests.golden FILE.npz ...``: our implementation on the inputs of each file against its stored outputs.
 
-The kind of a file is the longest member of ``tests/golden/kinds`` that its name begins with. One line a file,
-``ok|FAIL|unsupported NAME max_abs_error tolerance`` for the comparison that came nearest to failing; exit status 1
-unless every line is ok. A FAIL names the array on stderr.
+A kind is a function ``check_KIND`` in a file of tests/golden/kinds. The kind of a file is the longest one that its
+name begins with. One line a file, ``ok|FAIL|unsupported NAME max_abs_error tolerance`` for the comparison that came
+nearest to failing; exit status 1 unless every line is ok. A FAIL names the array on stderr.
 """
 
 import importlib
+import pkgutil
 import sys
 from pathlib import Path
 
-import numpy as np
+from tests.golden import kinds
+from tests.golden.compare import Result, Vectors
 
-KINDS = Path(__file__).parent / "kinds"
+_PREFIX = "check_"
+_FILES = [importlib.import_module(f"{kinds.__name__}.{file.name}") for file in pkgutil.iter_modules(kinds.__path__)]
+KINDS = {
+    name.removeprefix(_PREFIX): function
+    for file in _FILES
+    for name, function in vars(file).items()
+    if name.startswith(_PREFIX)
+}
 
 
 def kind_of(name: str) -> str | None:
-    """``contrastive_max_cosine`` for ``contrastive_max_cosine_m0.2``; None for a kind nobody has written."""
-    known = [path.stem for path in KINDS.glob("*.py") if not path.stem.startswith("_")]
-    return max((kind for kind in known if name.startswith(kind)), key=len, default=None)
+    """``contrastive_max_cosine`` for ``contrastive_max_cosine_m0.2``; None for an unknown kind."""
+    return max((kind for kind in KINDS if name.startswith(kind)), key=len, default=None)
 
 
-def check(path: Path) -> list[tuple[str, float, float]]:
-    """(array, max_abs_error, tolerance) of every stored output of one file."""
-    module = importlib.import_module(f"tests.golden.kinds.{kind_of(path.stem)}")
-    with np.load(path, allow_pickle=False) as arrays:
-        content = {key: arrays[key] for key in arrays.files}
-        if hasattr(module, "check_beside"):  # a kind whose inputs are in other files of the folder
-            return module.check_beside(content, path)
-        return module.check(content)
+def check(path: Path) -> list[Result]:
+    """A comparison for every stored output of a file of a known kind."""
+    return KINDS[kind_of(path.stem)](Vectors(path))
 
 
 def line(path: Path) -> tuple[str, bool]:

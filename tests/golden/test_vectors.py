@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.golden.__main__ import check, kind_of, line, main
-from tests.golden.kinds import _train3
+from tests.golden.__main__ import KINDS, check, kind_of, line, main
+from tests.golden.compare import Vectors
+from tests.golden.kinds import encoders
 
 VECTORS = sorted((Path(__file__).parent / "vectors").glob("*.npz"))
 
@@ -18,17 +19,14 @@ def test_ours_is_theirs(path):
 
 
 def test_every_kind_has_a_vector_or_is_too_large_for_one():
-    known = {path.stem for path in (Path(__file__).parent / "kinds").glob("[!_]*.py")} - {"__init__"}
-    assert known - {kind_of(path.stem) for path in VECTORS} == {"metrics_1k", "metrics_5fold"}
+    assert set(KINDS) - {kind_of(path.stem) for path in VECTORS} == {"metrics_1k", "metrics_5fold"}
 
 
 @pytest.mark.parametrize("name", ["csls_muse_k3", "metrics_ties", "contrastive_max_cosine_m0.2"])
 def test_another_output_fails(name, tmp_path, capsys):
-    """The check itself can fail: of each file one stored output is moved."""
+    """The check itself can fail: one stored output of each file is moved."""
     source = next(path for path in VECTORS if path.stem == name)
-    with np.load(source, allow_pickle=False) as arrays:
-        content = {key: arrays[key].copy() for key in arrays.files}
-    output = check(source)[0][0]
+    output, content = check(source)[0][0], Vectors(source)
     content[output] = content[output] + 1
     np.savez(tmp_path / source.name, **content)
     assert main([str(tmp_path / source.name)]) == 1
@@ -36,9 +34,9 @@ def test_another_output_fails(name, tmp_path, capsys):
 
 
 def test_an_unknown_kind_is_not_passed_over(tmp_path, capsys):
-    np.savez(tmp_path / "nobody_wrote_this.npz", x=np.zeros(1))
-    assert main([str(tmp_path / "nobody_wrote_this.npz")]) == 1
-    assert capsys.readouterr().out == "unsupported nobody_wrote_this - -\n"
+    np.savez(tmp_path / "unknown_kind.npz", x=np.zeros(1))
+    assert main([str(tmp_path / "unknown_kind.npz")]) == 1
+    assert capsys.readouterr().out == "unsupported unknown_kind - -\n"
 
 
 @pytest.mark.parametrize(
@@ -46,14 +44,13 @@ def test_an_unknown_kind_is_not_passed_over(tmp_path, capsys):
 )
 def test_steps_in_bfloat16_stay_near_theirs(path):
     """``train.precision: bfloat16``, docs/training.md: losses to 0.5 %, and the weights move the authors' way."""
-    with np.load(path, allow_pickle=False) as file:
-        arrays = dict(file)
-    losses, ours = _train3.steps("order" if "order" in path.stem else "cosine", arrays, "bfloat16")
+    arrays = Vectors(path)
+    losses, ours = encoders.steps("order" if "order" in path.stem else "cosine", arrays, "bfloat16")
     np.testing.assert_allclose(losses, arrays["losses"], rtol=5e-3)
-    start, theirs = (_train3.weights(arrays, when) for when in ("w0", f"w{len(losses)}"))
-    moved, wanted = (
-        np.concatenate([(np.asarray(after[name]) - before).ravel() for name, before in start.items()])
-        for after in (ours, theirs)
+    start, theirs = (encoders.step_weights(arrays, number) for number in (0, len(losses)))
+    our_move, their_move = (
+        np.concatenate([(weights[name] - before).numpy().ravel() for name, before in start.items()])
+        for weights in (ours, theirs)
     )
-    assert moved @ wanted > 0.95 * np.linalg.norm(moved) * np.linalg.norm(wanted)
-    assert not np.array_equal(moved, wanted)
+    assert our_move @ their_move > 0.95 * np.linalg.norm(our_move) * np.linalg.norm(their_move)
+    assert not np.array_equal(our_move, their_move)

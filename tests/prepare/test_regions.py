@@ -187,7 +187,6 @@ def test_pictures_that_cannot_be_read():
     assert sum(row["split"] == "proposal" for row in rows) == 5
 
 
-@pytest.fixture(autouse=True)
 @pytest.mark.parametrize(
     ("rows", "splits", "message"),
     [

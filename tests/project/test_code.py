@@ -39,8 +39,8 @@ def test_all_that_python_loads_for_the_stages_is_in_their_closure():
 
 
 def test_imports_inside_functions_count():
-    assert "vse_pipe.ranking.bank" in code.closure([INFERENCES.module("is")])
-    assert "vse_pipe.ranking.bank" not in code.closure([INFERENCES.module("nns")])
+    assert "vse_pipe.ranking.statistics_kernels" in code.closure([INFERENCES.module("mutual_proximity")])
+    assert "vse_pipe.ranking.statistics_kernels" not in code.closure([INFERENCES.module("nns")])
 
 
 def test_the_digest_is_of_names_and_contents(tmp_path, monkeypatch):

@@ -32,8 +32,8 @@ _READ = """
 import sys
 from pathlib import Path
 from vse_pipe.project.params.load import load
-from vse_pipe.papers import rows
-assert load(Path("params.yaml"), further=[rows.problems]).runs
+from vse_pipe.papers import overlay
+assert load(Path("params.yaml"), further=[overlay.row_problems]).runs
 """
 _NAMED = "\nprint(' '.join(sorted({'torch', 'numba', 'pandas', 'PIL', 'pyarrow'} & set(sys.modules))))"
 

@@ -22,7 +22,7 @@ def dense(scores: np.ndarray, block: int = 1024) -> Scores:
 
 def own(scores: np.ndarray) -> Bank:
     """The bank of the very queries that are ranked."""
-    return Bank(dense(scores), own=True)
+    return Bank(dense(scores), is_transductive=True)
 
 
 def whole(scores: Scores) -> np.ndarray:

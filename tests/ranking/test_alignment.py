@@ -24,7 +24,7 @@ def test_each_caption_comes_once_whole_and_within_the_limits(portion, chunk, mon
         seen.extend(row.tolist() for piece in found for row in piece)
         return (torch.cat([piece[:, 0] for piece in found]),)
 
-    (firsts,) = alignment.over_captions(part, words(), rows=3, kept=1)
+    (firsts,) = alignment.over_captions(part, words(), rows=3, saved=1)
     assert firsts.tolist() == words().starts[:-1].tolist()
     assert sorted(seen) == [part.flatten().tolist() for part in words().vectors.split(LENGTHS)]
 
@@ -41,10 +41,10 @@ def test_what_is_kept_for_the_way_back_has_a_limit(monkeypatch):
     lengths = [1] * 10
     given = words(lengths)
     given.vectors.requires_grad_()
-    alignment.over_captions(part, given, rows=1, kept=16)[0].sum().backward()
+    alignment.over_captions(part, given, rows=1, saved=16)[0].sum().backward()
     assert len(runs) == 10 + 4
     torch.testing.assert_close(given.vectors.grad, given.vectors.detach().exp())
     runs.clear()
     with torch.no_grad():
-        alignment.over_captions(part, given, rows=1, kept=16)
+        alignment.over_captions(part, given, rows=1, saved=16)
     assert len(runs) == 10

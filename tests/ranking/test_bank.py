@@ -96,7 +96,7 @@ def test_bank_queries_are_of_the_kind_that_is_ranked():
     np.testing.assert_allclose(whole(to_image.queries), other.captions @ ranked.images.T, atol=1e-6)
     np.testing.assert_allclose(whole(to_text.items()), other.captions @ ranked.captions.T, atol=1e-6)
     np.testing.assert_allclose(whole(to_image.items()), other.images @ ranked.images.T, atol=1e-6)
-    assert not to_text.own
+    assert not to_text.is_transductive
 
 
 def test_a_bank_that_holds_what_is_ranked_is_refused():

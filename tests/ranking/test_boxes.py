@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import stages as naive
-from vse_pipe.ranking.boxes import iou, kept
+from vse_pipe.ranking.boxes import iou, surviving
 
 corner = st.integers(0, 12)
 box = st.tuples(corner, corner, corner, corner).map(
@@ -40,5 +40,5 @@ def test_whatever_overlaps_a_better_one_goes(found, random, threshold):
     for place in scores.argsort(descending=True).tolist():
         if all(overlap(found[place], found[other]) <= threshold for other in stays):
             stays.append(place)
-    assert kept(iou(found, found), scores[None], threshold)[0].nonzero().ravel().tolist() == sorted(stays)
+    assert surviving(iou(found, found), scores[None], threshold)[0].nonzero().ravel().tolist() == sorted(stays)
     assert naive.suppressed(found.tolist(), scores.tolist(), threshold) == stays

@@ -116,7 +116,7 @@ def test_fragments_are_scored_in_blocks_and_networks_as_one(weights, at_once, mo
     both = MeanScore(similarities)
     pairs = ScoredPairs(images, captions, both, 0)
     rows, columns = torch.randint(0, 23, (9, 30)), torch.randint(0, 41, (9, 30))
-    found = pairs.of(rows, columns)
+    found = pairs.score(rows, columns)
     torch.testing.assert_close(found, both(images, captions)[rows, columns].detach())
     scored = pairs.scored
     assert scored == len(set(zip(rows.flatten().tolist(), columns.flatten().tolist(), strict=True)))
@@ -129,7 +129,7 @@ def test_scores_that_are_not_finite_are_refused():
         torch.ones(2, 3), torch.ones(4, 3), lambda images, captions: torch.full((1, len(captions)), torch.nan), 0
     )
     with pytest.raises(InputError, match="not finite"):
-        pairs.of(torch.tensor([0]), torch.tensor([1]))
+        pairs.score(torch.tensor([0]), torch.tensor([1]))
     first = Scores.dense(torch.tensor([[torch.nan, 1.0, 2.0]]))
     with pytest.raises(InputError, match="not finite"):
         whole(cascaded(first, lambda rows, columns: columns.float(), 2))
@@ -143,7 +143,7 @@ def test_pairs_are_scored_where_the_images_are_and_kept_where_there_is_room(memo
     rows, columns = torch.randint(0, 600, (50,)), torch.randint(0, 700, (50,))
     held = ScoredPairs(seen.cuda(), read.cuda(), lambda one, other: one @ other.T, memory)
     for where in ("cpu", "cuda"):
-        found = held.of(rows.to(where), columns.to(where))
+        found = held.score(rows.to(where), columns.to(where))
         assert found.device.type == where
         torch.testing.assert_close(found.cpu(), (seen[rows] * read[columns]).sum(1), rtol=1e-3, atol=1e-3)
 

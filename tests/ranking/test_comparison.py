@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tests.benchmarks import coverage
+from tests.benchmarks import intervals
 from tests.naive import evaluate as naive
 from tests.ranking import ranked
 from tests.tools.compare.project import evaluation, of_tables
@@ -19,7 +19,7 @@ from vse_pipe.ranking.intervals import HUBNESS, Figures, sample, swapped
 
 
 def compared(a: Compared, b: Compared, *rest: int) -> comparison.Comparison:
-    return comparison.compared(Method.of(a), Method.of(b), *rest)
+    return comparison.compared(Method.single(a), Method.single(b), *rest)
 
 
 def _rows(comparison) -> dict:
@@ -217,11 +217,11 @@ def test_other_seeds_are_not_paired_and_one_model_stands_for_itself():
     assert not comparison.paired(a, b)
     row = _rows(comparison.compared(a, b, 60, 5))["rsum",]
     assert row.difference == pytest.approx(np.mean(_rsums(b)) - np.mean(_rsums(a)))
-    lone = Method.of(evaluation("c", images=30, quality=0.8, seed=20))
+    lone = Method.single(evaluation("c", images=30, quality=0.8, seed=20))
     row = _rows(comparison.compared(a, lone, 60, 5))["rsum",]
     assert (row.a, row.b) == pytest.approx((np.mean(_rsums(a)), lone.metrics["rsum"]))
     assert row.spread[1] is None
-    alone = _rows(comparison.compared(Method.of(a.models["1"]), lone, 60, 5))["rsum",]
+    alone = _rows(comparison.compared(Method.single(a.models["1"]), lone, 60, 5))["rsum",]
     assert row.interval[1] - row.interval[0] != pytest.approx(alone.interval[1] - alone.interval[0])
 
 
@@ -407,9 +407,8 @@ def test_all_figures_of_a_method_by_address():
 
 @pytest.mark.acceptance
 def test_simulated_coverage():
-    """A short run of tests/benchmarks/coverage.py, whose long one docs/comparisons.md sums up: no worse than chance makes it."""
-    options = coverage.options(["--simulations", "150", "--draws", "100"])
-    world = coverage.World("quick", 100, 0.15, 0.6, 0.3, 0.1)
-    ours, plain = coverage.inside(world, options)
+    """A short run of tests/benchmarks/intervals.py, whose long one docs/comparisons.md shows: no worse than chance makes it."""
+    world = intervals.World("quick", 100, 0.15, 0.6, 0.3, 0.1)
+    ours, plain = intervals.shares(world, simulations=150, draws=100)
     assert ours.min() > 0.88, ours
     assert plain[:, 0].min() < 0.88, "percentiles of 3 drawn seeds are no remedy"

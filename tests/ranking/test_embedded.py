@@ -58,7 +58,7 @@ def test_a_bank_of_another_folder_holds_no_proposed_boxes(tmp_path):
     images, captions = sides({"test": 4, "proposal": 2})
     embeddings.write(tmp_path / embeddings.IMAGES, images)
     embeddings.write(tmp_path / embeddings.CAPTIONS, captions.split("test"))
-    whole = Embedded.read(tmp_path).whole(CPU)
+    whole = Embedded.read(tmp_path).all_splits(CPU)
     assert whole.image_ids.tolist() == images.split("test").ids.tolist()
     assert np.array_equal(whole.images, images.split("test").vectors)
     assert len(whole.caption_ids) == len(captions.split("test").ids)
@@ -67,4 +67,4 @@ def test_a_bank_of_another_folder_holds_no_proposed_boxes(tmp_path):
 def test_a_bank_of_another_folder_must_hold_vectors(tmp_path):
     _write(tmp_path, {**SCAN, "regions": "3"}, [3, 3])
     with pytest.raises(InputError, match="a bank of another folder must be one of vectors, not of fragments"):
-        Embedded.read(tmp_path).whole(CPU)
+        Embedded.read(tmp_path).all_splits(CPU)

@@ -115,7 +115,7 @@ def test_padding_and_packing_are_inverse(lengths):
     padded = words.padded()
     assert padded.shape == (len(lengths), max(lengths), 3)
     spoilt = torch.cat([padded, torch.full((len(lengths), 1, 3), torch.nan)], dim=1)
-    again = Words.of(spoilt, words.lengths)
+    again = Words.from_padded(spoilt, words.lengths)
     assert torch.equal(again.vectors, words.vectors)
 
 

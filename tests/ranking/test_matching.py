@@ -11,12 +11,11 @@ from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking import criteria, evaluation, matching
+from vse_pipe.ranking import criteria, evaluation, kernels, matching
 from vse_pipe.ranking.matching import Allowance, greedy
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import top_k
-from vse_pipe.ranking.trial import _answered_queries
 
 MODES = ["rows", "literal"]
 tied = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=11), elements=st.integers(0, 4).map(float))
@@ -140,7 +139,7 @@ def test_the_fewest_queries_are_answered_that_equal_scores_allow(listed, monkeyp
         criterion = criteria.parse("rgm", {"rgm": RGM.Params(lam=lam)})
         pairs = next(criterion.match(dense(scores), [Allowance(k, lam)], truth))
         found = int(evaluation.matched({k: pairs}, truth).hits[k].sum())
-        assert found == _answered_queries(pairs, truth)
+        assert found == kernels.answered(pairs.rows, pairs.columns, pairs.lost, truth.starts, truth.items)
         listed_pairs = list(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True))
         expected = naive.fewest_answered(scores.tolist(), listed_pairs, correct)
         # Of queries that differ beyond short lists nobody knows; they are taken to be alike.

@@ -227,7 +227,7 @@ def test_a_bank_of_other_queries_is_passed_by_itself(passes, monkeypatch):
     def sides():
         one = Scores.of(bank[0], captions, product)
         back = Scores.of(images, bank[1], product).transposed()
-        foreign = [Bank(one, own=False), Bank(back, own=False)]
+        foreign = [Bank(one, is_transductive=False), Bank(back, is_transductive=False)]
         return [
             Trial(side.scores, of, side.truth)
             for side, of in zip(sides_of(images, (captions, owners)), foreign, strict=True)

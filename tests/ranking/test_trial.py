@@ -9,7 +9,7 @@ from vse_pipe.ranking import trial as ranking_trial
 from vse_pipe.ranking.inference import rgm
 from vse_pipe.ranking.matching import Allowance
 from vse_pipe.ranking.metrics.recall import Truth
-from vse_pipe.ranking.trial import Trial, best_lambdas
+from vse_pipe.ranking.trial import Trial, tuned
 
 
 @pytest.mark.parametrize("mode", ["rows", "literal"])
@@ -35,8 +35,8 @@ def test_the_matching_that_is_kept_is_the_one_a_run_at_that_lambda_gives():
     scan = ranking_trial.scan_relaxation(criterion, dense(scores), truth, keep=keep)
     alone = criterion.match(dense(scores), [Allowance(k, lam) for k, lam in keep.items()], truth)
     for k, pairs in zip(keep, alone, strict=True):
-        assert np.array_equal(scan.kept[k].rows, pairs.rows)
-        assert np.array_equal(scan.kept[k].columns, pairs.columns)
+        assert np.array_equal(scan.matchings[k].rows, pairs.rows)
+        assert np.array_equal(scan.matchings[k].columns, pairs.columns)
 
 
 def test_queries_without_a_correct_item_take_part_and_are_in_no_figure():
@@ -90,7 +90,7 @@ def trial(seed: int, queries: int = 60, items: int = 30):
 def test_the_smallest_lambda_with_the_best_mean_recall(mode, sizes):
     trials = [trial(seed, *sizes) for seed in range(3)]
     criterion = criteria.parse("rgm", {"rgm": rgm.Params(mode=mode, grid=GRID)})
-    found = best_lambdas(criterion, [ground(scores, truth) for scores, truth, _ in trials])
+    found = tuned(criterion, [ground(scores, truth) for scores, truth, _ in trials], False).lambdas
     for k in (1, 5, 10):
         recalls = []
         for lam in GRID:
@@ -104,13 +104,13 @@ def test_the_grid_matters():
     """The example is one in which the choice is not the same for every K."""
     scores, truth, _ = trial(1)
     criterion = criteria.parse("rgm", {"rgm": rgm.Params(grid=GRID)})
-    assert len(set(best_lambdas(criterion, [ground(scores, truth)]).values())) > 1
+    assert len(set(tuned(criterion, [ground(scores, truth)], False).lambdas.values())) > 1
 
 
 def test_it_is_chosen_on_the_rescored_scores():
     scores, truth, _ = trial(1)
     raw, rescored = ground(scores, truth), ground(np.array(naive.csls(scores.tolist(), 10, True)), truth)
     alone, composite = criteria.parse("rgm", {}), criteria.parse("csls+rgm", {})
-    found = best_lambdas(composite, [raw])
-    assert found == best_lambdas(alone, [rescored])
-    assert found != best_lambdas(alone, [raw])
+    found = tuned(composite, [raw], False).lambdas
+    assert found == tuned(alone, [rescored], False).lambdas
+    assert found != tuned(alone, [raw], False).lambdas

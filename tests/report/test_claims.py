@@ -148,7 +148,7 @@ def test_equality_is_told_from_both_ends_of_the_margin(judge):
 def test_there_is_no_verdict_on_what_cannot_be_judged(judge, change, more, why):
     (found,) = judge(claim(), change=change, **more)
     assert (found.verdict, found.p, found.interval) == (NONE, None, None)
-    assert found.why.startswith(why), found.why
+    assert found.reason.startswith(why), found.reason
 
 
 def test_a_claim_has_a_floor_of_its_own(judge):
@@ -173,7 +173,7 @@ def test_unknown_runs_are_all_named(judge):
     assert [line.split(";")[0] for line in lines] == ["unknown run 'stong'", "unknown run 'nobody'"]
     assert "did you mean 'strong'?" in lines[0]
     found = judge(claim(left="stong"), claim(), skip_unknown=True)
-    assert [(one.verdict, one.why) for one in found] == [(NONE, "there is no run 'stong'"), (HOLDS, "")]
+    assert [(one.verdict, one.reason) for one in found] == [(NONE, "there is no run 'stong'"), (HOLDS, "")]
 
 
 @pytest.mark.parametrize(

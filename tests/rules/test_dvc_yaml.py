@@ -14,7 +14,7 @@ from vse_pipe.project.params.load import load
 from vse_pipe.project.stages import declarations, nodes
 from vse_pipe.tools.check.dvc_yaml import read, uncovered
 
-LINES, CODE_DEPENDENCIES = 210, 96
+LINES, CODE_DEPENDENCIES = 181, 70
 # An entry in each section of params.yaml, and a run with seeds.
 EVERY_SECTION = [
     "datasets.other={format: shapes, source: elsewhere}",

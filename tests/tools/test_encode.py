@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.command_line import caller
+from tests.train.conftest import extraction, painted_project  # noqa: F401 (fixtures)
 from tests.train.painted import RAW, RUN, loaded
 from vse_pipe.artifacts import captions, embeddings, images, model_files
 from vse_pipe.core.errors import InputError, UsageError
@@ -59,14 +60,14 @@ def test_some_captions_alone_differ_by_rounding(said):
     """A batch is padded to its longest caption."""
     expected = embeddings.read(paths.embedded("sum") / embeddings.CAPTIONS).vectors
     encoder = Encoder.open(said, "sum", torch.device("cpu"))
-    sentences = list(CaptionFile.of(Path("said.txt")))
+    sentences = list(CaptionFile.read(Path("said.txt")))
     for place in range(0, len(sentences), 9):
         (alone,) = encoder.captions([sentences[place]], 1)
         np.testing.assert_allclose(alone[0], expected[place], atol=1e-6)
 
 
 @pytest.mark.parametrize("image", ["linear", "finetune"])
-def test_pictures_have_the_vectors_of_embed_to_the_last_bit(painted_project, image):
+def test_pictures_have_the_vectors_of_embed_to_the_last_bit(painted_project, image):  # noqa: F811
     """Whether features are computed first or the encoder reads pixels; and one picture alone as among others."""
     params = loaded({}, run={**RUN, "image": image}, epochs=1)
     train(params, "ft", "cpu")
@@ -88,7 +89,7 @@ def test_pictures_have_the_vectors_of_embed_to_the_last_bit(painted_project, ima
     np.testing.assert_array_equal(_vectors(Path("one.parquet"))[1], [expected["003.png"]])
 
 
-def test_both_files_are_ranked_and_exported(painted_project, monkeypatch, capsys):
+def test_both_files_are_ranked_and_exported(painted_project, monkeypatch, capsys):  # noqa: F811
     """As the data set itself, under the names of the pictures."""
     params = loaded({}, run={**RUN, "image": "linear"}, epochs=1)
     train(params, "ft", "cpu")
@@ -157,7 +158,7 @@ def test_no_other_file_is_replaced(said):
         encode_captions(said, "sum", Path("said.txt"), None, Path("text.npy"), "cpu")
 
 
-def test_all_pictures_unreadable_is_an_error(painted_project):
+def test_all_pictures_unreadable_is_an_error(painted_project):  # noqa: F811
     params = loaded({}, run={**RUN, "image": "linear"}, epochs=1)
     train(params, "ft", "cpu")
     Path("broken").mkdir()

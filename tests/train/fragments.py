@@ -27,7 +27,7 @@ class FragmentModel(DualEncoder):
     def encode(self, batch: Batch, device: torch.device, precision: str = "float32") -> tuple[Tensor, Words]:
         regions = self.img(batch.features).unflatten(1, (2, -1))
         tokens, lengths = batch.texts
-        words = Words.of(self.txt(tokens), lengths)
+        words = Words.from_padded(self.txt(tokens), lengths)
         unit = nn.functional.normalize
         return unit(regions, dim=2), Words(unit(words.vectors, dim=1), words.lengths)
 

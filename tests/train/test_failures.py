@@ -108,7 +108,6 @@ def test_a_failure_of_validation_that_is_not_the_weights_keeps_its_class(tmp_pat
             tmp_path,
             "mark",
             "name",
-            lambda rows: None,
         )
 
 

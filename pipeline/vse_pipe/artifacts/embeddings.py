@@ -2,9 +2,8 @@
 
 The footer has run, similarity, normalised and the digest of the model.
 
-data/embed/<run>/ of a model that compares fragments: images.parquet and captions.parquet with lists of vectors.
-
-A row is an image with its regions or a caption with its words. A row group holds one split.
+A model that compares fragments writes lists of vectors: a row is an image with its regions or a caption with its words, and a row
+group holds one split.
 """
 
 import json

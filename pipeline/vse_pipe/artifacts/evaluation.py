@@ -8,12 +8,10 @@ metrics.json has
 - ``ensemble``: ``runs``, ``weights``, ``weights_from`` (params.yaml or val), and ``fusion`` or ``cascade``; absent for the plain mean of a pair;
 - ``tuned_on``: the validation data that chose parameters, if it is of another data set.
 
-data/evaluate/<run>/unmeasured.json has ``why`` (a data set without captions) or ``criteria`` (by name, why each was not computed).
+Beside these folders, unmeasured.json has ``why`` (a data set without captions) or ``criteria`` (by name, why each was not computed).
 
 data/evaluate/<run>/<inference>/: judged.parquet, a row for each query with a correct item by ``evaluate.judgements``, and
 plausible.parquet, a row for each query whose image has ``evaluate.labels``.
-
-Digests of what is ranked, and whether the evaluations of a run belong together and to what there is now. Works without torch.
 """
 
 import hashlib

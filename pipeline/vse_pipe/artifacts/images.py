@@ -2,9 +2,7 @@
 
 data/extract/<dataset>/<features>/errors.parquet: images without features, and why; it may be empty.
 
-Size, times and digest of each picture of a folder at its last reading: data/seen/<folder>/pictures.parquet.
-
-No stage depends on it, and it may be removed.
+data/seen/<folder>/pictures.parquet: the pictures of a folder at its last reading. No stage depends on it, and it may be removed.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,6 +1,4 @@
-"""Whose artefact a folder holds, for what is said of it.
-
-data/prepare/<dataset>/names.parquet: ids of the data set that are text; data/embed/<run>/ has the same file.
+"""data/prepare/<dataset>/names.parquet: ids of the data set that are text; data/embed/<run>/ has the same file.
 
 All other files have numbers; people and other programs see the text. Data sets with numbers have no such file. images.parquet
 holds its digest.

@@ -2,8 +2,6 @@
 
 ``images_sha256`` and ``captions_sha256`` in the footer are digests of the tables.
 
-The ``.npy`` of a published noise index: read without trust, and checked against the data set.
-
 data/inject/<dataset>/<teacher>/teachers.json: the teachers of a run, beside pairs.parquet.
 
 A list of entries with ``run``, ``folder`` (of its vectors), ``weight`` (only proportions count), and the digests ``images`` and

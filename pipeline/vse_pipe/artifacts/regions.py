@@ -1,6 +1,4 @@
-"""Columns of a box in pixels, as Flickr30k Entities counts them: from 0, both corners belong to the box.
-
-data/prepare/<dataset>/phrases.parquet: phrases of captions with a known box.
+"""data/prepare/<dataset>/phrases.parquet: phrases of captions with a known box.
 
 Only data sets of the formats entities, shapes (with phrases) and regions have it.
 

@@ -1,2 +1,1 @@
-"""Commands of the command line that have a module of their own; each imports what it needs when it is
-called."""
+"""Commands of the command line. Each imports its modules when it is called."""

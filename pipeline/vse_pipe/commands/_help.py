@@ -1,13 +1,15 @@
-"""What the shell completes: names from params.yaml, family members, overlays. Neither pydantic nor torch is imported.
+"""Shell completion and help texts. Neither pydantic nor torch is imported.
 
-A project that cannot be read completes to nothing: the command itself says what is wrong with it.
+A project that cannot be read completes to nothing; the command itself reports the error.
 """
 
 from collections.abc import Callable
 from inspect import cleandoc
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from vse_pipe.core.errors import UsageError
@@ -16,7 +18,7 @@ _OVERLAYS = Path(__file__).parents[1] / "project" / "params" / "overlays"
 
 
 def section(*names: str) -> Callable[[str], list[str]]:
-    """Completes to the keys of these sections of params.yaml."""
+    """A completion with the keys of these sections of params.yaml."""
 
     def complete(incomplete: str) -> list[str]:
         return _starting([key for name in names for key in _params().get(name) or {}], incomplete)
@@ -24,8 +26,13 @@ def section(*names: str) -> Callable[[str], list[str]]:
     return complete
 
 
+def option(help: str, *sections: str) -> Any:
+    """An option with a name under these sections of params.yaml."""
+    return typer.Option(help=help, autocompletion=section(*sections))
+
+
 def losses(incomplete: str) -> list[str]:
-    """The losses that some run has."""
+    """Losses of the runs in params.yaml."""
     runs = _params().get("runs") or {}
     return _starting([run.get("loss", "") for run in runs.values() if isinstance(run, dict)], incomplete)
 
@@ -37,28 +44,27 @@ def backbones(incomplete: str) -> list[str]:
 
 
 def inferences(incomplete: str) -> list[str]:
-    """The criteria of grid.inferences and every member; after a comma the next one."""
+    """Criteria of grid.inferences and of the registry; after a comma those not named yet."""
     from vse_pipe.project.registry import INFERENCES
 
-    given, comma, last = incomplete.rpartition(",")
+    prefix, comma, last = incomplete.rpartition(",")
     grid = (_params().get("grid") or {}).get("inferences") or []
-    taken = given.split(",")
-    names = [name for name in [*grid, *INFERENCES.names()] if name not in taken]
-    return [f"{given}{comma}{name}" for name in _starting(names, last)]
+    chosen = prefix.split(",")
+    names = [name for name in [*grid, *INFERENCES.names()] if name not in chosen]
+    return [f"{prefix}{comma}{name}" for name in _starting(names, last)]
 
 
 def exportable(incomplete: str) -> list[str]:
-    """export takes what is one number an item."""
+    """Criteria that `export` accepts: those whose correction is one number for each item."""
     return _starting(["nns", "is", "csls", "nnn", "dual_is", "sinkhorn"], incomplete)
 
 
 def targets(incomplete: str) -> list[str]:
-    names = ["clip-retrieval", "faiss", "hnswlib", "lancedb", "npy", "parquet", "trec", "usearch"]
-    return _starting(names, incomplete)
+    return _starting(["clip-retrieval", "faiss", "npy", "parquet", "trec"], incomplete)
 
 
 def overlays(incomplete: str) -> list[str]:
-    """The packaged ones, and YAML files of the folder."""
+    """Packaged overlays, and YAML files in the working directory."""
     files = [str(path) for path in Path().glob("*.yaml") if path.name not in ("params.yaml", "dvc.yaml")]
     return _starting([*(path.stem for path in _OVERLAYS.glob("*.yaml")), *files], incomplete)
 
@@ -83,15 +89,15 @@ def _params() -> dict:
     from vse_pipe.project.paths import PARAMS, find_root
 
     try:
-        found = read_document(find_root(Path.cwd()) / PARAMS)
+        document = read_document(find_root(Path.cwd()) / PARAMS)
     except (PipelineError, OSError):
         return {}
-    return {name: values for name, values in found.items() if isinstance(values, dict)}
+    return {name: values for name, values in document.items() if isinstance(values, dict)}
 
 
-# Columns of help on a wide terminal, at most. Longer lines are hard to read.
+# Maximum width of help in columns.
 WIDEST = 120
-# By command. An example needs no more than names of the reader's own.
+# Examples by command.
 EXAMPLES = {
     "prepare": ("vse-pipe prepare --dataset mine",),
     "extract": (
@@ -124,11 +130,7 @@ EXAMPLES = {
         "vse-pipe localize --run regions",
         'vse-pipe localize --run regions --image photo.jpg --phrase "a red car"',
     ),
-    "papers": (
-        "vse-pipe papers",
-        "vse-pipe papers hal-aaai2020",
-        "vse-pipe papers hal-aaai2020 2.12 --apply",
-    ),
+    "papers": ("vse-pipe papers", "vse-pipe papers hal-aaai2020", "vse-pipe papers hal-aaai2020 2.12 --apply"),
     "plots": ("vse-pipe plots",),
     "index": ("vse-pipe index ~/photos --run hal", "vse-pipe index ~/photos --model ViT-B-32 --weights weights.pt"),
     "search": (
@@ -153,7 +155,7 @@ EXAMPLES = {
     "code": ("vse-pipe code",),
     "sources": ("vse-pipe sources",),
 }
-# Options of vse-pipe itself, and what they look like.
+# Options of vse-pipe itself, each with the form of its value.
 _BEFORE = dict.fromkeys(("-S", "--set"), " KEY=VALUE") | dict.fromkeys(("-q", "--quiet", "-v", "--verbose"), "")
 _BEFORE["--version"] = ""
 _SHORT = 2
@@ -163,34 +165,30 @@ class Command(TyperCommand):
     """One command, with the examples of ``EXAMPLES``."""
 
     def parse_args(self, ctx, args):
-        if not ctx.resilient_parsing:  # which completion asks for
-            self._refuse_options_of_before(ctx, args)
+        """Raises UsageError for an option of vse-pipe itself that stands after the command."""
+        flags = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts)}
+        for place, arg in enumerate([] if ctx.resilient_parsing else args):  # the shell completes an unfinished line
+            if arg == "--":
+                break
+            flag = arg.partition("=")[0] if arg.startswith("--") else arg[:_SHORT]
+            if flag in _BEFORE and flag not in flags:
+                value = f" {args[place + 1]}" if arg in ("-S", "--set") and len(args) > place + 1 else _BEFORE[flag]
+                option = arg + value if arg == flag else arg
+                raise UsageError(f"{flag} stands before the command: vse-pipe {option} {ctx.info_name} ...")
         return super().parse_args(ctx, args)
 
-    def _refuse_options_of_before(self, ctx, args: list[str]) -> None:
-        own = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts)}
-        for place, arg in enumerate(args):
-            if arg == "--":
-                return
-            flag = arg.partition("=")[0] if arg.startswith("--") else arg[:_SHORT]
-            if flag not in _BEFORE or flag in own:
-                continue
-            value = f" {args[place + 1]}" if arg in ("-S", "--set") and len(args) > place + 1 else _BEFORE[flag]
-            given = arg + value if arg == flag else arg
-            raise UsageError(f"{flag} stands before the command: vse-pipe {given} {ctx.info_name} ...")
-
     def format_options(self, ctx, formatter):
-        """Arguments, options, then those of each panel."""
-        found: dict[str, list] = {}
+        """Write arguments, options, then the options of each panel."""
+        records: dict[str, list] = {}
         for param in self.get_params(ctx):
             heading = "Arguments" if param.param_type_name == "argument" else "Options"
             record = param.get_help_record(ctx)
             if record is not None:
-                found.setdefault(getattr(param, "rich_help_panel", None) or heading, []).append(record)
-        first = [heading for heading in ("Arguments", "Options") if heading in found]
-        for heading in dict.fromkeys([*first, *found]):
+                records.setdefault(getattr(param, "rich_help_panel", None) or heading, []).append(record)
+        first = [heading for heading in ("Arguments", "Options") if heading in records]
+        for heading in dict.fromkeys([*first, *records]):
             with formatter.section(heading):
-                formatter.write_dl(found[heading])
+                formatter.write_dl(records[heading])
 
     def format_epilog(self, ctx, formatter):
         with formatter.section("Examples"):
@@ -199,9 +197,9 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """All commands, under the headings of their panels, each with the first paragraph of its docstring."""
+    """All commands under the headings of their panels, each with the first paragraph of its docstring."""
 
     def format_commands(self, ctx, formatter):
         for heading, members in groupby(self.commands.items(), lambda item: item[1].rich_help_panel):
             with formatter.section(heading):
-                formatter.write_dl([(name, cleandoc(one.help).partition("\n\n")[0]) for name, one in members])
+                formatter.write_dl([(name, cleandoc(command.help).partition("\n\n")[0]) for name, command in members])

@@ -1,8 +1,8 @@
-"""vse-pipe evaluate: the runs of a project, or vectors in files of the user's own."""
+"""vse-pipe evaluate: runs of a project, or vectors in the user's files."""
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,52 +11,27 @@ from vse_pipe.commands._project import Address, AsJson, Device, Engine, OnDatase
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 
-_OWN = "Vectors of your own"
-Images = Annotated[
-    Path | None,
-    typer.Option(
-        help="vectors of images: Parquet (image_id, embedding) or .npy; needs no project", rich_help_panel=_OWN
-    ),
-]
-Captions = Annotated[
-    Path | None,
-    typer.Option(help="vectors of captions: Parquet (caption_id, image_id, embedding) or .npy", rich_help_panel=_OWN),
-]
+
+def _vectors(help: str) -> Any:
+    return typer.Option(help=help, rich_help_panel="Vectors of your own")
+
+
+Images = Annotated[Path | None, _vectors("vectors of images: Parquet (image_id, embedding) or .npy; needs no project")]
+Captions = Annotated[Path | None, _vectors("vectors of captions: Parquet (caption_id, image_id, embedding) or .npy")]
 ImageIds = Annotated[
-    Path | None,
-    typer.Option(
-        help="ids of images in an .npy: .npy, or text with an id a line (default: 0, 1, 2, ...)", rich_help_panel=_OWN
-    ),
+    Path | None, _vectors("ids of images in an .npy: .npy, or text with an id a line (default: 0, 1, 2, ...)")
 ]
-CaptionIds = Annotated[Path | None, typer.Option(help="ids of captions in an .npy, likewise", rich_help_panel=_OWN)]
-CaptionImages = Annotated[
-    Path | None, typer.Option(help="image_id that each caption in an .npy describes, likewise", rich_help_panel=_OWN)
-]
+CaptionIds = Annotated[Path | None, _vectors("ids of captions in an .npy, likewise")]
+CaptionImages = Annotated[Path | None, _vectors("image_id that each caption in an .npy describes, likewise")]
 BankImages = Annotated[
-    Path | None,
-    typer.Option(
-        help="separate image queries that correct hubs, such as training images (default: --images)",
-        rich_help_panel=_OWN,
-    ),
+    Path | None, _vectors("separate image queries that correct hubs, such as training images (default: --images)")
 ]
 BankCaptions = Annotated[
-    Path | None,
-    typer.Option(
-        help="separate caption queries that correct hubs, such as training captions (default: --captions)",
-        rich_help_panel=_OWN,
-    ),
+    Path | None, _vectors("separate caption queries that correct hubs, such as training captions (default: --captions)")
 ]
-ValImages = Annotated[
-    Path | None,
-    typer.Option(help="validation images, on which parameters such as lambda of rgm are chosen", rich_help_panel=_OWN),
-]
-ValCaptions = Annotated[
-    Path | None, typer.Option(help="validation captions, on which parameters are chosen", rich_help_panel=_OWN)
-]
-Similarity = Annotated[
-    str,
-    typer.Option(help="cosine (each vector is scaled to length 1) or dot (vectors as they are)", rich_help_panel=_OWN),
-]
+ValImages = Annotated[Path | None, _vectors("validation images, on which parameters such as lambda of rgm are chosen")]
+ValCaptions = Annotated[Path | None, _vectors("validation captions, on which parameters are chosen")]
+Similarity = Annotated[str, _vectors("cosine (each vector is scaled to length 1) or dot (vectors as they are)")]
 Inferences = Annotated[
     list[str] | None,
     typer.Option(
@@ -67,55 +42,29 @@ Inferences = Annotated[
 ]
 Qrels = Annotated[
     str | None,
-    typer.Option(
-        help="correct pairs: a file (text or Parquet with caption_id, image_id and, if graded, relevance; or TREC qrels), "
-        "or eccv_caption or cxc",
-        rich_help_panel=_OWN,
+    _vectors(
+        "correct pairs: a file (text or Parquet with caption_id, image_id and, if graded, relevance; or TREC qrels), "
+        "or eccv_caption or cxc"
     ),
 ]
-Nan = Annotated[
-    str,
-    typer.Option(
-        help="rows that hold NaN or infinite values: refuse the file, or drop these rows", rich_help_panel=_OWN
-    ),
-]
+Nan = Annotated[str, _vectors("rows that hold NaN or infinite values: refuse the file, or drop these rows")]
 MoreImages = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="image vectors of a further model, with the same ids; repeat for each model", rich_help_panel=_OWN
-    ),
+    list[Path] | None, _vectors("image vectors of a further model, with the same ids; repeat for each model")
 ]
 MoreCaptions = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="caption vectors of a further model, with the same ids; repeat for each model", rich_help_panel=_OWN
-    ),
+    list[Path] | None, _vectors("caption vectors of a further model, with the same ids; repeat for each model")
 ]
 FusionOption = Annotated[
-    str | None,
-    typer.Option(
-        "--fusion",
-        help="how the scores of several models are joined: mean, zscore or rrf (default: mean)",
-        rich_help_panel=_OWN,
-    ),
+    str | None, _vectors("how the scores of several models are joined: mean, zscore or rrf (default: mean)")
 ]
 Weights = Annotated[
-    str | None,
-    typer.Option(
-        help="a number for each model, in their order: 2,1 counts the first model twice (default: equal)",
-        rich_help_panel=_OWN,
-    ),
+    str | None, _vectors("a number for each model, in their order: 2,1 counts the first model twice (default: equal)")
 ]
 TrecRun = Annotated[
     Path | None,
-    typer.Option(
-        help="measure a ranking in TREC form, lines of `query Q0 item rank score tag`; takes --qrels and no vectors",
-        rich_help_panel=_OWN,
-    ),
+    _vectors("measure a ranking in TREC form, lines of `query Q0 item rank score tag`; takes --qrels and no vectors"),
 ]
-Out = Annotated[
-    Path | None, typer.Option(help="also write metrics and ranks to OUT/<criterion>/", rich_help_panel=_OWN)
-]
+Out = Annotated[Path | None, _vectors("also write metrics and ranks to OUT/<criterion>/")]
 
 
 def evaluate(
@@ -147,33 +96,35 @@ def evaluate(
     out: Out = None,
 ) -> None:
     """Rank the queries of a run, or vectors in files, under inference criteria, and measure recall and hubness."""
-    beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
-    named = run if dataset is None else (run or dataset)
+    file_options = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
+    target = run if dataset is None else (run or dataset)
     if trec_run is not None:
-        others = (named, inference, images, captions, *beside, more_images, more_captions)
-        asked_for = (*others, fusion, weights, engine, workers, address)
-        return _evaluate_trec(trec_run, qrels, asked_for, out, as_json)
-    given = from_files(named, images, captions, (*beside, qrels, more_images, more_captions, fusion, weights, out))
-    if given is not None:
+        vector_options = (images, captions, *file_options, more_images, more_captions, fusion, weights)
+        forbidden = (target, inference, *vector_options, engine, workers, address)
+        return _evaluate_trec(trec_run, qrels, forbidden, out, as_json)
+    vectors = from_files(
+        target, images, captions, (*file_options, qrels, more_images, more_captions, fusion, weights, out)
+    )
+    if vectors is not None:
         from vse_pipe.evaluate import summary
         from vse_pipe.evaluate.external.inputs import InputFiles, MoreFiles
         from vse_pipe.evaluate.external.stage import DEFAULT, evaluate_files
         from vse_pipe.project.params.load import load_measuring
 
         names = criteria_named(inference)
-        params, options, seed, spread = load_measuring(_project.overrides)
-        asked = spread.changed(engine, workers, address)
+        params, options, seed, executor = load_measuring(_project.overrides)
+        executor = executor.changed(engine, workers, address)
         more = MoreFiles(more_images or (), more_captions or (), fusion or "mean", _numbers(weights))
-        files = InputFiles(*given, *beside, similarity, qrels, nan, more)
-        with _project.spread(asked, device):
-            found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
-        summary.show_files(found, as_json)
+        files = InputFiles(*vectors, *file_options, similarity, qrels, nan, more)
+        with _project.spread(executor, device):
+            results = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
+        summary.show_files(results, as_json)
         return None
     return _evaluate_runs(run, dataset, inference, device, (engine, workers, address), as_json)
 
 
-def _evaluate_trec(run: Path, qrels: str | None, others: Iterable, out: Path | None, as_json: bool) -> None:
-    if qrels is None or any(value is not None for value in others):
+def _evaluate_trec(run: Path, qrels: str | None, forbidden: Iterable, out: Path | None, as_json: bool) -> None:
+    if qrels is None or any(value is not None for value in forbidden):
         raise UsageError("--trec-run goes with --qrels FILE, --out and --json, and nothing else")
     from vse_pipe.evaluate import trec
     from vse_pipe.project.params.load import load_measuring
@@ -191,49 +142,49 @@ def _evaluate_runs(
     as_json: bool,
 ) -> None:
     params = _project.params()
-    asked = params.engine.changed(*engine)
+    executor = params.engine.changed(*engine)
     params, chosen = _project.on_dataset(params, _project.chosen_runs(run, params, ranked=dataset is None), dataset)
     with _project.reserved(map(paths.evaluations, chosen)):
         from vse_pipe.evaluate import stage, summary
         from vse_pipe.project.params.checks import ranked_under
 
-        given = criteria_named(inference)
+        criteria = criteria_named(inference)
     results: dict[tuple[str, ...], dict] = {}
-    with _project.spread(asked, device):
+    with _project.spread(executor, device):
         for name in chosen:
-            measured = stage.evaluate(params, name, given or ranked_under(params, name), device)
+            measured = stage.evaluate(params, name, criteria or ranked_under(params, name), device)
             results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
     _project.settle(params, chosen, paths.evaluations, stage.FILES)
     if results or as_json:
         summary.show(results, as_json)
-    stage.require_measured(chosen, given)
+    stage.require_measured(chosen, criteria)
 
 
-def _numbers(given: str | None) -> list[float]:
+def _numbers(text: str | None) -> list[float]:
     try:
-        return [float(text) for text in given.split(",")] if given else []
+        return [float(part) for part in text.split(",")] if text else []
     except ValueError as error:
-        raise UsageError(f"--weights {given}: expected numbers with commas between, such as 2,1") from error
+        raise UsageError(f"--weights {text}: expected numbers with commas between, such as 2,1") from error
 
 
-def criteria_named(given: list[str] | None) -> list[str]:
-    """The names in ``--inference A,B --inference C``, each once. Raises UsageError for one that does not exist."""
-    if not given:
+def criteria_named(options: list[str] | None) -> list[str]:
+    """The names in ``--inference A,B --inference C``, each once. Raises UsageError for an unknown name."""
+    if not options:
         return []
     from vse_pipe.ranking.criteria import parse
 
-    names = list(dict.fromkeys(name.strip() for text in given for name in text.split(",")))
+    names = list(dict.fromkeys(name.strip() for text in options for name in text.split(",")))
     for name in names:
         parse(name, {})
     return names
 
 
 def from_files(
-    run: str | None, images: Path | None, captions: Path | None, beside: Iterable
+    run: str | None, images: Path | None, captions: Path | None, file_options: Iterable
 ) -> tuple[Path, Path] | None:
-    """Images and captions of a call that speaks of files; None of one that speaks of a run. Raises UsageError where it speaks of both or of half of them."""
+    """(images, captions) of a call with files, or None. Raises UsageError for a run and files, and for one file without the other."""
     if images is None and captions is None:
-        if any(value is not None for value in beside):
+        if any(value is not None for value in file_options):
             raise UsageError("options for vectors of your own need --images and --captions")
         return None
     if run is not None:

@@ -3,7 +3,7 @@
 import contextlib
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -25,10 +25,6 @@ from vse_pipe.commands.evaluate import (
 )
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
 
-if TYPE_CHECKING:
-    from vse_pipe.project.params.typed import Params
-
-
 Inference = Annotated[
     str,
     typer.Option(
@@ -36,17 +32,10 @@ Inference = Annotated[
     ),
 ]
 Target = Annotated[
-    str,
-    typer.Option(
-        help="the form: parquet, npy, faiss, trec or clip-retrieval",
-        autocompletion=_help.targets,
-    ),
+    str, typer.Option(help="the form: parquet, npy, faiss, trec or clip-retrieval", autocompletion=_help.targets)
 ]
 Out = Annotated[Path, typer.Option(help="the folder to write")]
-ExportedRun = Annotated[
-    str | None,
-    typer.Option(help="a name under runs: or transfers: in params.yaml", autocompletion=_help.section("runs")),
-]
+ExportedRun = Annotated[str | None, _help.option("a name under runs: or transfers: in params.yaml", "runs")]
 Direction = Annotated[str, typer.Option(help="text_to_image (captions search images) or image_to_text")]
 
 Depth = Annotated[int, typer.Option(min=1, help="with --to trec: items listed for each query")]
@@ -73,22 +62,25 @@ def export(
     depth: Depth = 100,
 ) -> None:
     """Write vectors for other search systems, whose inner products rank as an inference criterion does."""
-    beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
-    given = from_files(run, images, captions, beside)
-    if given is not None:
+    file_options = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
+    vectors = from_files(run, images, captions, file_options)
+    if vectors is not None:
         from vse_pipe.evaluate.external.inputs import InputFiles
         from vse_pipe.project.params.load import load_measuring
         from vse_pipe.tools.export.stage import export_files
 
         measuring, options, *_ = load_measuring(_project.overrides)
-        files = InputFiles(*given, *beside, similarity)
+        files = InputFiles(*vectors, *file_options, similarity)
         manifest = export_files(files, inference, measuring, options, to, direction, out.resolve(), device, depth)
     else:
-        whole = out.resolve()
-        run, params = _of_project(run)
+        folder = out.resolve()
+        if run is None:
+            raise UsageError("export what? give --run, or --images and --captions")
+        params = _project.params()
+        run = _project.one_run(run, params, embedded=True)
         from vse_pipe.tools.export.stage import export_run
 
-        manifest = export_run(params, run, inference, to, direction, whole, device, depth)
+        manifest = export_run(params, run, inference, to, direction, folder, device, depth)
     from vse_pipe.core.console import document, say
 
     say(f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values")
@@ -99,14 +91,7 @@ def export(
     return document(manifest) if as_json else None
 
 
-def _of_project(run: str | None) -> "tuple[str, Params]":
-    if run is None:
-        raise UsageError("export what? give --run, or --images and --captions")
-    params = _project.params()
-    return _project.one_run(run, params, embedded=True), params
-
-
-PackedRun = Annotated[str, typer.Option(help="a name under runs: in params.yaml", autocompletion=_help.section("runs"))]
+PackedRun = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
 
 Licence = Annotated[
     str | None,
@@ -118,13 +103,13 @@ Licence = Annotated[
 
 def pack(run: PackedRun, out: Out, licence: Licence = None, as_json: AsJson = False) -> None:
     """Write a trained run as a folder for a model hub: weights, vocabulary, configuration, and a card with figures."""
-    whole = out.resolve()
+    folder = out.resolve()
     params = _project.params()
     name = _project.one_run(run, params)
     from vse_pipe.core.console import document, say
     from vse_pipe.tools.hub.stage import pack as write
 
-    digests = write(params, name, whole, licence)
+    digests = write(params, name, folder, licence)
     say(f"{out}: run {name}, sha256 of config.json {digests['config.json']}")
     return document({"out": str(out), "sha256": digests}) if as_json else None
 
@@ -136,7 +121,7 @@ def serve(
     run: SearchedName = None,
     inference: Annotated[
         list[str], typer.Option(help="criteria to choose from on the page; several with commas, or repeat the option")
-    ] = ["nns"],  # noqa: B006 (typer never changes it)
+    ] = ["nns"],  # noqa: B006 (typer does not change it)
     split: Annotated[str, typer.Option(help="the split to search: test, val, train or all")] = "test",
     host: Annotated[
         str, typer.Option(help="the address to listen on; with any but the default other machines can search")
@@ -145,7 +130,11 @@ def serve(
     device: Device = "auto",
 ) -> None:
     """Serve a local web page that searches by a sentence or a picture, until Ctrl-C."""
-    _check_packages()
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingResource(
+            f"vse-pipe serve needs {', '.join(missing)}, which is not installed: pip install 'vse-pipe[serve]'"
+        )
     params = _project.params()
     criteria = criteria_named(inference)
     if run is not None:
@@ -155,30 +144,30 @@ def serve(
     from vse_pipe.tools.serve.server import listen
 
     with listen(host, port) as listening:
-        why = "as asked"
+        reason = "as asked"
         if run is None:
-            run, why = default_run(params, criteria[0])
-            say(f"run {run}: {why}")
+            run, reason = default_run(params, criteria[0])
+            say(f"run {run}: {reason}")
         from vse_pipe.tools.search.engine import Engine
 
         first = Engine.open(params, run, criteria[0], split, device)
-        engines = {criteria[0]: first, **{one: first.under(one) for one in criteria[1:]}}
+        engines = {criteria[0]: first, **{name: first.under(name) for name in criteria[1:]}}
         for engine in engines.values():
             _warm(engine)
-        _answer(engines, host, listening, why)
+        _answer(engines, host, listening, reason)
 
 
 def _warm(engine) -> None:
-    """Load model, vectors and correction: errors in them belong here, and the first visitor does not wait."""
+    """Load model, vectors and correction, so that errors appear now and the first visitor does not wait."""
     from vse_pipe.tools.search.query import TO_IMAGES
 
     engine.correction(TO_IMAGES)
-    # Few vocabularies lack the word; where one does, the model is loaded by the time that is known.
+    # A vocabulary without the word raises an error after the model is loaded.
     with contextlib.suppress(InputError):
         engine.by_text("a", 1)
 
 
-def _answer(engines: dict, host: str, listening, why: str) -> None:
+def _answer(engines: dict, host: str, listening, reason: str) -> None:
     from vse_pipe.core.console import say, warn
     from vse_pipe.report.formatting import plural
     from vse_pipe.tools.serve import server
@@ -192,15 +181,7 @@ def _answer(engines: dict, host: str, listening, why: str) -> None:
             f"the page answers under the names {', '.join(hosts)}"
         )
     first = next(iter(engines.values()))
-    counted = ", ".join(plural(first.counts[kind], kind.removesuffix("s")) for kind in ("images", "captions"))
-    say(f"run {first.run} under {', '.join(engines)}, split {first.split}: {counted}")
+    counts = ", ".join(plural(first.counts[kind], kind.removesuffix("s")) for kind in ("images", "captions"))
+    say(f"run {first.run} under {', '.join(engines)}, split {first.split}: {counts}")
     say(f"searching at {server.address(listening)} until Ctrl-C")
-    server.serve(create(engines, hosts, why), listening)
-
-
-def _check_packages() -> None:
-    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise MissingResource(
-            f"vse-pipe serve needs {', '.join(missing)}, which is not installed: pip install 'vse-pipe[serve]'"
-        )
+    server.serve(create(engines, hosts, reason), listening)

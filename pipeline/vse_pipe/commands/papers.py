@@ -32,47 +32,38 @@ def papers(
         raise UsageError("--apply needs a paper and a row, for example: vse-pipe papers hal-aaai2020 2.12 --apply")
     if apply and as_json:
         raise UsageError("--apply and --json exclude each other")
-    if paper is None:
-        _list(as_json)
-    elif row is None:
-        _rows(paper, as_json)
-    elif apply:
+    if row is None:
+        _list(paper, as_json)
+    elif paper is not None and apply:
         _apply(paper, row)
-    else:
+    elif paper is not None:
         _show(paper, row, as_json)
 
 
-def _list(as_json: bool) -> None:
+def _list(paper: str | None, as_json: bool) -> None:
     from vse_pipe.papers import listing
 
     if as_json:
-        _document(listing.papers())
-    else:
+        _document(listing.papers() if paper is None else listing.rows(paper))
+    elif paper is None:
         listing.show_papers(listing.papers())
-
-
-def _rows(paper: str, as_json: bool) -> None:
-    from vse_pipe.papers import listing
-
-    if as_json:
-        _document(listing.rows(paper))
     else:
         listing.show_rows(paper)
 
 
 def _show(paper: str, row: str, as_json: bool) -> None:
     from vse_pipe.papers import catalogue, listing
-    from vse_pipe.papers.overlay import overlay as overlay_overlay
+    from vse_pipe.papers.overlay import overlay
     from vse_pipe.project.params.document import with_overrides
 
-    found = with_overrides(overlay_overlay(paper, row), _overrides, "the row's overlay")
-    for section, values in found.items():
-        if section != "seed" and not isinstance(values, dict):
-            raise UsageError(f"--set: {section}: expected a mapping of values, got {values!r}")
+    values = with_overrides(overlay(paper, row), _overrides, "the row's overlay")
+    for section, entries in values.items():
+        if section != "seed" and not isinstance(entries, dict):
+            raise UsageError(f"--set: {section}: expected a mapping of values, got {entries!r}")
     if as_json:
-        _document({"replace": "nodes", **found})
+        _document({"replace": "nodes", **values})
         return
-    typer.echo(listing.text(catalogue.find(paper, row), found), nl=False)
+    typer.echo(listing.text(catalogue.find(paper, row), values), nl=False)
 
 
 def _apply(paper: str, row: str) -> None:
@@ -81,21 +72,18 @@ def _apply(paper: str, row: str) -> None:
 
     from vse_pipe.core.console import say
     from vse_pipe.papers import catalogue, listing, overlay
-    from vse_pipe.papers.overlay import overlay as overlay_overlay
-    from vse_pipe.papers.overlay import run_name
     from vse_pipe.project.params import overlay as overlays
     from vse_pipe.project.paths import PARAMS
 
-    found, entry = overlay_overlay(paper, row), catalogue.find(paper, row)
+    values, entry = overlay.overlay(paper, row), catalogue.find(paper, row)
     enter_root()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "row.yaml"
-        path.write_text(listing.text(entry, found), encoding="utf-8")
-        back = undo(PARAMS)
+        path.write_text(listing.text(entry, values), encoding="utf-8")
+        advice = undo(PARAMS)
         overlays.apply(PARAMS, str(path), _overrides, [overlay.row_problems])
-    name = run_name(entry)
-    say(f"{PARAMS} now describes {entry.marker} as run {name}; `dvc repro` runs it{back}")
+    say(f"{PARAMS} now describes {entry.marker} as run {overlay.run_name(entry)}; `dvc repro` runs it{advice}")
 
 
-def _document(found: object) -> None:
-    typer.echo(json.dumps(found, indent=2, allow_nan=False))
+def _document(content: object) -> None:
+    typer.echo(json.dumps(content, indent=2, allow_nan=False))

@@ -1,16 +1,13 @@
-"""vse-pipe init."""
+"""vse-pipe init, apply, check, doctor, code, sources and plots."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from vse_pipe.commands import _help, _project
-from vse_pipe.commands._project import AsJson, enter_root
+from vse_pipe.commands._project import AsJson
 from vse_pipe.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from vse_pipe.project.sources import SourceFiles
 
 
 def init(
@@ -44,12 +41,12 @@ def init(
         say(f"init: {folder} is a project, nothing in it is committed; `vse-pipe apply` adds to its params.yaml")
         return
     _project.enter_root()
-    fresh, kept = stage.upgrade()
-    left = f"; {', '.join(kept)}: yours, left as it is" if kept else ""
-    say(f"init: of this version now: {', '.join(fresh)}{left}; `vse-pipe check` says what else has to change")
+    upgraded, unchanged = stage.upgrade()
+    note = f"; {', '.join(unchanged)}: yours, left as it is" if unchanged else ""
+    say(f"init: of this version now: {', '.join(upgraded)}{note}; `vse-pipe check` says what else has to change")
 
 
-# The overlays that ship with the package: vse_pipe.project.params.overlay, which takes long to import, finds them there.
+# Packaged overlays. vse_pipe.project.params.overlay lists them too, but takes long to import.
 _OVERLAYS = sorted(path.stem for path in (Path(__file__).parents[1] / "project" / "params" / "overlays").glob("*.yaml"))
 
 
@@ -71,14 +68,14 @@ def apply(
     from vse_pipe.papers import overlay as papers_overlay
     from vse_pipe.project.params import overlay as overlays
     from vse_pipe.project.paths import PARAMS
-    from vse_pipe.tools.init.stage import kept
+    from vse_pipe.tools.init.stage import remaining_options
 
     source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
     _project.enter_root()
     undo = _project.undo(PARAMS)
     overlays.apply(PARAMS, source, _project.overrides, [papers_overlay.row_problems])
-    if left := kept(PARAMS, source, _project.overrides):
-        say(f"kept from before, unlike a new project: {', '.join(left)}")
+    if options := remaining_options(PARAMS, source, _project.overrides):
+        say(f"kept from before, unlike a new project: {', '.join(options)}")
     say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it{undo}")
 
 
@@ -108,18 +105,17 @@ def code() -> None:
     """
     from vse_pipe.tools import lists
 
+    def find():
+        from vse_pipe.core.console import warn
+        from vse_pipe.project.code import listings  # only if the lists are not cached
+
+        params = _project.params()
+        if not params.runs:
+            warn("params.yaml names no runs, and there is nothing to report on")
+        return listings(params)
+
     _project.enter_root()
-    lists.write_code(_project.overrides, _find_code)
-
-
-def _find_code() -> dict[str, str]:
-    from vse_pipe.core.console import warn
-    from vse_pipe.project.code import listings
-
-    params = _project.params()
-    if not params.runs:
-        warn("params.yaml names no runs, and there is nothing to report on")
-    return listings(params)
+    lists.write_code(_project.overrides, find)
 
 
 def sources() -> None:
@@ -130,21 +126,18 @@ def sources() -> None:
     """
     from vse_pipe.tools import lists
 
+    def find():
+        from vse_pipe.project import stages  # only if the lists are not cached
+
+        return stages.sources(_project.params())
+
     _project.enter_root()
-    lists.write_sources(_project.overrides, _find_sources)
-
-
-def _find_sources() -> "dict[str, list[SourceFiles]]":
-    from vse_pipe.project import stages
-
-    return stages.sources(_project.params())
+    lists.write_sources(_project.overrides, find)
 
 
 def plots() -> None:
     """Write .dvc/plots.html, the page that `dvc plots` fills. Vega is in it, so plots need no network."""
-    enter_root()
-    from pathlib import Path
-
+    _project.enter_root()
     from vse_pipe.core.console import say
     from vse_pipe.tools.plots import plots_page
 

@@ -1,6 +1,5 @@
-"""vse-pipe choose."""
+"""vse-pipe choose, compare, compose, claims, audit and localize."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,10 +17,7 @@ if TYPE_CHECKING:
 
 def choose(
     grid: Annotated[Path, typer.Option(help="a YAML file with the values to try, by run and option")],
-    run: Annotated[
-        str | None,
-        typer.Option(help="one run of the grid (default: all)", autocompletion=_help.section("runs")),
-    ] = None,
+    run: Annotated[str | None, _help.option("one run of the grid (default: all)", "runs")] = None,
     seeds: Annotated[
         int,
         typer.Option(min=0, help="number of seeds to train the chosen setting with later; 0 leaves seeds as they are"),
@@ -36,30 +32,31 @@ def choose(
     """
     from vse_pipe.core.console import document, line, say
     from vse_pipe.papers import overlay
-    from vse_pipe.project import paths
     from vse_pipe.tools import choose
-    from vse_pipe.tools import choose as grids
 
     path, further = grid.resolve(), [overlay.row_problems]
-    found = grids.read(path, _project.params())
-    names = _project.chosen(run, found, "run of the grid")
+    settings = choose.read(path, _project.params())
+    names = _project.chosen(run, settings, "run of the grid")
     choose.check(names, seeds, _project.overrides, further)
-    settings = [setting for name in names for setting in found[name]]
-    params = {setting.out: choose.params_of(setting, _project.overrides, further) for setting in settings}
-    say(f"choose: {len(settings)} settings of {len(names)} runs")
-    tried = {name: choose.tried(found[name], params, device) for name in names}
-    best = {name: choose.best(ones) for name, ones in tried.items()}
-    back = _project.undo(paths.PARAMS)
-    choose.write([one.setting for one in best.values()], seeds, further)
+    params = {
+        setting.out: choose.params_of(setting, _project.overrides, further)
+        for name in names
+        for setting in settings[name]
+    }
+    say(f"choose: {len(params)} settings of {len(names)} runs")
+    trials = {name: choose.train_all(settings[name], params, device) for name in names}
+    best = {name: choose.best(rows) for name, rows in trials.items()}
+    advice = _project.undo(paths.PARAMS)
+    choose.write([trial.setting for trial in best.values()], seeds, further)
     if as_json:
         document(
-            {name: {"tried": [one.as_json() for one in tried[name]], "best": best[name].as_json()} for name in names}
+            {name: {"tried": [row.as_json() for row in trials[name]], "best": best[name].as_json()} for name in names}
         )
         return
     for name in names:
-        for one in sorted(tried[name], key=lambda one: -one.val_rsum):
-            line(f"{'*' if one is best[name] else ' '} {name} {one.setting}: {one.figures}")
-    say(f"params.yaml now has the settings marked *; `dvc repro` trains them{back}")
+        for trial in sorted(trials[name], key=lambda trial: -trial.val_rsum):
+            line(f"{'*' if trial is best[name] else ' '} {name} {trial.setting}: {trial.figures}")
+    say(f"params.yaml now has the settings marked *; `dvc repro` trains them{advice}")
     if _project.overrides:
         say(f"choose: tried with {', '.join(_project.overrides)}, which params.yaml does not have")
 
@@ -95,7 +92,6 @@ Seed = Annotated[int, typer.Option(help="seed of the bootstrap draws")]
 
 
 def compare(
-    context: typer.Context,
     run_a: RunA,
     runs_b: RunsB = None,
     inference: Inference = None,
@@ -114,19 +110,20 @@ def compare(
     _check(as_markdown, as_json, max_drop, resamples)
     start = Path.cwd()
     from vse_pipe.core.console import stdout
+    from vse_pipe.project.paths import root_around
     from vse_pipe.tools.compare import compare, revisions
 
     folders = base is None and all(revisions.is_evaluation(name) for name in (run_a, *(runs_b or [])))
-    params = None if folders else _params(context.find_root().params.get("overrides", []))
-    found = compare.compare(
+    params = None if folders or root_around() is None else _project.params()
+    comparisons = compare.compare(
         run_a, runs_b or [], start, params, inference=inference, base=base, resamples=resamples, seed=seed
     )
     if as_markdown or as_json:
-        stdout.file.write((compare.document if as_json else compare.markdown)(found, resamples, seed))
+        stdout.file.write((compare.document if as_json else compare.markdown)(comparisons, resamples, seed))
     else:
-        compare.terminal(found, resamples, seed)
+        compare.terminal(comparisons, resamples, seed)
     if max_drop is not None:
-        compare.check(found, max_drop)
+        compare.check(comparisons, max_drop)
 
 
 def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: int) -> None:
@@ -140,19 +137,6 @@ def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: 
         raise UsageError(
             f"--max-drop needs --resamples {FEWEST_RESAMPLES} or more: with fewer no p-value can be below 0.05"
         )
-
-
-def _params(overrides: list[str]):
-    """Of the project around the working directory, which becomes its root; None outside a project."""
-    from vse_pipe.papers import overlay
-    from vse_pipe.project.params.load import load
-    from vse_pipe.project.paths import PARAMS, root_around
-
-    root = root_around()
-    if root is None:
-        return None
-    os.chdir(root)
-    return load(PARAMS, overrides, further=[overlay.row_problems])
 
 
 def compose(
@@ -178,23 +162,23 @@ def compose(
     """
     from vse_pipe.tools.compose import show
 
-    given = from_files(run, images, captions, (image_ids, caption_ids))
-    if given is not None:
+    vectors = from_files(run, images, captions, (image_ids, caption_ids))
+    if vectors is not None:
         from vse_pipe.evaluate.external.inputs import InputFiles
         from vse_pipe.project.params.load import load_measuring
         from vse_pipe.tools.compose import compose_files
 
         params, *_ = load_measuring(_project.overrides)
         return show(
-            compose_files(InputFiles(*given, image_ids, caption_ids, similarity=similarity), params, sets, device),
+            compose_files(InputFiles(*vectors, image_ids, caption_ids, similarity=similarity), params, sets, device),
             as_json,
         )
-    whole = sets.resolve()
+    path = sets.resolve()
     params = _project.params()
     chosen = _project.chosen_runs(run, params, ranked=True)
     from vse_pipe.tools.compose import compose_run
 
-    return _project.show_each({name: compose_run(params, name, whole, device) for name in chosen}, show, as_json)
+    return _project.show_each({name: compose_run(params, name, path, device) for name in chosen}, show, as_json)
 
 
 def claims(
@@ -218,18 +202,13 @@ def claims(
     params = _project.params()
     from vse_pipe.tools import claims
 
-    found = claims.claims(params, claims.find(file, start), resamples, seed, skip_unknown)
-    shown = claims.as_document if as_json else claims.markdown if as_markdown else claims.terminal
-    shown(*found, resamples, seed)
+    verdicts = claims.claims(params, claims.find(file, start), resamples, seed, skip_unknown)
+    show = claims.as_document if as_json else claims.markdown if as_markdown else claims.terminal
+    show(*verdicts, resamples, seed)
 
 
 def audit(
-    run: Annotated[
-        str,
-        typer.Option(
-            help="a name under runs: in params.yaml; it must be trained", autocompletion=_help.section("runs")
-        ),
-    ],
+    run: Annotated[str, _help.option("a name under runs: in params.yaml; it must be trained", "runs")],
     threshold: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="a pair with a higher probability of mismatch counts as mismatched")
     ] = 0.5,
@@ -242,24 +221,20 @@ def audit(
 ) -> None:
     """Find training pairs whose caption does not fit its image, and the best partners for both."""
     params = _project.params()
-    asked = params.engine.changed(engine, workers, address)
+    executor = params.engine.changed(engine, workers, address)
     names = _project.chosen_runs(run, params)
     with _project.reserved(map(paths.audited, names)):
         from vse_pipe.audit import stage
 
-    with _project.spread(asked, device):
-        found = {name: stage.audit(params, name, threshold, limit, device) for name in names}
+    with _project.spread(executor, device):
+        figures = {name: stage.audit(params, name, threshold, limit, device) for name in names}
     _project.settle(params, names, paths.audited, stage.FILES)
-    return _project.show_each(found, stage.show_audit, as_json)
+    return _project.show_each(figures, stage.show_audit, as_json)
 
 
 def localize(
     run: Annotated[
-        str,
-        typer.Option(
-            help="a name under runs: in params.yaml, of a data set of regions; it must be embedded",
-            autocompletion=_help.section("runs"),
-        ),
+        str, _help.option("a name under runs: in params.yaml, of a data set of regions; it must be embedded", "runs")
     ],
     image: Annotated[Path | None, typer.Option(help="a photo to find phrases in, instead of the test split")] = None,
     phrase: Annotated[
@@ -279,8 +254,8 @@ def localize(
     if image is not None:
         from vse_pipe.tools.localize import Question
 
-        drawn = (out or Path("localized.png")).resolve()
-        return _in_photo(run, Question(image.resolve(), image.name, tuple(phrase or ()), drawn), device, as_json)
+        drawing = (out or Path("localized.png")).resolve()
+        return _in_photo(run, Question(image.resolve(), image.name, tuple(phrase or ()), drawing), device, as_json)
     params = _project.params()
     names = _project.chosen_runs(run, params)
     from vse_pipe.localize import inputs
@@ -292,9 +267,9 @@ def localize(
         resolve_device(device)
         from vse_pipe.localize import stage
 
-    found = {name: stage.localize(params, name, device) for name in names}
+    figures = {name: stage.localize(params, name, device) for name in names}
     _project.settle(params, names, paths.localized, stage.FILES)
-    return _project.show_each(found, stage.show_localisation, as_json)
+    return _project.show_each(figures, stage.show_localisation, as_json)
 
 
 def _in_photo(run: str, question: "Question", device: str, as_json: bool) -> None:

@@ -76,16 +76,16 @@ def search(
 
         limits = Limits(k, to, where, group, 0, probability, min_probability)
         limits.check()
-        run, why = (run, "as asked") if run else default_run(params, inference)
-        _answer(Engine.open(params, run, inference, split, device), parts, limits, why, as_json, out, pictures)
+        run, reason = (run, "as asked") if run else default_run(params, inference)
+        _answer(Engine.open(params, run, inference, split, device), parts, limits, reason, as_json, out, pictures)
 
 
 def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple[Term, ...]":
-    """With the content of the files that are named, which are relative to where the command is called."""
+    """Parts of the query with the content of their files, whose paths are relative to the working directory."""
     from vse_pipe.core.console import say
     from vse_pipe.tools.search.query import IMAGE, PHOTO, Term, parse, picture_name
 
-    if sum(one is not None for one in (text, image, image_id)) != 1:
+    if sum(value is not None for value in (text, image, image_id)) != 1:
         raise UsageError("search for what? give a sentence, --image FILE or --image-id ID, one of them")
     if image is not None:
         return (Term(PHOTO, image.name, content=_content(image)),)
@@ -104,37 +104,31 @@ def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple
 
 
 def _answer(
-    engine, parts: "tuple[Term, ...]", limits: "Limits", why: str, as_json: bool, out: Path | None, pictures: bool
+    engine, parts: "tuple[Term, ...]", limits: "Limits", reason: str, as_json: bool, out: Path | None, pictures: bool
 ) -> None:
-    from vse_pipe.core.console import stdout
+    from vse_pipe.core.console import say, stdout
     from vse_pipe.tools.search import query, show
     from vse_pipe.tools.search.answer import document
 
     answer = engine.ask(parts, limits)
-    content = document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), why)
+    content = document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), reason)
     show.show(content, as_json)
     terminal = show.protocol(stdout.file, os.environ) if pictures and not as_json else None
     if terminal is not None:
         show.draw(stdout.file, terminal, content["hits"], engine.picture)
     if out is not None:
-        _write_page(out, engine, content, parts)
+        from vse_pipe.pictures.images import shown
 
-
-def _write_page(out: Path, engine, content: dict, parts: "tuple[Term, ...]") -> None:
-    from vse_pipe.core.console import say
-    from vse_pipe.pictures.images import shown
-    from vse_pipe.tools.search import show
-    from vse_pipe.tools.search.query import IMAGE
-
-    asked = [shown(path) for part in parts if part.kind == IMAGE and (path := engine.picture(part.value)) is not None]
-    asked += [part.content for part in parts if part.content is not None]
-    show.write_page(out, content, engine.picture, asked[0] if len(parts) == 1 and asked else None)
-    say(f"{out} shows it")
+        photo = parts[0].content
+        if parts[0].kind == query.IMAGE and (path := engine.picture(parts[0].value)) is not None:
+            photo = shown(path)
+        show.write_page(out, content, engine.picture, photo if len(parts) == 1 else None)
+        say(f"{out} shows it")
 
 
 @contextlib.contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without looking for garbage while modules are imported, and again at the end: half a second for nothing."""
+    """A context without garbage collection: it costs half a second while modules are imported and at exit."""
     collecting = gc.isenabled()
     gc.disable()
     atexit.register(_leave)
@@ -146,7 +140,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _leave() -> None:
-    # Triton's bindings take what is not collected for a leak and say so at length.
+    # Triton's bindings report objects that are not collected as leaks.
     if "triton" not in sys.modules:
         gc.freeze()
 
@@ -179,9 +173,8 @@ def index(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option(
-            help="run whose model to use (default: the run used last, else the best in reports/metrics.json)",
-            autocompletion=_help.section("runs"),
+        _help.option(
+            "run whose model to use (default: the run used last, else the best in reports/metrics.json)", "runs"
         ),
     ] = None,
     model: Model = None,
@@ -193,8 +186,7 @@ def index(
     to: Annotated[
         str | None,
         typer.Option(
-            help="also write an index for another program: faiss, npy or parquet",
-            autocompletion=_help.targets,
+            help="also write an index for another program: faiss, npy or parquet", autocompletion=_help.targets
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="with --to: the folder of that index")] = None,
@@ -209,12 +201,12 @@ def index(
     if (to is None) != (out is None):
         raise UsageError("--to and --out go together")
     pair = _pair(folder, run, model, weights, sha256)
-    given, exported = folder and folder.absolute(), out and out.absolute()
+    folder, out = folder and folder.absolute(), out and out.absolute()
     params = _project.params()
-    if given is None:
+    if folder is None:
         names = _indexed(params)
     else:
-        params, names = _entered(params, given, run, pair, name, device)
+        params, names = _entered(params, folder, run, pair, name, device)
     if to is not None and len(names) > 1:
         raise UsageError(f"--to: which one? give --run: {', '.join(names)}")
     from vse_pipe.project import paths
@@ -222,21 +214,16 @@ def index(
     with _project.reserved(map(paths.embedded, names)):
         from vse_pipe.tools import index
     outs = index.index(params, names, device)
-    if exported is not None:
-        outs.append(_export(params, names[0], to, exported, device))
+    if to is not None and out is not None:
+        from vse_pipe.tools.export.stage import export_run
+
+        export_run(params, names[0], "nns", to, "text_to_image", out, device)
+        outs.append(out)
     _project.wrote(outs, as_json)
 
 
-def _export(params, name: str, to: str | None, out: Path, device: str) -> Path:
-    from vse_pipe.tools.export.stage import export_run
-
-    assert to is not None
-    export_run(params, name, "nns", to, "text_to_image", out, device)
-    return out
-
-
 def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: str | None, device: str):
-    """params.yaml with what it lacked for this folder, written, and the names of what is to be embedded."""
+    """Params with the entries of this folder, which params.yaml has from now on, and the names of its collections."""
     from vse_pipe.core.console import say
     from vse_pipe.papers import overlay
     from vse_pipe.project import paths
@@ -246,21 +233,24 @@ def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: 
 
     source = index.source_of(folder)
     dataset = index.dataset_of(params, source, name)
-    there = index.collections(params, dataset)
+    names = index.collections(params, dataset)
     if pair:
-        there = [one for one in there if index.is_pair(params, one, pair)]
-    if run is not None:  # the collection's own pair, or its transfer by name
-        there = [one for one in there if run in (one, entry(one))]
-    if there:
-        return params, there
+        names = [key for key in names if index.is_pair(params, key, pair)]
+    if run is not None:  # the run of the collection's pair, or its transfer by name
+        names = [key for key in names if run in (key, entry(key))]
+    if names:
+        return params, names
     chosen = dataset if pair else _run(params, run)
     if pair and dataset in params.datasets:
         raise UsageError(f"index: '{dataset}' is of another model already; give --name for one more")
-    added = index.of_pair(source, dataset, pair, device) if pair else index.added(params, source, dataset, chosen)
-    if added:
-        params_overlay.add(paths.PARAMS, added, [overlay.row_problems])
-        said = ", ".join(f"{section}.{key}" for section, of in added.items() for key in of)
-        say(f"index: params.yaml has {said} now")
+    if pair:
+        entries = index.pair_entries(source, dataset, pair, device)
+    else:
+        entries = index.missing_entries(params, source, dataset, chosen)
+    if entries:
+        params_overlay.add(paths.PARAMS, entries, [overlay.row_problems])
+        addresses = ", ".join(f"{section}.{key}" for section, nodes in entries.items() for key in nodes)
+        say(f"index: params.yaml has {addresses} now")
         params = _project.params()
     models = params.models(chosen)
     return params, [key for key in index.collections(params, dataset) if params.trained(key) in models]
@@ -269,60 +259,56 @@ def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: 
 def _pair(
     folder: Path | None, run: str | None, model: str | None, weights: str | None, sha256: str | None
 ) -> dict[str, str]:
-    """The options of a pretrained pair, its files by absolute names; empty where none is asked for."""
+    """Options of a pretrained pair with absolute paths of its files; empty without --model, --weights and --sha256."""
     if model is None and weights is None and sha256 is None:
         return {}
     if model is None or weights is None or run is not None or folder is None:
         raise UsageError("--model and --weights go together, with a folder and without --run")
     files = {key: Path(value).expanduser() for key, value in (("model", model), ("weights", weights))}
-    found = {"model": model, "weights": weights} | {
+    options = {"model": model, "weights": weights} | {
         key: str(path.resolve()) for key, path in files.items() if path.is_file()
     }
     if sha256 is None and files["weights"].is_file():
         from vse_pipe.core import files as hashing
 
         sha256 = hashing.sha256(files["weights"])
-    return found | ({} if sha256 is None else {"sha256": sha256})
+    return options | ({} if sha256 is None else {"sha256": sha256})
 
 
 def _indexed(params) -> list[str]:
-    """Everything of data sets that are folders."""
+    """Names of all collections whose data set is a folder of pictures."""
     from vse_pipe.tools import index
 
-    found = [
-        name
-        for key, one in params.datasets.items()
-        if one.format.name == index.FORMAT
-        for name in index.collections(params, key)
-    ]
-    if not found:
+    folders = [key for key, dataset in params.datasets.items() if dataset.format.name == index.FORMAT]
+    names = [name for key in folders for name in index.collections(params, key)]
+    if not names:
         raise UsageError("index what? params.yaml has no folder of pictures yet; name one: vse-pipe index FOLDER")
-    return found
+    return names
 
 
 def _run(params, run: str | None) -> str:
-    """As params.yaml names it."""
+    """The run to index with, as params.yaml names it: ``run``, or the best run in the report."""
     from vse_pipe.core.console import say
     from vse_pipe.core.errors import unknown
     from vse_pipe.tools.search.choose import best
 
-    known = params.named(params.runs)
+    runs = params.named(params.runs)
     if run is not None:
-        if run not in known:
-            raise UsageError(unknown("run", run, known))
+        if run not in runs:
+            raise UsageError(unknown("run", run, runs))
         return run
-    if not known:
+    if not runs:
         raise UsageError(
             "index by which model? params.yaml has no run yet; name a pretrained pair: --model and --weights"
         )
     from vse_pipe.project.repetitions import entry
 
-    found, why = best(params, "nns", list(params.runs))
-    say(f"index: run {entry(found)}, {why}")
-    return entry(found)
+    model, reason = best(params, "nns", list(params.runs))
+    say(f"index: run {entry(model)}, {reason}")
+    return entry(model)
 
 
-Run = Annotated[str, typer.Option(help="a name under runs: in params.yaml", autocompletion=_help.section("runs"))]
+Run = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
 Captions = Annotated[
     Path | None, typer.Option(help="a text file with a caption a line, or a .csv or .tsv with a header")
 ]
@@ -351,10 +337,10 @@ def encode(
     from vse_pipe.tools import encode
 
     if captions is not None:
-        told = encode.encode_captions(params, name, source, column, out, device)
+        counts = encode.encode_captions(params, name, source, column, out, device)
     else:
-        told = encode.encode_images(params, name, source, out, device)
+        counts = encode.encode_images(params, name, source, out, device)
     if as_json:
         from vse_pipe.core.console import document
 
-        document(told)
+        document(counts)

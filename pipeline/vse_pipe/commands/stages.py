@@ -1,4 +1,4 @@
-"""vse-pipe extract."""
+"""vse-pipe extract, inject and embed."""
 
 import json
 from collections.abc import Callable
@@ -8,32 +8,12 @@ from typing import Annotated
 import typer
 
 from vse_pipe.commands import _help, _project
-from vse_pipe.commands._project import (
-    Address,
-    AsJson,
-    Device,
-    EmbeddedName,
-    Engine,
-    OnDataset,
-    Workers,
-    chosen,
-    reserved,
-    wrote,
-)
-from vse_pipe.commands._project import params as all_params
+from vse_pipe.commands._project import Address, AsJson, Device, EmbeddedName, Engine, OnDataset, Workers
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 
-Features = Annotated[
-    str | None,
-    typer.Option(
-        help="a name under features: (default: all features and texts)", autocompletion=_help.section("features")
-    ),
-]
-Texts = Annotated[
-    str | None,
-    typer.Option(help="a name under texts: (default: all features and texts)", autocompletion=_help.section("texts")),
-]
+Features = Annotated[str | None, _help.option("a name under features: (default: all features and texts)", "features")]
+Texts = Annotated[str | None, _help.option("a name under texts: (default: all features and texts)", "texts")]
 Backbone = Annotated[
     str | None,
     typer.Option(
@@ -42,11 +22,7 @@ Backbone = Annotated[
     ),
 ]
 Dataset = Annotated[
-    str | None,
-    typer.Option(
-        help="with --backbone: a name under datasets: (default: the only one)",
-        autocompletion=_help.section("datasets"),
-    ),
+    str | None, _help.option("with --backbone: a name under datasets: (default: the only one)", "datasets")
 ]
 Weights = Annotated[str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")]
 Shard = Annotated[
@@ -72,29 +48,38 @@ def extract(
     as_json: AsJson = False,
 ) -> None:
     """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
-    from vse_pipe.extract.job import work
+    from vse_pipe.extract.work import work
 
-    _exclude_each_other(features, texts, backbone, shard)
-    params, features = _selected(all_params(), features, backbone, dataset, weights)
+    if backbone is not None and features is not None:
+        raise UsageError("--features and --backbone exclude each other: the first names an entry of params.yaml")
+    if shard is not None and (texts is not None or (features is None and backbone is None)):
+        raise UsageError("--shard divides the images of one feature set: name it with --features or --backbone")
+    params = _project.params()
+    if backbone is not None:
+        from vse_pipe.extract import job
+
+        params, features = job.with_backbone(params, backbone, dataset, weights)
     spread = work(shard, params.engine.changed(engine, workers, address))
-    named = chosen(features, params.features, "features") if features is not None or texts is None else []
-    read = chosen(texts, params.texts, "texts") if texts is not None or features is None else []
+    feature_names = (
+        _project.chosen(features, params.features, "features") if features is not None or texts is None else []
+    )
+    text_names = _project.chosen(texts, params.texts, "texts") if texts is not None or features is None else []
     if find_batch_size:
-        return _show_batch_sizes(params, named, device, as_json)
-    seen = [paths.extracted(params.features[name].dataset, name) for name in named]
-    written = [paths.extracted(params.texts[name].dataset, name) for name in read]
-    with reserved(seen, spread.lock), reserved(written):
+        return _show_batch_sizes(params, feature_names, device, as_json)
+    feature_folders = [paths.extracted(params.features[name].dataset, name) for name in feature_names]
+    text_folders = [paths.extracted(params.texts[name].dataset, name) for name in text_names]
+    with _project.reserved(feature_folders, spread.lock), _project.reserved(text_folders):
         from vse_pipe.extract import stage
 
-    # Told first of all that is finished: the rest takes long.
-    for name in [name for name in named if not stage.finish(params, name, device, spread)]:
+    # Finished features are reported first, because the others take long.
+    for name in [name for name in feature_names if not stage.finish(params, name, device, spread)]:
         stage.extract(params, name, device, spread)
-    if read:
+    if text_names:
         from vse_pipe.extract import text_stage
 
-        for name in read:
+        for name in text_names:
             text_stage.extract_texts(params, name)
-    return wrote([*seen, *written], as_json)
+    return _project.wrote([*feature_folders, *text_folders], as_json)
 
 
 def _show_batch_sizes(params, names: list[str], device: str, as_json: bool) -> None:
@@ -103,69 +88,40 @@ def _show_batch_sizes(params, names: list[str], device: str, as_json: bool) -> N
 
     if len(names) != 1:
         raise UsageError("--find-batch-size measures one backbone: name it with --features or --backbone")
-    found = []
-    for one in compute.find(params, names[0], device):
-        found.append(one)
-        say(f"{one.batch_size:5} images at once  {one.rate:8.1f} images/s")
-    best = compute.best(found).batch_size
+    speeds = []
+    for speed in compute.find(params, names[0], device):
+        speeds.append(speed)
+        say(f"{speed.batch_size:5} images at once  {speed.rate:8.1f} images/s")
+    best = compute.best(speeds).batch_size
     if as_json:
-        document = {"batch_size": best, "images_per_second": {one.batch_size: one.rate for one in found}}
+        document = {"batch_size": best, "images_per_second": {speed.batch_size: speed.rate for speed in speeds}}
         typer.echo(json.dumps(document, indent=2))
     else:
         typer.echo(f"features.{names[0]}.batch_size: {best}")
 
 
-def _exclude_each_other(features, texts, backbone, shard) -> None:
-    if backbone is not None and features is not None:
-        raise UsageError("--features and --backbone exclude each other: the first names an entry of params.yaml")
-    if shard is not None and (texts is not None or (features is None and backbone is None)):
-        raise UsageError("--shard divides the images of one feature set: name it with --features or --backbone")
-
-
-def _selected(params, features: str | None, backbone: str | None, dataset: str | None, weights: str):
-    """params, with an entry for --backbone, and the name of the features that were asked for."""
-    if backbone is None:
-        return params, features
-    from vse_pipe.extract import job
-
-    return job.with_backbone(params, backbone, dataset, weights)
-
-
-Noise = Annotated[
-    str | None,
-    typer.Option(help="a name under noises: (default: all noises)", autocompletion=_help.section("noises")),
-]
-TeacherName = Annotated[
-    str | None,
-    typer.Option(
-        "--teacher",
-        help="a name under teachers:, instead of --noise",
-        autocompletion=_help.section("teachers"),
-    ),
-]
+Noise = Annotated[str | None, _help.option("a name under noises: (default: all noises)", "noises")]
+TeacherName = Annotated[str | None, _help.option("a name under teachers:, instead of --noise", "teachers")]
 
 
 def inject(noise: Noise = None, teacher: TeacherName = None, as_json: AsJson = False) -> None:
     """Write the pairs to train on: clean, with injected mismatches, or with trained runs as teachers."""
     if noise is not None and teacher is not None:
         raise UsageError("--noise and --teacher name different nodes; give one of them")
-    params = all_params()
+    params = _project.params()
     nodes = params.noises if teacher is None else params.teachers
-    names = chosen(noise or teacher, nodes, "noise" if teacher is None else "teacher")
-    with reserved(paths.injected(nodes[name].dataset, name) for name in names):
-        write = _stage(teacher is not None)
-    return wrote([write(params, name) for name in names], as_json)
+    names = _project.chosen(noise or teacher, nodes, "noise" if teacher is None else "teacher")
+    with _project.reserved(paths.injected(nodes[name].dataset, name) for name in names):
+        # Only the stage that the nodes need is imported: a teacher imports torch.
+        if teacher is None:
+            from vse_pipe.inject import stage
 
+            write: Callable[..., Path] = stage.inject
+        else:
+            from vse_pipe.inject.teacher import teach
 
-def _stage(teaches: bool) -> Callable[..., Path]:
-    """Only what the nodes need is imported: a teacher's takes torch."""
-    if teaches:
-        from vse_pipe.inject.stage import teach
-
-        return teach
-    from vse_pipe.inject.stage import inject as write
-
-    return write
+            write = teach
+    return _project.wrote([write(params, name) for name in names], as_json)
 
 
 def embed(
@@ -179,13 +135,13 @@ def embed(
 ) -> None:
     """Write the vectors of images and captions by a trained run, of its data set or of another."""
     params = _project.params()
-    asked = params.engine.changed(engine, workers, address)
-    named = _project.chosen_runs(run, params, embedded=dataset is None)
-    params, names = _project.on_dataset(params, named, dataset)
+    executor = params.engine.changed(engine, workers, address)
+    models = _project.chosen_runs(run, params, embedded=dataset is None)
+    params, names = _project.on_dataset(params, models, dataset)
     with _project.reserved(map(paths.embedded, names)):
         from vse_pipe.embed import stage, transfer
 
-    with _project.spread(asked, device):
+    with _project.spread(executor, device):
         outs = [(transfer if name in params.transfers else stage).embed(params, name, device) for name in names]
     _project.settle(params, names, paths.embedded, stage.FILES)
     return _project.wrote(outs, as_json)

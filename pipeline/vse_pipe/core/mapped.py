@@ -9,10 +9,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from vse_pipe.core.errors import IntegrityError
+
+if TYPE_CHECKING:
+    import numpy as np  # a tenth of a second that reading params.yaml does not pay
 
 State = tuple[int, int, int]
 
@@ -86,13 +88,13 @@ def guard(path: Path) -> None:
     _opened[path.resolve()] = path, file_state(path)
 
 
-def state_of(array: np.memmap) -> State:
+def state_of(array: "np.memmap") -> State:
     """Of its file, when it was mapped where that was guarded."""
     where = Path(str(array.filename))
     return _opened[where][1] if where in _opened else file_state(where)
 
 
-def require_unchanged(array: np.ndarray) -> None:
+def require_unchanged(array: "np.ndarray") -> None:
     """Raises IntegrityError where the file behind a guarded memory map was changed in place since; other arrays pass."""
     where = Path(getattr(array, "filename", None) or os.devnull)
     if _changed(where):

@@ -15,14 +15,14 @@ from vse_pipe.project.stages import Declaration, Node
 
 
 def _inputs(params: Params, name: str) -> list[Path]:
-    """The embeddings of a run, of the runs of an ensemble, or of a transfer and of the run that it may take its bank from."""
+    """The embeddings of a run, of the runs of an ensemble, or of a transfer and its run, which may provide the bank."""
     if name in params.ensembles:
         return [*map(paths.embedded, params.ensembles[name].members)]
     return [*map(paths.embedded, dict.fromkeys((name, params.trained(name))))]
 
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:
-    """What people said of the data set, and vectors of a bank from elsewhere."""
+    """Judgements and labels of the data set, and the vectors of a bank in another folder."""
     node = params.evaluate.of(params.dataset(name))
     files = [SourceFiles(Path(path)) for key in BESIDE if isinstance(path := getattr(node, key), str)]
     bank = [] if node.bank in images.DESCRIBED else [Path(node.bank)]
@@ -30,11 +30,11 @@ def _reads(params: Params, name: str) -> list[SourceFiles]:
 
 
 def _problems(params: Params, node: Node) -> Iterator[Problem]:
-    """Criteria that have not been evaluated are not there yet; they are no problem."""
+    """Criteria without an evaluation are no problem."""
     documents = [evaluation.read_metrics(path.parent) for path in node.out.glob(f"*/{evaluation.METRICS}")]
     evaluation.require_current(params, node.name)
-    # All criteria were measured on the same vectors; those of an earlier version do not say on which.
-    vectors = [one[evaluation.MADE_FROM]["vectors"] for one in documents if evaluation.MADE_FROM in one]
+    # All criteria were measured on the same vectors. Documents of an earlier version have no digest.
+    vectors = [document[evaluation.MADE_FROM]["vectors"] for document in documents if evaluation.MADE_FROM in document]
     if vectors and all((folder / embeddings.IMAGES).is_file() for folder in _inputs(params, node.name)):
         yield from node.digest("embeddings", vectors[0], evaluation.made_from(params, node.name)["vectors"])
 

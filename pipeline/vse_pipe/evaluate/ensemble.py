@@ -1,4 +1,4 @@
-"""What an entry of params.yaml ranks: the embeddings of a run, or those of the runs of an ensemble as one model."""
+"""The embeddings that an entry of params.yaml ranks: those of a run, or of the runs of an ensemble as one model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,23 +27,21 @@ from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores, Similarity
 from vse_pipe.ranking.split import Split
 
-# Several runs, or the two networks of a run, evaluated as one model: every score is the mean of theirs (SGRAF; the ensembles
-# of SCAN; NCR), or what a fusion makes of them.
-
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Stands where an ``Embedded`` does. Source: Diao et al., SGRAF, AAAI 2021; Lee et al., SCAN, ECCV 2018.
+    """Several runs, or the two networks of a run, ranked as one model by the mean of their scores or another fusion. It
+    has the interface of ``Embedded``. Source: Diao et al., SGRAF, AAAI 2021; Lee et al., SCAN, ECCV 2018.
 
-    weights: of each part, with a sum of 1; None: the mean of the scores themselves. fusion: see ``fusion.RULES``; cascade:
-    instead, how many of each query by the first of two parts the second puts in order. told: what the metrics say of it.
-    """
+    weights: one for each part, with a sum of 1; None for the plain mean of the scores. fusion: see ``fusion.RULES``.
+    cascade: the number of items of each query that the first of two parts retrieves and the second orders. details: for
+    the metrics."""
 
     parts: tuple["Embedded | Ensemble", ...]
     weights: tuple[float, ...] | None = None
     fusion: str = "mean"
     cascade: int | None = None
-    told: dict[str, object] = field(default_factory=dict)
+    details: dict[str, object] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -55,41 +53,41 @@ class Ensemble:
 
     @property
     def joint(self) -> bool:
-        """Is the weighted mean of the scores one inner product? Of cosines it is that of the vectors side by side, each times the
-        root of its weight, which any index of vectors can hold."""
+        """Is the weighted mean of the scores one inner product? For cosines it is the inner product of the concatenated
+        vectors, each times the root of its weight."""
         return self.weights is not None and self.fusion == "mean" and set(self.compared_by.split(" + ")) == {"cosine"}
 
     def has(self, name: str) -> bool:
         return all(part.has(name) for part in self.parts)
 
     def left_out(self, split: str) -> dict[str, int]:
-        """As of one run: ``split`` refuses runs that left out different images."""
+        """The counts of the first run: ``split`` refuses runs that left out different images."""
         return self.parts[0].left_out(split)
 
     def data(self, split: str) -> str | None:
-        """As of one run. Raises IntegrityError where they were embedded from other data."""
-        first, *others = [part.data(split) for part in self.parts]
-        for part, other in zip(self.parts[1:], others, strict=True):
-            if other != first:
+        """The digest of the data. Raises IntegrityError when the runs were embedded from different data."""
+        first, *rest = [part.data(split) for part in self.parts]
+        for part, digest in zip(self.parts[1:], rest, strict=True):
+            if digest != first:
                 raise IntegrityError(
                     f"{part.folder}: embedded from other data than {self.folder}; embed the runs again"
                 )
         return first
 
     def origin(self, *splits: str) -> Origin:
-        """As of one run: ``data`` refuses runs of other data."""
+        """The origin of the first run: ``data`` refuses runs of different data."""
         return self.parts[0].origin(*splits)
 
     def transfer(self, split: str) -> dict[str, object]:
-        """As of ``Embedded``, of the two networks of a run."""
+        """As in ``Embedded``, for the two networks of a run."""
         return self.parts[0].transfer(split)
 
     def split(self, name: str, device: torch.device) -> Split:
-        """Raises InputError unless all runs embedded the same images and captions in the same order."""
-        first, *others = splits = [part.split(name, device) for part in self.parts]
-        for part, other in zip(self.parts[1:], others, strict=True):
+        """The parts of a split. Raises InputError unless all runs have the same images and captions in one order."""
+        first, *rest = splits = [part.split(name, device) for part in self.parts]
+        for part, peer in zip(self.parts[1:], rest, strict=True):
             for kind in ("image_ids", "caption_ids", "caption_images"):
-                if not np.array_equal(getattr(first, kind), getattr(other, kind)):
+                if not np.array_equal(getattr(first, kind), getattr(peer, kind)):
                     raise InputError(
                         f"{part.folder}: other {kind.replace('_', ' ')} than {self.folder}; embed the runs again"
                     )
@@ -99,13 +97,13 @@ class Ensemble:
         joined = (pooled(images), pooled(captions)) if self.joint else (images, captions)
         return Split(first.image_ids, first.caption_ids, first.caption_images, *joined)
 
-    def whole(self, device: torch.device) -> Split:
-        """Raises InputError: there is no folder with embeddings of several models."""
+    def all_splits(self, device: torch.device) -> Split:
+        """Raises InputError: no folder holds embeddings of several models."""
         raise InputError("an ensemble takes its bank from its own runs: evaluate.bank test, train or val")
 
     def must_match(self, other: Embedded) -> None:
-        """Raises InputError, as ``whole`` does."""
-        self.whole(torch.device("cpu"))
+        """Raises InputError as ``all_splits`` does."""
+        self.all_splits(torch.device("cpu"))
 
     def similarity(self, device: torch.device | None = None) -> Similarity:
         if self.joint:
@@ -118,9 +116,9 @@ class Ensemble:
 
 
 def of_run(params: Params, run: str) -> Embedded | Ensemble:
-    """What ``vse-pipe embed`` wrote for ``run``, of one network or of two.
+    """The embeddings of ``run``, from one network or two.
 
-    Raises as ``Embedded.of_run``; InputError also where the second network is not the one the first was trained beside.
+    Raises as ``Embedded.of_run``, and InputError when the second network was not trained together with the first.
     """
     first = Embedded.of_run(params, run)
     if first.peer_sha256 is None:
@@ -137,37 +135,43 @@ _DIGITS = 6
 
 
 def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ensemble:
-    """Weights that are to be chosen are chosen here. Raises InputError as ``Embedded.read`` does, and where there is no
-    split val to choose them on; IntegrityError for embeddings of another model than there is now."""
+    """The embeddings of a run, transfer or ensemble; weights ``tuned`` are chosen here on split val.
+
+    Raises InputError as ``Embedded.read`` or without a split val, IntegrityError for another model."""
     node = params.ensembles.get(name)
     if node is None:
         return of_run(params, name)
-    parts = tuple(of_run(params, one) for one in node.members)
+    parts = tuple(of_run(params, run) for run in node.members)
     if node.pair:
         return Ensemble(parts)
     if node.cascade:
-        return Ensemble(
-            parts, cascade=node.cascade, told={"ensemble": {"runs": list(node.members), "cascade": node.cascade}}
-        )
-    shares = _chosen(params, name, parts, device) if node.weights == TUNED else node.shares
-    told: dict[str, object] = {
+        details: dict[str, object] = {"runs": list(node.members), "cascade": node.cascade}
+        return Ensemble(parts, cascade=node.cascade, details={"ensemble": details})
+    shares = node.shares
+    if node.weights == TUNED:
+        if params.evaluate.split == "val":
+            raise InputError(
+                f"ensembles.{name}.weights are chosen on val, which evaluate.split ranks; give them, or rank test"
+            )
+        shares = tuned(Ensemble(parts, fusion=node.fusion), params.evaluate, device)
+    details = {
         "runs": list(node.members),
         "weights": [round(share, _DIGITS) for share in shares],
         "weights_from": "val" if node.weights == TUNED else "params.yaml",
         "fusion": node.fusion,
     }
-    # A run that does not count need not be scored.
-    kept = [place for place, share in enumerate(shares) if share]
-    counted = tuple(parts[place] for place in kept), tuple(shares[place] for place in kept)
-    return Ensemble(*counted, node.fusion, told={"ensemble": told})
+    # A run with weight 0 need not be scored.
+    members, weights = zip(*((part, share) for part, share in zip(parts, shares, strict=True) if share), strict=True)
+    return Ensemble(members, weights, node.fusion, details={"ensemble": details})
 
 
 def lender(
     params: Params, name: str, ranked: Embedded | Ensemble, bank: str, device: torch.device
 ) -> Embedded | Ensemble | None:
-    """The run whose own data set is the bank of a transfer, since its entry says so or the ranked data set lacks that split; else None.
+    """The run whose data set provides the bank of a transfer, by its entry or because the ranked data set lacks that
+    split; else None.
 
-    ranked: the embeddings of the transfer; bank: ``evaluate.bank``.
+    ranked: the embeddings of the transfer. bank: ``evaluate.bank``.
     """
     node = params.transfers.get(name)
     if node is None or bank not in ("train", "val"):
@@ -186,19 +190,11 @@ def lender(
 
 
 def at_home(params: Params, name: str, device: torch.device) -> Embedded | Ensemble | None:
-    """The run of a transfer on the data set that it was trained on; None of what is no transfer, and where that is not embedded."""
+    """The run of a transfer on its training data set; None if it is not embedded, or ``name`` is no transfer."""
     node = params.transfers.get(name)
     if node is None or not (paths.embedded(node.run) / embeddings.IMAGES).is_file():
         return None
     return embedded(params, node.run, device)
-
-
-def _chosen(params: Params, name: str, parts: tuple, device: torch.device) -> tuple[float, ...]:
-    if params.evaluate.split == "val":
-        raise InputError(
-            f"ensembles.{name}.weights are chosen on val, which evaluate.split ranks; give them, or rank test"
-        )
-    return tuned(Ensemble(parts, fusion=params.ensembles[name].fusion), params.evaluate, device)
 
 
 _STEPS = 20
@@ -206,22 +202,21 @@ _MIB = 1 << 20
 
 
 def tuned(ensemble: Ensemble, params: EvaluateParams, device: Device) -> tuple[float, ...]:
-    """Those with the largest rsum of nearest neighbours on split val, in the protocol's folds; a run may get 0.
+    """The weights with the largest rsum of nearest neighbours on split val, in the protocol's folds; a run may get 0.
 
-    ensemble: without weights. Raises InputError where a run has no split val embedded.
+    ensemble: without weights. Raises InputError when a run has no split val.
     """
     grounds = _grounds(ensemble, params, device)
-    parts = len(ensemble.parts)
 
     def rsum(weights: Sequence[float]) -> float:
         return sum(_recalls(members, truth, weights) for members, truth in grounds)
 
-    return ascent(parts, rsum)
+    return ascent(len(ensemble.parts), rsum)
 
 
 def ascent(members: int, value: Callable[[Sequence[float]], float], steps: int = _STEPS) -> tuple[float, ...]:
-    """The best of equal weights and of those on a greedy way: from nothing, in every step a share more for the member with
-    which ``value`` is largest, the first of several; members may be taken again and again.
+    """The best of equal weights and of a greedy search. Each step of the search adds one share to the member that gives
+    the largest ``value``, the first of equal ones; a member may gain several shares.
 
     Source: Caruana et al., Ensemble selection from libraries of models, ICML 2004, section 2.1, without their bagging.
     """
@@ -230,7 +225,7 @@ def ascent(members: int, value: Callable[[Sequence[float]], float], steps: int =
     highest = value(best.tolist())
     for _ in console.track(range(steps), steps, "choosing the weights of the ensemble on val"):
         candidates = counts + np.eye(members, dtype=int)
-        values = [value((one / one.sum()).tolist()) for one in candidates]
+        values = [value((shares / shares.sum()).tolist()) for shares in candidates]
         counts = candidates[int(np.argmax(values))]
         if max(values) > highest:
             best, highest = counts / counts.sum(), max(values)
@@ -238,25 +233,28 @@ def ascent(members: int, value: Callable[[Sequence[float]], float], steps: int =
 
 
 def _grounds(ensemble: Ensemble, params: EvaluateParams, device: Device) -> list[tuple[list[Scores], Truth]]:
-    """For each fold and direction what the fusion averages, of every member, and what is right."""
+    """For each fold and direction, the scores of every member that the fusion averages, and the correct items."""
     folds = evaluation.tuning_folds(ensemble.split("val", device), params)
     similarities = [part.similarity(device) for part in ensemble.parts]
-    found, rule = [], RULES[ensemble.fusion]
+    grounds, rule = [], RULES[ensemble.fusion]
     for fold in folds:
         assert isinstance(fold.images, Several)
         assert isinstance(fold.captions, Several)
         sides = zip(fold.images.parts, fold.captions.parts, similarities, strict=True)
-        scores = [Scores.of(images, captions, of, memory=params.memory, sets=0) for images, captions, of in sides]
+        scores = [
+            Scores.of(images, captions, similarity, memory=params.memory, sets=0)
+            for images, captions, similarity in sides
+        ]
         sizes = 2 * 4 * scores[0].shape[0] * scores[0].shape[1] * len(scores) * len(folds)
         hold = 2 * sizes <= params.memory * _MIB
-        ruled = [Scores.fused([one], lambda strips: rule(next(iter(strips))), hold=hold) for one in scores]
+        ruled = [Scores.fused([matrix], lambda strips: rule(next(iter(strips))), hold=hold) for matrix in scores]
         for direction in DIRECTIONS:
-            turned = ruled if direction == DIRECTIONS[0] else [one.transposed() for one in ruled]
-            found.append((turned, fold.truth(direction)))
-    return found
+            turned = ruled if direction == DIRECTIONS[0] else [matrix.transposed() for matrix in ruled]
+            grounds.append((turned, fold.truth(direction)))
+    return grounds
 
 
 def _recalls(members: list[Scores], truth: Truth, weights: Sequence[float]) -> float:
     """The sum of R@K over K, as shares."""
-    both = Scores.fused(members, lambda strips: weighted(strips, weights))
-    return sum(float(hits.mean()) for hits in evaluation.rank(both, truth, "pessimistic").hits.values())
+    fused = Scores.fused(members, lambda strips: weighted(strips, weights))
+    return sum(float(hits.mean()) for hits in evaluation.rank(fused, truth, "pessimistic").hits.values())

@@ -1,4 +1,4 @@
-"""Figures beside recall, by what else is known of the pairs: grades that people gave, and labels of the pictures."""
+"""Figures from graded judgements of pairs and from labels of pictures."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.split import Split
 from vse_pipe.ranking.trial import Trial, Tuned
 
-Found = tuple[dict, dict[str, pa.Table]]
+Measured = tuple[dict, dict[str, pa.Table]]
 _TABLES = {"judged": JUDGED, "plausible": PLAUSIBLE}
 _DIGITS = 6
 
@@ -36,7 +36,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class Further:
-    """What is known beside the captions' images; None where nothing is."""
+    """Judgements and labels of a data set; None for none."""
 
     graded: Graded | None = None
     labels: Labels | None = None
@@ -49,17 +49,16 @@ def measured(
     ground: dict[str, list[Trial]],
     params: EvaluateParams,
     comparable: bool,
-) -> Found:
-    """comparable: mean scores of different queries the same, as of one model and not of places. What goes into the metrics document, and tables by file name. A criterion that ends in a matching has sets and no
-    ranking, and nothing of this.
+) -> Measured:
+    """The figures for the metrics document, and tables by file name. A criterion with a matching has no ranking and
+    gets none.
 
-    Under ``folds`` a query is ranked among the items of its fold and counts once, whatever its fold. Raises InputError where
-    judgements or labels name nothing that is ranked.
-    """
+    comparable: scores of different queries are on one scale. Under ``folds`` a query is ranked among the items of its
+    fold. Raises InputError when judgements or labels name no ranked item."""
     measures: dict[str, tuple[dict, Callable]] = {}
     if further.graded is not None:
-        told = {"file": params.judgements, "correct_above": params.correct_above}
-        measures["judged"] = told, partial(_judged, further.graded, comparable)
+        about = {"file": params.judgements, "correct_above": params.correct_above}
+        measures["judged"] = about, partial(_judged, further.graded, comparable)
     if further.labels is not None:
         measures["plausible"] = {"file": params.labels}, partial(_plausible, further.labels)
     metrics: dict[str, dict] = {}
@@ -71,45 +70,43 @@ def measured(
             (index, fold, trial.under(chosen[direction].criterion))
             for index, (fold, trial) in enumerate(zip(folds, ground[direction], strict=True))
         ]
-        for name, (known, of) in measures.items():
-            figures, rows = of(direction, trials, params)
-            metrics.setdefault(name, known)[direction] = _rounded(figures)
+        for name, (about_measure, measure) in measures.items():
+            figures, rows = measure(direction, trials, params)
+            metrics.setdefault(name, about_measure)[direction] = _rounded(figures)
             tables.setdefault(_TABLES[name], []).append(rows)
     return metrics, {name: pa.concat_tables(rows) for name, rows in tables.items()}
 
 
 def _judged(
-    own: Graded,
+    judgements: Graded,
     comparable: bool,
     direction: str,
     trials: list[tuple[int, Split, Scores]],
     params: EvaluateParams,
 ) -> tuple[dict, pa.Table]:
-    depths = Depths.of(params.recall, params.ndcg)
+    depths = Depths.including(params.recall, params.ndcg)
     rows, parts, agreed = [], [], []
     for fold, split, scores in trials:
         queries, items = split.sides(direction)
-        cells = own.cells(direction, queries, items)
-        if found := evaluation.rank_graded(scores, cells, own.above, params.ties, depths):
-            parts.append(found)
-            hits = {f"hit_{k}": of_k for k, of_k in found.hits.items()}
-            figures = {"correct": found.correct.astype(np.int32), "rank": found.ranks + 1, **hits, **found.measures}
-            rows.append(_table(direction, fold, queries[found.rows], figures))
+        cells = judgements.cells(direction, queries, items)
+        if ranked := evaluation.rank_graded(scores, cells, judgements.above, params.ties, depths):
+            parts.append(ranked)
+            hits = {f"hit_{k}": of_k for k, of_k in ranked.hits.items()}
+            figures = {"correct": ranked.correct.astype(np.int32), "rank": ranked.ranks + 1, **hits, **ranked.measures}
+            rows.append(_table(direction, fold, queries[ranked.rows], figures))
         agreed.append(
             (evaluation.of_pairs(scores, cells), cells.grades, _foreign(split, direction, cells.rows, cells.columns))
         )
     if not parts:
         raise InputError(
-            f"evaluate.judgements {params.judgements}: no pair with a grade above {own.above:g} is among the {direction} "
-            f"queries and items that are ranked; {len(own.grades)} judgements were read"
+            f"evaluate.judgements {params.judgements}: no pair with a grade above {judgements.above:g} is among the {direction} "
+            f"queries and items that are ranked; {len(judgements.grades)} judgements were read"
         )
-    joined = [np.concatenate(values) for values in zip(*agreed, strict=True)]
-    # Of pairs that are not ranked together: of another split, of another fold, or left out.
-    unranked = len(own.grades) - len(joined[1])
+    pair_scores, grades, foreign = (np.concatenate(values) for values in zip(*agreed, strict=True))
+    # Pairs of another split, of different folds, or with an image that was left out are not ranked.
+    unranked = len(judgements.grades) - len(grades)
     counted = {"unranked": unranked} if unranked else {}
-    return {**_means(parts), **_agreement(joined[0], joined[1], joined[2], comparable), **counted}, pa.concat_tables(
-        rows
-    )
+    return {**_means(parts), **_agreement(pair_scores, grades, foreign, comparable), **counted}, pa.concat_tables(rows)
 
 
 def _means(parts: Sequence[evaluation.Ranked]) -> dict:
@@ -123,59 +120,60 @@ def _means(parts: Sequence[evaluation.Ranked]) -> dict:
 
 
 def _foreign(split: Split, direction: str, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Is the caption of the pair another image's?"""
+    """Does the caption of the pair describe another image?"""
     images, captions = (rows, columns) if direction == "image_to_text" else (columns, rows)
     return split.image_ids[images] != split.caption_images[captions]
 
 
 def _agreement(scores: np.ndarray, grades: np.ndarray, foreign: np.ndarray, comparable: bool) -> dict:
-    """Over all judgements, and over those of captions that were written of another picture."""
+    """Over all judgements, and over those of captions that describe another picture."""
     kinds = {"kendall": np.full(len(scores), True), "kendall_foreign": foreign}
     return {
-        name: {"judgements": int(own.sum()), **(kendall(scores[own], grades[own]) if comparable else {})}
-        for name, own in kinds.items()
+        name: {"judgements": int(mask.sum()), **(kendall(scores[mask], grades[mask]) if comparable else {})}
+        for name, mask in kinds.items()
     }
 
 
 def _plausible(
-    own: Labels, direction: str, trials: list[tuple[int, Split, Scores]], params: EvaluateParams
+    labels: Labels, direction: str, trials: list[tuple[int, Split, Scores]], params: EvaluateParams
 ) -> tuple[dict, pa.Table]:
     rows, shares = [], []
     for fold, split, scores in trials:
         sides = (split.image_ids, split.caption_images)
-        if not all(np.isin(side, own.images).any() for side in sides):
+        if not all(np.isin(side, labels.images).any() for side in sides):
             continue
-        asking, asked = (places(own.images, side) for side in (sides if direction == "image_to_text" else sides[::-1]))
-        found = np.concatenate(list(_of_blocks(own, scores, asking, asked, params)))
-        kept = ~np.isnan(found[:, 0])
-        shares.append(found[kept])
-        columns = {f"r_precision_{most}": found[kept, most] for most in graded.DIFFERENCES}
-        rows.append(_table(direction, fold, split.sides(direction)[0][kept], columns))
+        queries, items = (
+            places(labels.images, side) for side in (sides if direction == "image_to_text" else sides[::-1])
+        )
+        precisions = np.concatenate(list(_of_blocks(labels, scores, queries, items, params)))
+        labelled = ~np.isnan(precisions[:, 0])
+        shares.append(precisions[labelled])
+        columns = {f"r_precision_{most}": precisions[labelled, most] for most in graded.DIFFERENCES}
+        rows.append(_table(direction, fold, split.sides(direction)[0][labelled], columns))
     if not shares:
         raise InputError(f"evaluate.labels {params.labels}: no image that is ranked has a label there")
     joined = np.concatenate(shares)
-    each = 100.0 * joined.mean(axis=0)
-    named = {f"r_precision_{most}": each[most] for most in graded.DIFFERENCES}
-    return {"queries": len(joined), "pmrp": each.mean(), **named}, pa.concat_tables(rows)
+    figures = 100.0 * joined.mean(axis=0)
+    named = {f"r_precision_{most}": figures[most] for most in graded.DIFFERENCES}
+    return {"queries": len(joined), "pmrp": figures.mean(), **named}, pa.concat_tables(rows)
 
 
 def _of_blocks(
-    own: Labels, scores: Scores, asking: np.ndarray, asked: np.ndarray, params: EvaluateParams
+    labels: Labels, scores: Scores, queries: np.ndarray, items: np.ndarray, params: EvaluateParams
 ) -> Iterator[np.ndarray]:
-    """A row a query, NaN where its image has no label; items whose image has none are not in the gallery, as in the authors'
-    code. asking, asked: rows of ``own``, -1 for none."""
-    items = torch.from_numpy(np.flatnonzero(asked >= 0))
-    has = torch.from_numpy(own.has)
+    """One row a query, NaN if its image has no label. Items without a label are not in the gallery, as in the authors'
+    code. queries, items: rows of ``labels``, -1 for none."""
+    gallery = torch.from_numpy(np.flatnonzero(items >= 0))
+    marks = torch.from_numpy(labels.has)
 
     def shares(rows: slice) -> np.ndarray:
         strip = scores.strip(rows)
-        queries, gallery = has[asking[rows]].to(strip.device), has[asked[items]].to(strip.device)
-        apart = graded.distances(queries, gallery)
-        found = graded.r_precisions(strip[:, items.to(strip.device)], apart, params.ties).cpu().numpy()
-        return np.where(asking[rows, None] >= 0, found, np.nan)
+        distances = graded.distances(marks[queries[rows]].to(strip.device), marks[items[gallery]].to(strip.device))
+        precisions = graded.r_precisions(strip[:, gallery.to(strip.device)], distances, params.ties).cpu().numpy()
+        return np.where(queries[rows, None] >= 0, precisions, np.nan)
 
-    for _, found in scores.each(shares):
-        yield found
+    for _, block in scores.over_strips(shares):
+        yield block
 
 
 def _table(direction: str, fold: int, queries: np.ndarray, columns: dict[str, np.ndarray]) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Outcomes as the Parquet tables of ``vse_pipe.artifacts.evaluation``."""
+"""Measure criteria: metrics documents and the Parquet tables of ``vse_pipe.artifacts.evaluation``."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -38,8 +38,8 @@ DIGITS = 6
 def rank_table(
     outcome: Outcome, direction: str, fold: int, queries: np.ndarray, items: np.ndarray, clusters: np.ndarray
 ) -> pa.Table:
-    """A row per query. queries, items: their ids, int64, in the order of the scores' rows and columns;
-    clusters: for each query the image_id of the image that it is or that it describes, int64."""
+    """One row per query. queries, items: int64 ids, in the order of the scores' rows and columns. clusters: for each
+    query the int64 id of its image."""
     count = len(queries)
     offsets = np.concatenate([[0], outcome.lengths.cumsum()]).astype(np.int32)
     ranks = _or_nulls(None if outcome.ranks is None else outcome.ranks + 1, count)
@@ -56,7 +56,7 @@ def rank_table(
 
 
 def occurrence_table(outcome: Outcome, direction: str, fold: int, items: np.ndarray) -> pa.Table:
-    """A row per item. items: their ids, int64, in the order of the scores' columns."""
+    """One row per item. items: int64 ids, in the order of the scores' columns."""
     counts = {f"n_{k}": pa.array(n.astype(np.int32)) for k, n in outcome.occurrence.items()}
     columns = {**_heading(direction, fold, len(items)), "item_id": pa.array(items), **counts}
     return pa.table(columns, schema=OCCURRENCE_SCHEMA)
@@ -69,8 +69,7 @@ def relaxation_table(
     validation: Float[np.ndarray, "ks lambdas"],
     ranked: Float[np.ndarray, "ks lambdas"],
 ) -> pa.Table:
-    """A row per K and lambda. validation: R@K that lambda was chosen by; ranked: on the split that is measured, NaN where
-    it was not tried."""
+    """One row per K and lambda. validation: the R@K that chose lambda. ranked: R@K on the evaluated split, or NaN."""
     columns = {
         "direction": pa.repeat(direction, len(KS) * len(lambdas)),
         "k": pa.array(np.repeat(np.array(KS, np.int32), len(lambdas))),
@@ -91,7 +90,7 @@ def _or_nulls(values: np.ndarray | None, rows: int) -> pa.Array:
 
 
 def rounded(values: dict) -> dict:
-    """Intervals, in whatever place."""
+    """Nested intervals with rounded ends."""
     return {
         name: rounded(value) if isinstance(value, dict) else [round(end, DIGITS) for end in value]
         for name, value in values.items()
@@ -100,10 +99,10 @@ def rounded(values: dict) -> dict:
 
 @dataclass(frozen=True)
 class Inputs:
-    """ranked: what is measured; bank: what corrects it; tuning, tuning_bank: the same for choosing parameters, None where
-    there is no validation data; about: what goes into every metrics document; seed: of the bootstrap; further: what is
-    known of the pairs beside it; names: of ids that are text; tuned_on: where ``tuning`` is of another data set, its name;
-    untuned: where there is no ``tuning``, why."""
+    """ranked: the split to measure. bank: the queries that correct its scores. tuning, tuning_bank: the split and the
+    bank that choose parameters; tuning is None without validation data, for the reason ``untuned``. about: content of
+    every metrics document. seed: for the bootstrap. names: of ids that are text. tuned_on: the data set of ``tuning``,
+    if it is another one."""
 
     ranked: Split
     bank: BankSource
@@ -118,7 +117,7 @@ class Inputs:
     untuned: str = "there is no validation data"
 
     def validation(self) -> Split:
-        """Raises InputError where there is none."""
+        """The validation data. Raises InputError without them."""
         if self.tuning is None:
             raise InputError(
                 f"{self.untuned}, so nothing can choose parameters; give them in params.yaml, such as inference.rgm.lam"
@@ -128,8 +127,9 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Result:
-    """metrics: finite numbers, strings and nested dictionaries; ranks, occurrence, relaxation: as in artifacts.evaluation,
-    the last None where no lambda was chosen; further: tables of artifacts.judged by file name."""
+    """metrics: finite numbers, strings and nested dictionaries. ranks, occurrence, relaxation: as in
+    artifacts.evaluation; relaxation is None when no lambda was chosen. further: tables of judgements and labels by file
+    name."""
 
     criterion: Criterion
     metrics: dict
@@ -142,24 +142,23 @@ class Result:
 def measure(
     inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams, unmeasured: dict[str, str] | None = None
 ) -> Iterator[Result]:
-    """One result a criterion, in turn. Scores that fit into ``params.memory`` are computed once for all of them.
+    """Yield one result per criterion. Scores that fit into ``params.memory`` are computed once for all criteria.
 
-    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. unmeasured: gains the names of
-    criteria that cannot be computed on these data, with the reason, unless none can be. Raises InputError
-    for embeddings that cannot be ranked, and where parameters are to be chosen and there is nothing to choose them on.
-    """
+    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. unmeasured:
+    receives the criteria that cannot be computed on these data, with the reason. Raises InputError when no criterion
+    can be computed; without ``unmeasured``, when one cannot."""
     folds = evaluation.folds(inputs.ranked, params)
     is_curved = any(is_calibrated(criterion, inputs.similarity, params) for criterion in criteria)
     to_tune = is_curved or any(open_parameters(criterion, params) for criterion in criteria)
     sets = 2 if to_tune else 1
     ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
-    to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
+    tuning = tuning_ground(inputs, params, sets) if to_tune else {}
     failed: list[InputError] = []
     for criterion in criteria:
         try:
-            chosen = {side: trial.tuned(criterion, to_choose_on.get(side, []), params.tune) for side in DIRECTIONS}
+            chosen = {side: trial.tuned(criterion, tuning.get(side, []), params.tune) for side in DIRECTIONS}
             curved = is_calibrated(criterion, inputs.similarity, params)
-            sure = _calibrated(inputs, chosen, folds, ground, to_choose_on, params) if curved else {}
+            sure = _calibrated(inputs, chosen, folds, ground, tuning, params) if curved else {}
             result = _result(inputs, criterion, chosen, folds, ground, params, sure)
         except InputError as error:
             failed.append(error)
@@ -171,25 +170,26 @@ def measure(
 
 
 def open_parameters(criterion: Criterion, params: EvaluateParams) -> list[str]:
-    """Options of params.yaml that validation data must choose, such as ``inference.rgm.lam``; empty where all are set."""
+    """Options of params.yaml that validation data must choose, such as ``inference.rgm.lam``."""
     names = [f"inference.{criterion.rescoring.name}.{name}" for name in criterion.varied()] if params.tune else []
     matching = criterion.matching
     return [*names, f"inference.{matching.name}.lam"] if matching and len(criterion.lambdas) > 1 else names
 
 
 def is_comparable(similarity: Similarity) -> bool:
-    """Do scores of different queries mean the same? Not where they are places, or how far an item is from the others."""
+    """Are scores of different queries on one scale? Ranks and standardised scores are not."""
     return not isinstance(similarity, Fused | Cascade)
 
 
 def is_calibrated(criterion: Criterion, similarity: Similarity, params: EvaluateParams) -> bool:
-    """Is a probability fitted to its scores? Not of a matching, which has none."""
+    """Is a probability fitted to the scores of the criterion? A matching has no scores."""
     return params.calibrate != "none" and not criterion.matching and is_comparable(similarity)
 
 
 def tuning_ground(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict[str, list[Trial]]:
-    """By direction, the validation folds that parameters are chosen on. Raises InputError where there are none, where
-    they are what is ranked, and where the bank holds some of them. sets: see ``trials``."""
+    """The validation folds that choose parameters, by direction. sets: see ``trials``.
+
+    Raises InputError without validation data, and when the ranked split or the bank shares items with them."""
     validation = inputs.validation()
     bank.disjoint(validation, inputs.ranked, "validation data", "split")
     inputs.tuning_bank.checked_against(validation, "validation data")
@@ -209,19 +209,19 @@ def _result(
     outcomes: dict[str, list[Outcome]] = {direction: [] for direction in DIRECTIONS}
     notes: dict[str, dict[str, float]] = {direction: {} for direction in DIRECTIONS}
     scans: dict[str, list[Scan]] = {direction: [] for direction in DIRECTIONS}
-    depths = Depths.of(params.recall, params.ndcg)
+    depths = Depths.including(params.recall, params.ndcg)
     for sides in console.track(zip(*ground.values(), strict=True), len(folds), f"ranking under {criterion.name}"):
         ran = run_both(list(chosen.values()), sides, params.ties, depths)
-        for direction, (found, noted, scanned) in zip(DIRECTIONS, ran, strict=True):
-            outcomes[direction].append(found)
+        for direction, (outcome, noted, scanned) in zip(DIRECTIONS, ran, strict=True):
+            outcomes[direction].append(outcome)
             scans[direction] += [scanned] if scanned else []
             notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
     ranks, occurrence = _tables(outcomes, folds)
     comparable, further = is_comparable(inputs.similarity), inputs.further
-    known, tables_of_known = measured(further, chosen, folds, ground, params, comparable) if further else ({}, {})
+    figures, tables = measured(further, chosen, folds, ground, params, comparable) if further else ({}, {})
     metrics = {
         **inputs.about,
-        **known,
+        **figures,
         **_circumstances(inputs, criterion, params, len(folds)),
         "parameters": {direction: _parameters(tuned) for direction, tuned in chosen.items()},
         "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in chosen.items()},
@@ -231,48 +231,47 @@ def _result(
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
         **sure,
     }
-    return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans), tables_of_known)
+    return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans), tables)
 
 
 def _calibrated(
     inputs: Inputs,
     chosen: dict[str, Tuned],
     folds: list[Split],
-    ground: dict[str, list[Trial]],
-    known: dict[str, list[Trial]],
+    ranked: dict[str, list[Trial]],
+    tuning: dict[str, list[Trial]],
     params: EvaluateParams,
 ) -> dict:
-    """``calibration`` by direction."""
-    found = {}
+    """The calibration by direction, for the metrics document."""
+    measured = {}
     for direction, tuned in chosen.items():
-        fit, asked = (
+        fit, sample = (
             calibration.joined(
-                [calibration.candidates(one.item_by_item(tuned.criterion), one.truth) for one in of[direction]]
+                [calibration.candidates(part.item_by_item(tuned.criterion), part.truth) for part in ground[direction]]
             )
-            for of in (known, ground)
+            for ground in (tuning, ranked)
         )
         clusters = np.concatenate([fold.clusters(direction) for fold in folds])
-        found[direction] = calibration.measured(params.calibrate, fit, asked, clusters, params.resamples, inputs.seed)
-    return {"calibration": found}
+        measured[direction] = calibration.measured(
+            params.calibrate, fit, sample, clusters, params.resamples, inputs.seed
+        )
+    return {"calibration": measured}
 
 
 def _relaxation(criterion: Criterion, chosen: dict[str, Tuned], scans: dict[str, list[Scan]]) -> pa.Table | None:
-    """Recall against lambda, where lambda was chosen."""
+    """Recall against lambda; None when no lambda was chosen."""
     if len(criterion.lambdas) < 2:
         return None
-    found = []
+    tables = []
     for direction, tuned in chosen.items():
         assert tuned.recalls is not None
         measured = recalls(scans[direction])
-        found.append(relaxation_table(direction, criterion.lambdas, tuned.lambdas, tuned.recalls, measured))
-    return pa.concat_tables(found)
+        tables.append(relaxation_table(direction, criterion.lambdas, tuned.lambdas, tuned.recalls, measured))
+    return pa.concat_tables(tables)
 
 
 def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams, folds: int) -> dict:
-    """What the figures must not be quoted without.
-
-    bank: whose queries went into the scores; transductive: a query's result depends on the other queries ranked.
-    """
+    """The setting of the figures. bank: the queries that correct the scores. transductive: results depend on other queries."""
     return {
         "inference": criterion.name,
         "split": params.split,
@@ -280,38 +279,38 @@ def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams,
         "folds": folds,
         "ties": params.ties,
         "bank": inputs.bank.name if criterion.needs_bank else "none",
-        "transductive": criterion.matching is not None or (criterion.needs_bank and inputs.bank.own),
+        "transductive": criterion.matching is not None or (criterion.needs_bank and inputs.bank.is_transductive),
     }
 
 
 def _parameters(tuned: Tuned) -> dict:
-    """All that the criterion was run with, but for what it might have tried."""
-    found: dict = {}
+    """The parameters of the criterion, without its grids."""
+    values: dict = {}
     for part in (tuned.criterion.rescoring, tuned.criterion.matching):
-        given = part.params.model_dump() if part else {}
-        found |= {name: value for name, value in given.items() if not name.endswith("grid") and name != "lam"}
+        options = part.params.model_dump() if part else {}
+        values |= {name: value for name, value in options.items() if not name.endswith("grid") and name != "lam"}
     if tuned.lambdas:
-        found["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
-    return found
+        values["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
+    return values
 
 
 def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
-    """The parameters that validation data chose, by name; nothing where they were given."""
-    found: dict = {}
+    """The parameters that validation data chose, by name."""
+    values: dict = {}
     if params.tune:
         best = tuned.criterion.rescoring.params.model_dump()
-        found = {name: best[name] for name in criterion.varied()}
+        values = {name: best[name] for name in criterion.varied()}
     if len(criterion.lambdas) > 1:
-        found["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
-    return found
+        values["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
+    return values
 
 
 def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Split) -> dict:
-    """Per direction the mean over folds of each metric, and their two sums; items: of a fold;
-    queries: of all folds; unjudged: queries that are in no figure. None for a figure that a fold leaves undefined."""
+    """Per direction the mean of each metric over folds, None if a fold leaves it undefined, and the two sums. items: of
+    one fold. queries: of all folds. unjudged: queries without a judged item."""
     means: dict[str, dict[str, float]] = {}
     for direction, of_folds in outcomes.items():
-        rows = [one.metrics() for one in of_folds]
+        rows = [outcome.metrics() for outcome in of_folds]
         means[direction] = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
     def rounded(value: float) -> float | None:
@@ -320,19 +319,19 @@ def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Spli
     def total(kind: str) -> float | None:
         return rounded(sum(values[f"{kind}@{k}"] for values in means.values() for k in KS))
 
-    found: dict[str, dict] = {}
+    metrics: dict[str, dict] = {}
     sums = {"rsum": total("r"), "hs_sum": total("skew")}
     for direction, values in means.items():
-        found[direction] = {name: rounded(value) for name, value in values.items()}
+        metrics[direction] = {name: rounded(value) for name, value in values.items()}
         queries = sum(len(fold.ids(direction)[0]) for fold in folds)
-        found[direction] |= {"queries": queries, "items": len(folds[0].ids(direction)[1])}
+        metrics[direction] |= {"queries": queries, "items": len(folds[0].ids(direction)[1])}
         if split.relevance is not None:
-            found[direction]["unjudged"] = sum(fold.unjudged(direction) for fold in folds)
-    return {**found, **sums}
+            metrics[direction]["unjudged"] = sum(fold.unjudged(direction) for fold in folds)
+    return {**metrics, **sums}
 
 
 def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int) -> dict:
-    """95% bootstrap intervals, [low, high] in the place of each figure; nothing without resamples."""
+    """95% bootstrap intervals [low, high] at the address of each figure; empty without resamples."""
     if not resamples:
         return {}
     from vse_pipe.ranking.intervals import intervals
@@ -343,8 +342,8 @@ def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int)
 def _tables(outcomes: dict[str, list[Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:
     ranks, occurrence = [], []
     for direction, of_folds in outcomes.items():
-        for index, (one, fold) in enumerate(zip(of_folds, folds, strict=True)):
+        for index, (outcome, fold) in enumerate(zip(of_folds, folds, strict=True)):
             queries, items = fold.ids(direction)
-            ranks.append(rank_table(one, direction, index, queries, items, fold.clusters(direction)))
-            occurrence.append(occurrence_table(one, direction, index, items))
+            ranks.append(rank_table(outcome, direction, index, queries, items, fold.clusters(direction)))
+            occurrence.append(occurrence_table(outcome, direction, index, items))
     return pa.concat_tables(ranks), pa.concat_tables(occurrence)

@@ -36,28 +36,25 @@ FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
 def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:
     """Write data/evaluate/<run>/<inference>/ from data/embed/<run>/ for each criterion and return the metrics by name.
 
-    run: of params.yaml, or an ensemble of runs, or a transfer. device: auto, cpu, cuda or cuda:N. Parameters left open in params.yaml
-    are chosen on the validation split. Raises UsageError for an unknown run, criterion or device, InputError for embeddings
-    that cannot be ranked, LockedError when another process writes the same run. Of a data set without captions nothing is measured,
-    which is no error: its run is there to be searched, and `dvc repro` goes on. So it does where there is no validation data for
-    a criterion: a transfer takes that of the run's own data set; what still is open is left out, with a line in unmeasured.json.
-    """
+    run: a run, an ensemble or a transfer of params.yaml. device: auto, cpu, cuda or cuda:N. Open parameters are chosen
+    on the validation split; a transfer without one takes that of the run's training data set. unmeasured.json names the
+    criteria that lack validation data; a data set without captions has no metrics. Neither is an error, so `dvc repro`
+    goes on. Raises UsageError for an unknown run, criterion or device, InputError for embeddings that cannot be ranked,
+    LockedError when another process writes the same run."""
     started = time.monotonic()
     if run not in params.evaluated():
-        known = sorted(params.evaluated())
-        raise UsageError(unknown("run", run, known))
+        raise UsageError(unknown("run", run, sorted(params.evaluated())))
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve_device(device)
     _must_rank(params, run, inferences)
     dataset, out = params.dataset(run), paths.evaluations(run)
-    alone = [one.name for one in chosen if one.matching]
-    if alone and processes.elsewhere():
-        say(f"evaluate {run}: {', '.join(alone)}: the queries are matched in this process, by no worker")
+    matchings = [criterion.name for criterion in chosen if criterion.matching]
+    if matchings and processes.elsewhere():
+        say(f"evaluate {run}: {', '.join(matchings)}: the queries are matched in this process, by no worker")
     with locks.claim(out):
         if captions.absent(paths.prepared(dataset)):
             say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
             with whole_folder(out, repetitions.patterns(FILES)) as folder:
-                why = {"run": run, "dataset": dataset, "why": "no captions"}
-                write_json(folder / evaluation.UNMEASURED, why)
+                write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
         written = _measured(params, run, chosen, target)
     step.record(out, time.monotonic() - started)
@@ -65,41 +62,44 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
 
 
 def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> dict[str, dict]:
-    """Rank under each criterion and replace what lies in data/evaluate/<run>/: all of it appears together."""
+    """Rank under each criterion and replace data/evaluate/<run>/ as a whole."""
     dataset, out, written = params.dataset(run), paths.evaluations(run), {}
-    own = params.evaluate.of(dataset)
+    settings = params.evaluate.of(dataset)
     embedded = ensemble.embedded(params, run, device)
-    lender = ensemble.lender(params, run, embedded, own.bank, device)
-    to_choose = any(open_parameters(one, own) for one in chosen)
-    home = ensemble.at_home(params, run, device) if to_choose and not _has_validation(embedded, own) else None
-    given = read_inputs(embedded, run, own, device, lender, home)
-    if not len(given.ranked.caption_ids):
+    lender = ensemble.lender(params, run, embedded, settings.bank, device)
+    to_choose = any(open_parameters(criterion, settings) for criterion in chosen)
+    home = ensemble.at_home(params, run, device) if to_choose and not _has_validation(embedded, settings) else None
+    loaded = read_inputs(embedded, run, settings, device, lender, home)
+    if not len(loaded.ranked.caption_ids):
         raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
-    bank = None if given.bank.folder in (None, embedded.folder) else given.bank.folder
-    made_from = {**evaluation.made_from(params, run, bank), **_prepared(embedded, own.split)}
-    about = {**given.about, evaluation.MADE_FROM: made_from}
-    further = _further(own, dataset, embedded)
-    inputs = replace(given, seed=params.seed, further=further, about=about)
+    bank = None if loaded.bank.folder in (None, embedded.folder) else loaded.bank.folder
+    digest = embedded.origin(settings.split).splits[settings.split]
+    made_from = {**evaluation.made_from(params, run, bank), **({} if digest is None else {"prepared": digest})}
+    about = {**loaded.about, evaluation.MADE_FROM: made_from}
+    further = _further(settings, dataset, embedded)
+    inputs = replace(loaded, seed=params.seed, further=further, about=about)
     warn_of_collapse(inputs.ranked, str(embedded.folder))
-    if own.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
+    if settings.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
         console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
-        own = own.model_copy(update={"calibrate": "none"})
+        settings = settings.model_copy(update={"calibrate": "none"})
     with whole_folder(out, repetitions.patterns(FILES)) as folder:
-        unmeasured = _open(chosen, inputs, own)
-        for result in measure(inputs, [one for one in chosen if one.name not in unmeasured], own, unmeasured):
+        unmeasured = _open(chosen, inputs, settings)
+        for result in measure(
+            inputs, [criterion for criterion in chosen if criterion.name not in unmeasured], settings, unmeasured
+        ):
             written[result.criterion.name] = result.metrics
             write(folder / result.criterion.name, result, inputs.names)
-        kept = _keep(run, out, folder, {"bank": inputs.bank.name, evaluation.MADE_FROM: made_from}, unmeasured)
-        for name, why in unmeasured.items():
-            console.warn(f"evaluate {run}: {name} is left out: {why}")
-        if unmeasured | kept:
-            told = {"run": run, "dataset": dataset, evaluation.MADE_FROM: made_from}
-            write_json(folder / evaluation.UNMEASURED, {**told, "criteria": unmeasured | kept})
+        older = _keep(run, out, folder, {"bank": inputs.bank.name, evaluation.MADE_FROM: made_from}, unmeasured)
+        for name, reason in unmeasured.items():
+            console.warn(f"evaluate {run}: {name} is left out: {reason}")
+        if unmeasured | older:
+            about_run = {"run": run, "dataset": dataset, evaluation.MADE_FROM: made_from}
+            write_json(folder / evaluation.UNMEASURED, {**about_run, "criteria": unmeasured | older})
     return written
 
 
 def _open(chosen: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -> dict[str, str]:
-    """Why, by name of a criterion, nothing can choose its parameters."""
+    """The criteria whose parameters nothing can choose, with the reason."""
     unmeasured = {}
     for criterion in chosen if inputs.tuning is None else ():
         if names := open_parameters(criterion, params):
@@ -109,21 +109,23 @@ def _open(chosen: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -
 
 
 def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
-    """Raises InputError where a criterion that a call names was left out. Of those of params.yaml the warning is enough."""
+    """Raises InputError when a criterion of the call was not measured; for those of params.yaml a warning suffices."""
     unmeasured = {run: evaluation.read_unmeasured(paths.evaluations(run)) for run in runs}
-    lines = [f"{run}: {name}: {whys[name]}" for run, whys in unmeasured.items() for name in inferences if name in whys]
+    lines = [
+        f"{run}: {name}: {reasons[name]}"
+        for run, reasons in unmeasured.items()
+        for name in inferences
+        if name in reasons
+    ]
     if lines:
         raise InputError("\n".join(lines))
 
 
-def _prepared(embedded: Embedded | Ensemble, split: str) -> dict[str, str]:
-    digest = embedded.origin(split).splits[split]
-    return {} if digest is None else {"prepared": digest}
-
-
 def _keep(run: str, out: Path, folder: Path, measured: dict, unmeasured: Collection[str]) -> dict[str, str]:
-    """Copy from ``out`` to ``folder`` the criteria that are not measured now and belong to what is; say which do not. Returns those
-    of them that could not be computed, with the reason. measured: ``bank`` and ``made_from`` of the metrics documents of now."""
+    """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same data, and warn of those that
+    were not.
+
+    Returns the criteria that could not be computed, with the reason. measured: ``bank`` and ``made_from`` of now."""
     now = {path.name for path in folder.iterdir()} | set(unmeasured)
     removed = []
     for path in sorted(out.glob(f"*/{evaluation.METRICS}")):
@@ -140,11 +142,11 @@ def _keep(run: str, out: Path, folder: Path, measured: dict, unmeasured: Collect
         )
     before = evaluation.read_unmeasured(out)
     same = before and evaluation.together(measured, {**measured, **read_json(out / evaluation.UNMEASURED)})
-    return {name: why for name, why in before.items() if name not in now} if same else {}
+    return {name: reason for name, reason in before.items() if name not in now} if same else {}
 
 
 def _further(params: EvaluateParams, dataset: str, embedded: Embedded | Ensemble) -> Further | None:
-    """What judgements and labels say of the data set, whose images and captions are those that are ranked."""
+    """The judgements and labels of the data set, for the ranked images and captions."""
     if not (params.judgements or params.labels):
         return None
     # pandas takes half a second to import.
@@ -166,7 +168,7 @@ def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
 
 
 def write(out: Path, result: Result, names: TextIds | None = None) -> None:
-    """The files of one criterion; the folder appears whole or not at all. names: of ids that are text."""
+    """Write the files of one criterion; the folder appears whole or not at all. names: of ids that are text."""
     for direction, notes in result.metrics["notes"].items():
         warn_of_residual(result.criterion, direction, notes)
     with whole_folder(out, evaluation.FILES) as folder:
@@ -175,7 +177,7 @@ def write(out: Path, result: Result, names: TextIds | None = None) -> None:
 
 
 def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> None:
-    """Where an iteration gave up before it was as exact as its parameters ask."""
+    """Warn of an iteration that stopped before it reached its tolerance."""
     tolerance = getattr(criterion.rescoring.params, "tolerance", None)
     if tolerance is not None and notes.get("residual", 0.0) > tolerance:
         console.warn(
@@ -192,9 +194,10 @@ def read_inputs(
     lender: Embedded | Ensemble | None = None,
     home: Embedded | Ensemble | None = None,
 ) -> Inputs:
-    """The split, the bank and the validation data that ``params`` names. lender: of a transfer that takes its bank from the
-    data set the run was trained on, the run there; home: that run, whose val chooses parameters where the ranked data set has none.
-    Raises InputError where they do not fit."""
+    """The split, the bank and the validation data that ``params`` names. lender: the run that provides the bank of a
+    transfer, on its training data set. home: that run, to choose parameters if the ranked data set has no split val.
+
+    Raises InputError when they do not fit."""
     ranked = embedded.split(params.split, device)
     tuning = embedded.split("val", device) if _has_validation(embedded, params) else None
     tuned_on, untuned = None, ""
@@ -216,7 +219,7 @@ def read_inputs(
     if moved := embedded.transfer(params.split):
         about["transfer"] = moved
     if isinstance(embedded, Ensemble):
-        about |= embedded.told
+        about |= embedded.details
     if data := embedded.data(params.split):
         about["data"] = data
     if missing := embedded.left_out(params.split):
@@ -230,25 +233,25 @@ def read_inputs(
 
 
 def _has_validation(embedded: Embedded | Ensemble, params: EvaluateParams) -> bool:
-    """Is there a split val beside the one that is ranked?"""
+    """Is there a split val, and another split is ranked?"""
     return params.split != "val" and embedded.has("val")
 
 
 def _val_at_home(
     embedded: Embedded | Ensemble, params: EvaluateParams, home: Embedded | Ensemble | None, ranked: Split, device
 ) -> tuple[Split | None, str]:
-    """The split val of the data set that a transfer's run was trained on; or None, and why."""
-    why = "evaluate.split ranks val itself" if params.split == "val" else f"{embedded.folder} holds no split val"
+    """The split val of the training data set of a transfer's run; or None and the reason."""
+    reason = "evaluate.split ranks val itself" if params.split == "val" else f"{embedded.folder} holds no split val"
     if home is None:
         moved = embedded.transfer(params.split)
-        return None, why + (f", and run '{moved['run']}' is not embedded on its own data set" if moved else "")
+        return None, reason + (f", and run '{moved['run']}' is not embedded on its own data set" if moved else "")
     if not home.has("val"):
-        return None, f"{why}, nor does {home.folder}"
+        return None, f"{reason}, nor does {home.folder}"
     val = home.split("val", device)
     try:
         ranking_bank.disjoint(val, ranked, str(home.folder), "split val")
     except InputError as error:
-        return None, f"{why}, and {error}"
+        return None, f"{reason}, and {error}"
     return val, ""
 
 
@@ -259,26 +262,26 @@ def _bank(
     lender: Embedded | Ensemble | None,
     names: TextIds | None,
 ) -> BankSource:
-    """A split of the run itself, named with its data set where that is not the only one, or a folder of embeddings by the same
-    model. names: of the ids that are ranked, which say what the bank's are called where both are text."""
+    """A split of the run, named with its data set for a transfer, or a folder of embeddings from the same model. names:
+    of the ranked ids if these are text; a bank with text ids gets the same numbers."""
     if params.bank in ("train", "val"):
         moved = embedded.transfer(params.split)
-        of = f" of {moved['dataset' if lender is None else 'trained_on']}" if moved else ""
-        folder, name = (lender or embedded).folder, f"{params.bank}{of}"
+        suffix = f" of {moved['dataset' if lender is None else 'trained_on']}" if moved else ""
+        folder, name = (lender or embedded).folder, f"{params.bank}{suffix}"
         split = (lender or embedded).split(params.bank, device)
     else:
-        other = Embedded.read(Path(params.bank))
-        embedded.must_match(other)
-        folder, name, split = other.folder, params.bank, other.whole(device)
-    shown = split if names is None or folder == embedded.folder else _as_ranked(split, names, folder)
-    return BankSource(name, shown, folder)
+        external = Embedded.read(Path(params.bank))
+        embedded.must_match(external)
+        folder, name, split = external.folder, params.bank, external.all_splits(device)
+    bank_split = split if names is None or folder == embedded.folder else _as_ranked(split, names, folder)
+    return BankSource(name, bank_split, folder)
 
 
 def _as_ranked(split: Split, names: TextIds, folder: Path) -> Split:
-    """With the numbers that its names have among ``names``: running numbers of two data sets have nothing to do with each other."""
-    own = named.read(folder)
+    """The split with the numbers of its text ids in ``names``: the numbers of two data sets are unrelated."""
+    texts = named.read(folder)
     images, captions, owners = (
-        names.numbers(key, own, ids)
+        names.numbers(key, texts, ids)
         for key, ids in (
             ("image_id", split.image_ids),
             ("caption_id", split.caption_ids),
@@ -289,7 +292,7 @@ def _as_ranked(split: Split, names: TextIds, folder: Path) -> Split:
 
 
 def warn_of_collapse(split: Split, where: str) -> None:
-    """Where all vectors of a side are all but the same one."""
+    """Warn when all vectors of a side are almost equal."""
     for name, side in [("images", split.images), ("captions", split.captions)]:
         if len(side) > 1 and any(map(collapsed, tables(side))):
             console.warn(

@@ -6,7 +6,7 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, few_items
 from vse_pipe.core.console import document, ruled, stdout
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
-# Characters a line of a name that gives way to the figures.
+# The least width of a folded name, in characters.
 _FOLDED = 4
 
 
@@ -22,7 +22,7 @@ def show(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
 
 
 def show_files(results: dict[str, dict], as_json: bool) -> None:
-    """results: metrics by inference. JSON is the document of the only criterion, or the documents keyed by criterion."""
+    """results: metrics by inference. JSON is the only document, or the documents keyed by criterion."""
     if as_json:
         document(next(iter(results.values())) if len(results) == 1 else results)
         return
@@ -30,8 +30,8 @@ def show_files(results: dict[str, dict], as_json: bool) -> None:
 
 
 def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
-    """Every figure in one piece whatever the terminal's width: where it is narrow the interval of rsum goes below it instead
-    of beside it, where it is narrower the names fold, and where it is narrower still the interval is left out."""
+    """Fit the table to the terminal without cutting figures: first the interval of rsum moves below it, then the names
+    fold, then the interval is left out."""
     for joint, folded in ((" ", False), ("\n", False), ("\n", True), (None, True)):
         table = _table(labels, results, joint, folded)
         between = 2 if joint == " " else 1
@@ -41,11 +41,11 @@ def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) ->
 
 
 def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: str | None, folded: bool):
-    """joint: what stands between rsum and its interval; None leaves the interval out. folded: names may take several lines."""
+    """joint: the text between rsum and its interval; None for no interval. folded: names may take several lines."""
     from rich.text import Text
 
-    said = Text("\n".join(notes(list(results.values()))))
-    table = ruled(caption=said, caption_justify="left")
+    sentences = Text("\n".join(notes(list(results.values()))))
+    table = ruled(caption=sentences, caption_justify="left")
     if joint != " ":
         table.padding = 0
     for place, name in enumerate(labels):
@@ -67,13 +67,13 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
 
 
 def _ks(results: dict[tuple[str, ...], dict]) -> list[int]:
-    """K of all recalls there are."""
-    found = {int(name[2:]) for side in _sides(results) for name in side if name.startswith("r@")}
-    return sorted(found)
+    """K of all recalls."""
+    depths = {int(name[2:]) for side in _sides(results) for name in side if name.startswith("r@")}
+    return sorted(depths)
 
 
 def _width(column: str, results: dict[tuple[str, ...], dict], joint: str | None) -> int:
-    """Columns of figures never give way: rich would cut digits off."""
+    """The least width of a column of figures, so that rich cuts no digits off."""
     if column == "rsum":
         return max(len(line) for metrics in results.values() for line in _rsum(metrics, joint).split("\n"))
     if column == "hs-sum":
@@ -82,7 +82,7 @@ def _width(column: str, results: dict[tuple[str, ...], dict], joint: str | None)
 
 
 def _hs_sum(metrics: dict) -> str:
-    """A dash where all items were retrieved equally often."""
+    """A dash when all items were retrieved equally often."""
     return "-" if metrics["hs_sum"] is None else f"{metrics['hs_sum']:.2f}"
 
 
@@ -91,34 +91,34 @@ def _sides(results: dict[tuple[str, ...], dict]) -> list[dict]:
 
 
 def _rsum(metrics: dict, joint: str | None) -> str:
-    """With its interval where there is one."""
+    """rsum with its interval, if there is one."""
     interval = metrics.get("intervals", {}).get("rsum")
     return f"{metrics['rsum']:.1f}" + (f"{joint}[{interval[0]:.1f}, {interval[1]:.1f}]" if interval and joint else "")
 
 
 def notes(results: Sequence[dict]) -> list[str]:
-    """What the figures mean and must not be quoted without, a sentence a line; results: metrics documents."""
-    one = results[0]
-    ranked = "vectors from files" if one["split"] == "files" else f"{one['split']} split"
-    said = [
-        f"{ranked}, protocol {one['protocol']}; r@K: share of queries with a correct item among the best K, in percent"
+    """The meaning and the setting of the figures, one sentence a line. results: metrics documents."""
+    first = results[0]
+    ranked = "vectors from files" if first["split"] == "files" else f"{first['split']} split"
+    lines = [
+        f"{ranked}, protocol {first['protocol']}; r@K: share of queries with a correct item among the best K, in percent"
     ]
     if any("rsum" in metrics.get("intervals", {}) for metrics in results):
-        said[0] += "; in brackets the 95% interval"
-    said += few_items(one) + _by_bank(results) + _tuned_elsewhere(results) + _further(results)
+        lines[0] += "; in brackets the 95% interval"
+    lines += few_items(first) + _by_bank(results) + _tuned_elsewhere(results) + _further(results)
     for direction in DIRECTIONS:
-        left_out = one[direction].get("unjudged", 0)
+        left_out = first[direction].get("unjudged", 0)
         if left_out:
-            every = left_out + one[direction]["queries"]
-            said.append(
-                f"{_SHORT[direction]}: {left_out} of {every} queries have no judged item and are in no figure, "
+            queries = left_out + first[direction]["queries"]
+            lines.append(
+                f"{_SHORT[direction]}: {left_out} of {queries} queries have no judged item and are in no figure, "
                 "hubness included"
             )
-    return said
+    return lines
 
 
 def _further(results: Sequence[dict]) -> list[str]:
-    """A line for each criterion that was measured by judgements or labels too; the document has the other figures."""
+    """One line for each criterion with figures from judgements or labels; the document has further figures."""
     return [
         f"{metrics['inference']}, by {metrics[key]['file']}: {name} "
         + ", ".join(f"{_SHORT[direction]} {metrics[key][direction][figure]:.1f}" for direction in DIRECTIONS)
@@ -139,24 +139,24 @@ def _unranked(figures: dict) -> str:
 
 
 def _by_bank(results: Sequence[dict]) -> list[str]:
-    """For each bank the criteria that used it; matchings; nothing for what looks at one query at a time."""
+    """One line for each bank or matching with its criteria; none for criteria that rank each query alone."""
     groups: dict[str, list[str]] = {}
     for metrics in results:
         names = groups.setdefault(_correction(metrics), [])
         if metrics["inference"] not in names:
             names.append(metrics["inference"])
-    return [f"{', '.join(names)}: {how}" for how, names in groups.items() if how]
+    return [f"{', '.join(names)}: {correction}" for correction, names in groups.items() if correction]
 
 
 def _tuned_elsewhere(results: Sequence[dict]) -> list[str]:
-    """For each set of validation data that is not of the ranked data set the criteria whose parameters it chose."""
+    """One line for each other data set that chose parameters, with the criteria."""
     groups: dict[str, dict[str, None]] = {}
     for metrics in results:
         if "tuned_on" in metrics:
             groups.setdefault(metrics["tuned_on"], {})[metrics["inference"]] = None
     return [
-        f"{', '.join(names)}: parameters chosen on {of}; the ranked data set has no split val"
-        for of, names in groups.items()
+        f"{', '.join(names)}: parameters chosen on {source}; the ranked data set has no split val"
+        for source, names in groups.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""What ``vse-pipe evaluate --trec-run`` writes: metrics.json, and queries.parquet, a row for each query that has a correct item."""
+"""Evaluate a TREC run: metrics.json, and queries.parquet with a row for each query that has a correct item."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -35,11 +35,6 @@ SCHEMA = pa.schema(
     ],
     metadata={"artefact": "answered", "version": "1"},
 )
-
-
-def write_answered(folder: Path, metrics: dict, queries: pa.Table) -> None:
-    write_json(folder / METRICS, metrics)
-    tables.write(folder / QUERIES, queries, with_further(SCHEMA, queries.column_names), {})
 
 
 def read_answered(folder: Path) -> pa.Table:
@@ -79,13 +74,12 @@ _DIGITS = 6
 
 
 def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | None = None) -> dict:
-    """The metrics document, and with ``out`` a folder with it and queries.parquet.
+    """The metrics document; ``out`` receives it with queries.parquet.
 
-    run: lines ``query Q0 item rank score tag``; only scores count, as for trec_eval, and equal ones are ties. qrels: lines
-    ``query 0 item relevance``; a pair is correct with a relevance above ``params.correct_above``. Queries that have correct
-    items and no answer count as unanswered, with nothing found; those without a correct item are left out. Raises InputError
-    for files that are not this, name a pair twice, or have nothing in common.
-    """
+    run: lines ``query Q0 item rank score tag``; only scores count, as in trec_eval, and equal scores are ties. qrels:
+    lines ``query 0 item relevance``; a pair is correct with a relevance above ``params.correct_above``. A query with
+    correct items and no answer counts as a miss; queries without a correct item are left out. Raises InputError for
+    files of another form, with repeated pairs, or without a common query."""
     if out is not None:
         require_room(out)
         if out.exists() and not (out / METRICS).is_file() and any(out.iterdir()):
@@ -97,37 +91,38 @@ def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | No
     with locks.claim(out) if out else nullcontext():
         if out:
             with whole_folder(out, FILES) as folder:
-                write_answered(folder, metrics, table)
+                write_json(folder / METRICS, metrics)
+                tables.write(folder / QUERIES, table, with_further(SCHEMA, table.column_names), {})
     return metrics
 
 
 def _read(path: Path, names: tuple[str, ...], number: str) -> pd.DataFrame:
-    found = judgements.read(path, names, bare=[names], headed=False)
-    found[number] = judgements.numbers(path, found, number)
-    twice = np.flatnonzero(found.duplicated(_PAIR))
-    if len(twice):
-        one = found.iloc[twice[0]]
+    table = judgements.read(path, names, bare=[names], headed=False)
+    table[number] = judgements.numbers(path, table, number)
+    repeated = np.flatnonzero(table.duplicated(_PAIR))
+    if len(repeated):
+        row = table.iloc[repeated[0]]
         raise InputError(
-            f"{path}: row {twice[0] + 1}: item {one['item']} of query {one['query']} is there more than once"
+            f"{path}: row {repeated[0] + 1}: item {row['item']} of query {row['query']} is there more than once"
         )
-    return found[[*_PAIR, number]]
+    return table[[*_PAIR, number]]
 
 
 def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams, qrels: str) -> tuple[dict, pa.Table]:
-    """Figures, and a row for each query. answers: query, item, score; judged: query, item, relevance; qrels: what to call these."""
+    """The figures, and a row for each query. answers: query, item, score. judged: query, item, relevance."""
     names = pd.Index(judged.loc[judged["relevance"] > params.correct_above, "query"].unique())
-    judged, own = (of[of["query"].isin(names)] for of in (judged, answers))
-    if not len(names) or own.empty:
-        what = "no query of the run has a correct item there" if len(names) else "no item is correct"
-        raise InputError(f"{qrels}: {what}")
-    queries, keys, absent = _codes(names, own, judged)
+    judged, matched = (table[table["query"].isin(names)] for table in (judged, answers))
+    if not len(names) or matched.empty:
+        problem = "no query of the run has a correct item there" if len(names) else "no item is correct"
+        raise InputError(f"{qrels}: {problem}")
+    queries, keys, absent = _codes(names, matched, judged)
     relevance = judged["relevance"].to_numpy(dtype=np.float64)
     where = places(keys[1], keys[0])
     grades = np.where(where >= 0, relevance[where], 0.0)
     lost = ~np.isin(keys[1], keys[0])
-    sides = (queries, own["score"].to_numpy(), grades, absent[lost], relevance[lost])
+    sides = (queries, matched["score"].to_numpy(), grades, absent[lost], relevance[lost])
     correct, good = (listed(*sides, above, params.ties) for above in (params.correct_above, 0.0))
-    depths = Depths.of(params.recall, params.ndcg)
+    depths = Depths.including(params.recall, params.ndcg)
     ranks = correct.positions[correct.starts[:-1]]
     measures = depths.measures(correct.positions, correct.starts)
     measures |= {
@@ -136,14 +131,14 @@ def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams
     hits = depths.hits(ranks)
     counts = {
         "queries": len(names),
-        "unanswered": len(names) - own["query"].nunique(),
+        "unanswered": len(names) - matched["query"].nunique(),
         "unjudged": int((~pd.Index(answers["query"].unique()).isin(names)).sum()),
     }
     columns = {
         "query": pa.array(names, pa.string()),
         "correct": pa.array(np.diff(correct.starts).astype(np.int32)),
         "rank": pa.array(ranks + 1, mask=np.isinf(ranks)),
-        **{f"hit_{k}": pa.array(of_k) for k, of_k in hits.items()},
+        **{f"hit_{k}": pa.array(flags) for k, flags in hits.items()},
         **{name: pa.array(values) for name, values in measures.items()},
     }
     figures = {name: round(value, _DIGITS) for name, value in means(ranks, measures, hits).items()}
@@ -151,13 +146,13 @@ def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams
 
 
 def _codes(
-    names: pd.Index, own: pd.DataFrame, judged: pd.DataFrame
+    names: pd.Index, answers: pd.DataFrame, judged: pd.DataFrame
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], np.ndarray]:
-    """Numbers for text: the query of each answer; of each answer and each judgement its query and item as one; the query of
-    each judgement."""
-    items = pd.Index(pd.concat([own["item"], judged["item"]]).unique())
-    of_query = [names.get_indexer(of["query"]).astype(np.int64) for of in (own, judged)]
+    """Integers for text: the query of each answer; the pairs of answers and of judgements; the query of each judgement."""
+    items = pd.Index(pd.concat([answers["item"], judged["item"]]).unique())
+    of_query = [names.get_indexer(table["query"]).astype(np.int64) for table in (answers, judged)]
     keys = [
-        query * len(items) + items.get_indexer(of["item"]) for query, of in zip(of_query, (own, judged), strict=True)
+        query * len(items) + items.get_indexer(table["item"])
+        for query, table in zip(of_query, (answers, judged), strict=True)
     ]
     return of_query[0], (keys[0], keys[1]), of_query[1]

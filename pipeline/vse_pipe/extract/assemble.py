@@ -20,8 +20,8 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
 from vse_pipe.core.files import read_json, whole_folder
 from vse_pipe.extract import recognise
+from vse_pipe.extract.backbone import Failure
 from vse_pipe.extract.job import Job, Reused, RowSource
-from vse_pipe.extract.networks import Failure
 from vse_pipe.extract.shards import Damaged, Shards, earlier, mapped
 
 # Files of a folder of features, shards included: what a new one replaces.

@@ -19,8 +19,8 @@ from vse_pipe.artifacts.features import UNREADABLE
 from vse_pipe.core import devices
 from vse_pipe.core.console import track, warn
 from vse_pipe.core.errors import InputError, PipelineError, UnreadableImage, out_of_memory
+from vse_pipe.extract.backbone import Failure, Output
 from vse_pipe.extract.job import Job, plan
-from vse_pipe.extract.networks import Failure, Output
 from vse_pipe.extract.params import FeatureParams, ImageParams
 from vse_pipe.extract.shards import Shard
 from vse_pipe.pictures.images import Item

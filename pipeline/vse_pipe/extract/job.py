@@ -4,8 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -18,11 +17,9 @@ from pydantic import ValidationError
 from vse_pipe.artifacts import features, images, joins
 from vse_pipe.core.errors import ParamsError, UsageError, unknown
 from vse_pipe.core.files import sha256
-from vse_pipe.core.locks import claim, share
-from vse_pipe.extract.networks import Backbone
+from vse_pipe.extract.backbone import Backbone
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import code, paths
-from vse_pipe.project.params.schema import EngineParams
 from vse_pipe.project.params.typed import FeatureSet, Member, Params
 from vse_pipe.project.registry import BACKBONES
 
@@ -239,33 +236,3 @@ def plan(node: FeatureSet, seed: int, device) -> Job:
     backbone = BACKBONES.load(node.backbone.name).build(node.backbone.params, seed)
     resolved = devices.resolve_precision(backbone.precision, device)
     return replace(job, about=describe(node, backbone, device.type, resolved), backbone=backbone)
-
-
-@dataclass(frozen=True)
-class Work:
-    """share: (i, n), this process computes every n-th shard from the i-th on and assembles nothing; None: all of it."""
-
-    share: tuple[int, int] | None = None
-    engine: EngineParams = field(default_factory=EngineParams)
-
-    def lock(self, out: Path) -> AbstractContextManager[None]:
-        return claim(out) if self.share is None else share(out, *self.share)
-
-    def mine(self, count: int) -> list[int]:
-        """The numbers of the shards, 0 to ``count`` - 1, that are this process's own."""
-        if self.share is None:
-            return list(range(count))
-        number, of = self.share
-        return list(range(number - 1, count, of))
-
-
-def work(shard: str | None, engine: EngineParams) -> Work:
-    """From the command line. shard: ``i/n`` with i from 1 to n. Raises UsageError."""
-    return Work(None if shard is None else _share(shard), engine)
-
-
-def _share(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
-    if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(f"--shard {text}: expected i/n with i from 1 to n, for example 1/4, 2/4, 3/4 and 4/4")
-    return int(match[1]), int(match[2])

@@ -14,8 +14,8 @@ from vse_pipe.core import weights
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import sha256
 from vse_pipe.extract import job
+from vse_pipe.extract.backbone import Failure
 from vse_pipe.extract.job import Job
-from vse_pipe.extract.networks import Failure
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet
 

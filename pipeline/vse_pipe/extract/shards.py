@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from vse_pipe.core.files import whole_file
-from vse_pipe.extract.networks import Failure, Output
+from vse_pipe.extract.backbone import Failure, Output
 
 FOLDER = "shards"
 _DIGITS = 16

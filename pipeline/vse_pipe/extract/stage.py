@@ -13,10 +13,11 @@ from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require_ours, sha256
 from vse_pipe.extract import job, recognise
 from vse_pipe.extract.assemble import OURS, about_now, assemble, growing, shards_of
-from vse_pipe.extract.engine.spread import shards as computed
-from vse_pipe.extract.job import Job, Work, known, plan
-from vse_pipe.extract.networks import Failure
+from vse_pipe.extract.backbone import Failure
+from vse_pipe.extract.job import Job, known, plan
 from vse_pipe.extract.shards import Damaged, Shards
+from vse_pipe.extract.spread import shards as computed
+from vse_pipe.extract.work import Work
 from vse_pipe.project import paths, step
 from vse_pipe.project.params.typed import FeatureSet, Params
 

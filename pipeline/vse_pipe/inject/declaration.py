@@ -63,6 +63,6 @@ STAGES = (
         inputs=_inputs_of_teacher,
         problems=_problems_of_teacher,
         by_dataset=True,
-        file="teacher_stage",
+        file="teacher",
     ),
 )

@@ -1,6 +1,5 @@
 """inject: decide which image every caption is shown with; only train pairs are ever mismatched."""
 
-import shutil
 import time
 from pathlib import Path
 
@@ -8,15 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.artifacts import captions, embeddings, images, joins, pairs
+from vse_pipe.artifacts import captions, images, joins, pairs
 from vse_pipe.core.console import say
-from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.project import paths, step
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import PROTOCOLS
-from vse_pipe.ranking.embedded import Embedded
 
 UNKNOWN = "unknown"
 
@@ -86,42 +83,3 @@ def _given(protocol: Member, n_images: int, n_captions: int) -> float | np.ndarr
     if decides_by == "index":
         return pairs.read_noise_index(Path(protocol.params.path), protocol.params.sha256, n_images, n_captions)
     return protocol.params.rate if decides_by == "rate" else None
-
-
-TRAIN = "train"
-
-
-def teach(params: Params, name: str) -> Path:
-    """Write data/inject/<dataset>/<name>/: pairs.parquet as it is in the node that ``noise`` names, and teachers.json.
-
-    Raises InputError for a run that is not embedded, or not with its training split, IntegrityError for pairs or vectors of other
-    images or captions than are prepared now.
-    """
-    started = time.monotonic()
-    node = params.teachers[name]
-    out, base = paths.injected(node.dataset, name), paths.injected(node.dataset, node.noise)
-    models = params.models(node.run)
-    with claim(out):
-        pairs.require_for(base, paths.prepared(node.dataset))
-        pairs.read(base)
-        entries = pairs.read_teacher(base) if node.noise in params.teachers else []
-        entries += [one for run in models for one in _entries(params, run, node.weight / len(models))]
-        with whole_folder(out, [pairs.NAME, pairs.TEACHER]) as folder:
-            shutil.copyfile(base / pairs.NAME, folder / pairs.NAME)
-            pairs.write_teacher(folder, entries)
-    step.record(out, time.monotonic() - started)
-    say(f"inject {name}: the pairs of {node.noise}, taught by {', '.join(one['folder'] for one in entries)}")
-    return out
-
-
-def _entries(params: Params, run: str, weight: float) -> list[dict]:
-    """One, or one for each network of a run with two."""
-    folder = paths.embedded(run)
-    found = Embedded.of_run(params, run)
-    if not found.has(TRAIN):
-        raise InputError(
-            f"{folder}: holds no training images, whose similarities a teacher gives; name train in embed.splits and run "
-            f"`dvc repro embed@{run}`"
-        )
-    folders = [folder] if found.peer_sha256 is None else [folder, folder / embeddings.PEER]
-    return [pairs.teacher_entry(run, one, weight / len(folders)) for one in folders]

@@ -114,7 +114,7 @@ def classes(
         true, owners = _true_boxes(scene.truth.numpy(), owners)
         truths.append((here[owners], np.full(len(owners), scene.place)))
         if scores.shape[1]:
-            stays = boxes.kept(boxes.iou(scene.boxes, scene.boxes), scores, nms).numpy()
+            stays = boxes.surviving(boxes.iou(scene.boxes, scene.boxes), scores, nms).numpy()
             right = _correct(boxes.iou(true, scene.boxes).numpy(), owners, scores.numpy(), stays, threshold)
             rows, columns = np.nonzero(stays)
             place = np.full(len(rows), scene.place)

@@ -27,10 +27,8 @@ PACKAGE = Path(vse_pipe.__file__).parent
 # holds; an edit there must not retrain every model. Values of parameters are tracked by ``params:``.
 _WITHOUT_EFFECT = (
     "vse_pipe.core.console",
-    "vse_pipe.core.devices",
     "vse_pipe.core.errors",
     "vse_pipe.core.locks",
-    "vse_pipe.core.errors",
 )
 # The options of a family's members stand on one page. Their values count where an artefact is compared, and its text does
 # not, so that a new option of one member leaves the code of the others as it was.

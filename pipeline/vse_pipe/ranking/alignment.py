@@ -1,7 +1,8 @@
-"""Stacked cross attention: how much each region matters to each word, or the other way round."""
+"""Stacked cross attention of regions and words, in portions of limited memory."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,15 +15,15 @@ from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import Aggregate, Norm
 
 EPS = 1e-8
-# Added under roots, so that a zero has a gradient of zero and not NaN; far below what a float32 sum of squares resolves.
+# Added under roots, so that a zero has a gradient of zero instead of NaN; too small to change a float32 sum of squares.
 TINY = 1e-30
 
 
 def attention(raw: Float[Tensor, "a c b q"], norm: Norm, temperature: float) -> Float[Tensor, "a c b q"]:
-    """Weights that add up to 1 over the context (axis 1); ``norm`` is applied over the queries (axis 3) first.
+    """Weights with sum 1 over the context (axis 1); ``norm`` is first applied over the queries (axis 3).
 
-    Lee et al., Stacked Cross Attention, ECCV 2018, Eq. 1 to 3. As in the authors' code "clipped" is a leaky ReLU of slope 0.1
-    (the paper: max(0, x)), and 1e-8 is added to the norm.
+    Lee et al., Stacked Cross Attention, ECCV 2018, Eq. 1 to 3. As in the authors' code "clipped" is a leaky ReLU of
+    slope 0.1 (the paper: max(0, x)), and 1e-8 is added to the norm.
     """
     if norm.startswith("clipped"):
         raw = torch.nn.functional.leaky_relu(raw, 0.1)
@@ -37,7 +38,7 @@ def attention(raw: Float[Tensor, "a c b q"], norm: Norm, temperature: float) -> 
 
 
 def lengths(weights: Float[Tensor, "a c b q"], gram: Float[Tensor, "a c c"]) -> Float[Tensor, "a b q"]:
-    """The length of each weighted sum of context vectors, from their inner products ``gram`` alone."""
+    """The length of each weighted sum of context vectors, from their inner products ``gram``."""
     mixed = (gram @ weights.flatten(2)).view_as(weights)
     return (weights * mixed).sum(dim=1).clamp_min(TINY).sqrt()
 
@@ -46,13 +47,13 @@ def gram(vectors: Float[Tensor, "a c dim"]) -> Float[Tensor, "a c c"]:
     return torch.bmm(vectors, vectors.transpose(1, 2))
 
 
-# Products of a region and a word in a portion: 64 MiB of float32, one matrix product.
+# Products of a region and a word in a portion, one matrix product: 64 MiB of float32.
 PORTION = 1 << 24
-# The same in a chunk: near what a core's cache holds.
+# Products in a chunk: about a core's cache.
 CHUNK = 1 << 20
-# Images compared at once where nothing ties images together.
+# Images compared at once where images are independent.
 IMAGES = 128
-# Bytes that a batch may keep for the way back; the portions beyond are computed twice.
+# Bytes that a batch may save for the backward pass; further portions are computed twice.
 KEPT = 5 << 28
 
 
@@ -69,59 +70,55 @@ class Portion:
         return [count * length for count, length in self.shapes]
 
     def chunks(self, tensor: Tensor, axis: int) -> Iterator[Tensor]:
-        """Pieces of a tensor whose ``axis`` are the words; in them it is two: captions and L."""
+        """Pieces of a tensor, with the words of ``axis`` split into captions and L."""
         for piece, shape in zip(tensor.split(self.sizes, dim=axis), self.shapes, strict=True):
             yield piece.unflatten(axis, shape)
 
 
 def over_captions(
-    part: Callable[..., tuple[Tensor, ...]], words: Words, rows: int, kept: int, beside: tuple[Tensor, ...] = ()
+    part: Callable[..., tuple[Tensor, ...]], words: Words, rows: int, saved: int, extra: tuple[Tensor, ...] = ()
 ) -> tuple[Tensor, ...]:
-    """What ``part(portion)`` gives, captions along the last axis, in the order of ``words``.
+    """Results of ``part(portion)``, captions along the last axis, in the order of ``words``.
 
-    rows: regions of all images; a portion has at most ``PORTION / rows`` words or one caption, its chunks
-    ``CHUNK / rows``. kept: bytes that autograd keeps for one word; a portion keeps a quarter of ``KEPT`` at most, and those
-    beyond ``KEPT`` are computed again on the way back, so there ``part`` must not draw random numbers; 0: none is.
-    beside: tensors with a row a caption, whose rows ``part`` gets after the portion. Processes that train as one share the
-    captions where some bytes are kept; else, where ``part`` may draw random numbers, each does all.
+    rows: regions of all images; a portion has at most ``PORTION / rows`` words or one caption, a chunk ``CHUNK /
+    rows``. saved: bytes that autograd saves for one word. A portion saves at most a quarter of ``KEPT``; portions
+    beyond ``KEPT`` are computed again in the backward pass, so ``part`` must not draw random numbers there. extra:
+    tensors with a row per caption, passed to ``part`` after the portion. Processes that train as one share the captions
+    if ``saved`` is not 0; otherwise ``part`` may draw random numbers and each process computes all.
     """
     order, share = words.lengths.argsort(stable=True), processes.Share((len(words),), 0)
-    if kept and len(words):
+    if saved and len(words):
         order, share = processes.dealt(order)
-    own = share.take(order)
-    words, places = words.take(own), own.to(words.device)
-    beside = tuple(tensor.index_select(0, places) for tensor in beside)
-    found, so_far = [], 0
-    at_once = max(1, min(PORTION // rows, KEPT // 4 // max(1, kept)))
+    dealt = share.take(order)
+    words, places = words.take(dealt), dealt.to(words.device)
+    extra = tuple(tensor.index_select(0, places) for tensor in extra)
+    outputs, so_far = [], 0
+    at_once = max(1, min(PORTION // rows, KEPT // 4 // max(1, saved)))
     for captions in _portions(words.lengths.tolist(), at_once):
         chosen = words[captions]
         shapes = _shapes(chosen, max(1, CHUNK // rows))
-        so_far += kept * len(chosen.vectors)
-        call = _again if torch.is_grad_enabled() and so_far > KEPT else _once
-        found.append(call(part, shapes, chosen.vectors, *(tensor[captions] for tensor in beside)))
+        so_far += saved * len(chosen.vectors)
+        inputs = (Portion(chosen.vectors, shapes), *(tensor[captions] for tensor in extra))
+        repeats = torch.is_grad_enabled() and so_far > KEPT
+        outputs.append(_checkpoint(part, *inputs) if repeats else part(*inputs))
     back = order.to(words.device).argsort()
-    return tuple(_in_order(pieces, share, back) for pieces in zip(*found, strict=True))
+    return tuple(_in_order(pieces, share, back) for pieces in zip(*outputs, strict=True))
+
+
+_checkpoint = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
 
 
 def over_images(
     score: Callable[[Tensor], Tensor], images: Float[Tensor, "images regions dim"]
 ) -> Float[Tensor, "images captions"]:
-    """``score`` of blocks of images, one below the other."""
+    """``score`` of blocks of images, stacked."""
     if len(images) <= IMAGES:
         return score(images)
     return torch.cat([score(block) for block in images.split(IMAGES)])
 
 
-def _once(part, shapes, vectors, *beside) -> tuple[Tensor, ...]:
-    return part(Portion(vectors, shapes), *beside)
-
-
-def _again(part, shapes, vectors, *beside) -> tuple[Tensor, ...]:
-    return checkpoint(_once, part, shapes, vectors, *beside, use_reentrant=False, preserve_rng_state=False)
-
-
 def _portions(lengths: list[int], at_once: int) -> Iterator[slice]:
-    """Consecutive captions of at most ``at_once`` words together, or one."""
+    """Consecutive captions with at most ``at_once`` words, or one caption."""
     start = total = 0
     for place, length in enumerate(lengths):
         if total + length > at_once and place > start:
@@ -143,46 +140,46 @@ def _shapes(words: Words, at_once: int) -> list[tuple[int, int]]:
 
 
 def _in_order(pieces: tuple[Tensor, ...], share: processes.Share, back: Tensor) -> Tensor:
-    whole = torch.cat(pieces, dim=-1)
+    joined = torch.cat(pieces, dim=-1)
     if len(share.sizes) > 1:
-        whole = share.gather(whole.movedim(-1, 0)).movedim(0, -1)
-    return whole.index_select(-1, back) if whole.shape[-1] else whole
+        joined = share.gather(joined.movedim(-1, 0)).movedim(0, -1)
+    return joined.index_select(-1, back) if joined.shape[-1] else joined
 
 
-# Of pairs whose captions have one length: the places of images and captions, and the words (pairs, length, dim), to a score each.
+# For pairs whose captions have one length: places of images and of captions, words (pairs, length, dim), to scores.
 OfPairs = Callable[[Tensor, Tensor, Tensor], Tensor]
-# Numbers of the regions that are gathered at once: 16 MiB of float32.
+# Numbers in the regions gathered at once: 16 MiB of float32.
 GATHERED = 1 << 22
 
 
 def over_pairs(
-    of: OfPairs,
+    pair_scores: OfPairs,
     images: Float[Tensor, "images regions dim"],
     texts: Words,
     rows: Int[Tensor, " pairs"],
     columns: Int[Tensor, " pairs"],
 ) -> Float[Tensor, " pairs"]:
-    """What ``of`` gives for image ``rows[i]`` and caption ``columns[i]``, in blocks of captions of equal length: the cost of a
-    pair does not depend on which others are asked for, and nothing is padded."""
+    """``pair_scores`` of image ``rows[i]`` and caption ``columns[i]``, in blocks of captions of equal length. Nothing
+    is padded, and the cost of a pair does not depend on the other pairs."""
     lengths = texts.lengths[columns.cpu()]
     order = lengths.argsort(stable=True)
-    known, counts = lengths[order].unique_consecutive(return_counts=True)
+    distinct, counts = lengths[order].unique_consecutive(return_counts=True)
     starts = texts.starts.to(texts.device)
     at_once = max(1, GATHERED // images[0].numel())
-    found = images.new_empty(len(rows))
-    for length, alike in zip(known.tolist(), order.to(rows.device).split(counts.tolist()), strict=True):
+    scores = images.new_empty(len(rows))
+    for length, group in zip(distinct.tolist(), order.to(rows.device).split(counts.tolist()), strict=True):
         inside = torch.arange(length, device=texts.device)
-        for places in alike.split(at_once):
+        for places in group.split(at_once):
             captions = columns[places]
             words = texts.vectors[starts[captions][:, None] + inside]
-            found[places] = of(rows[places], captions, words)
-    return found
+            scores[places] = pair_scores(rows[places], captions, words)
+    return scores
 
 
 def products(
     contexts: Float[Tensor, "pairs c dim"], queries: Float[Tensor, "pairs q dim"]
 ) -> Float[Tensor, "pairs c 1 q"]:
-    """Inner products of each pair's own vectors, in the shape of those of one context with many sets of queries."""
+    """Inner products of each pair's vectors, in the shape for one context with many sets of queries."""
     return torch.bmm(contexts, queries.transpose(1, 2))[:, :, None]
 
 
@@ -193,33 +190,33 @@ def stacked(
     norm: Norm,
     temperature: float,
 ) -> Float[Tensor, "a b q"]:
-    """The cosine of each query and the context vectors it attends to.
+    """The cosine of each query and the context vector that it attends to.
 
-    raw: products of context and queries; inner: those of the context with itself; sizes: lengths of the queries, (b, q), or (a, 1, q)
-    where each context has queries of its own. The attended
-    vector c = sum_r w_r v_r is never made: e.c = sum_r w_r (v_r.e) and |c|^2 = w^T G w, with G the inner products. As in the
-    authors' code the product of the lengths is at least 1e-8.
+    raw: products of context and queries; inner: products of the context with itself; sizes: lengths of the queries, (b,
+    q), or (a, 1, q) where each context has its own queries. The attended vector c = sum_r w_r v_r is not computed: e.c
+    = sum_r w_r (v_r.e) and |c|^2 = w^T G w with the inner products G. As in the authors' code the product of the
+    lengths is at least 1e-8.
     """
     weights = attention(raw, norm, temperature)
-    along = (weights * raw).sum(dim=1)
-    return along / (sizes * lengths(weights, inner)).clamp_min(EPS)
+    projection = (weights * raw).sum(dim=1)
+    return projection / (sizes * lengths(weights, inner)).clamp_min(EPS)
 
 
 def sizes(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "..."]:
-    """Their lengths."""
+    """Lengths of the vectors."""
     return vectors.square().sum(dim=-1).clamp_min(TINY).sqrt()
 
 
-def aggregated(cosines: Float[Tensor, "... q"], how: Aggregate, lse: float) -> Float[Tensor, "..."]:
-    """One score from those of all queries; ``lse``: log(sum exp(lse * x)) / lse."""
-    if how == "mean":
+def aggregated(cosines: Float[Tensor, "... q"], aggregate: Aggregate, lse: float) -> Float[Tensor, "..."]:
+    """One score from the cosines of all queries; ``lse``: log(sum exp(lse * x)) / lse."""
+    if aggregate == "mean":
         return cosines.mean(dim=-1)
-    if how == "lse":
+    if aggregate == "lse":
         return (lse * cosines).logsumexp(dim=-1) / lse
-    return cosines.amax(dim=-1) if how == "max" else cosines.sum(dim=-1)
+    return cosines.amax(dim=-1) if aggregate == "max" else cosines.sum(dim=-1)
 
 
-# Rows (an image with a word) whose differences are held at once: they stay in the cache between the steps.
+# Rows (an image with a word) whose differences stay in the cache between the steps.
 ROWS = 1024
 
 
@@ -231,12 +228,12 @@ def alignments(
 ) -> tuple[Float[Tensor, "a _ _ sim"], ...]:
     """``linear((sum_c weights_c context_c - query)^2)``: one vector for every a and every query.
 
-    weights: in chunks of b times q queries, a chunk's own numbers, as what is given back. The differences, ``dim`` numbers a row, are made in tiles
-    and made again on the way back; only what came with them is kept. Rows without a gradient cost nothing there.
-    Gradients of the first order only.
+    weights: in chunks of b times q queries, as the result. The differences, ``dim`` numbers a row, are computed in
+    tiles, and again in the backward pass; only the inputs are saved. Rows without a gradient cost nothing there.
+    First-order gradients only.
     """
-    found = _Alignments.apply(context, queries, linear.weight, linear.bias, *(chunk.flatten(2) for chunk in weights))
-    return tuple(flat.unflatten(1, chunk.shape[2:]) for flat, chunk in zip(found, weights, strict=True))
+    vectors = _Alignments.apply(context, queries, linear.weight, linear.bias, *(chunk.flatten(2) for chunk in weights))
+    return tuple(flat.unflatten(1, chunk.shape[2:]) for flat, chunk in zip(vectors, weights, strict=True))
 
 
 class _Alignments(torch.autograd.Function):
@@ -245,7 +242,7 @@ class _Alignments(torch.autograd.Function):
     @staticmethod
     def forward(ctx, context, queries, matrix, bias, *chunks):
         ctx.save_for_backward(context, queries, matrix, *chunks)
-        turned, found, scratch = matrix.t(), [], None
+        turned, outputs, scratch = matrix.t(), [], None
         for part, weights in _parts(queries, chunks):
             out = context.new_empty(len(context), len(part), len(matrix))
             for a, w in _tiles(len(context), len(part)):
@@ -255,8 +252,8 @@ class _Alignments(torch.autograd.Function):
                     torch.addmm(bias, rows, turned, out=out[a].flatten(0, 1))
                 else:
                     out[a, w] = torch.addmm(bias, rows, turned).view(*scratch.shape[:2], -1)
-            found.append(out)
-        return tuple(found)
+            outputs.append(out)
+        return tuple(outputs)
 
     @staticmethod
     @once_differentiable
@@ -264,30 +261,30 @@ class _Alignments(torch.autograd.Function):
         context, queries, matrix, *chunks = ctx.saved_tensors
         shared = [torch.zeros_like(tensor) for tensor in (context, queries, matrix)]
         d_bias, d_chunks = matrix.new_zeros(len(matrix)), []
-        twice = 2 * matrix
+        doubled = 2 * matrix
         d_parts = shared[1].split([chunk.shape[2] for chunk in chunks])
         for (part, weights), d_part, grad in zip(_parts(queries, chunks), d_parts, grads, strict=True):
-            some = sparse(grad.flatten(0, 1))
-            back = _by_tiles if some is None else _by_rows
+            active = sparse(grad.flatten(0, 1))
+            back = _by_tiles if active is None else _by_rows
             d_chunks.append(torch.zeros_like(weights))
             into = (shared[0], d_part, d_chunks[-1], shared[2])
-            back((context, part, weights, twice), into, grad, some)
+            back((context, part, weights, doubled), into, grad, active)
             d_bias += grad.sum(dim=(0, 1))
         return *shared, d_bias, *d_chunks
 
 
-def _by_tiles(inputs, into, grad, some) -> None:
-    context, queries, weights, twice = inputs
+def _by_tiles(inputs, into, grad, active) -> None:
+    context, queries, weights, doubled = inputs
     d_context, d_queries, d_weights, d_matrix = into
     difference = scratch = None
     for a, w in _tiles(len(context), len(queries)):
         difference = _difference(context[a], queries[w], weights[a, :, w], difference)
         if scratch is None or scratch.shape != difference.shape:
             scratch = torch.empty_like(difference)
-        rows, out = scratch.flatten(0, 1), grad[a, w].reshape(-1, len(twice))
+        rows, out = scratch.flatten(0, 1), grad[a, w].reshape(-1, len(doubled))
         torch.mul(difference, difference, out=scratch)
         d_matrix.addmm_(out.t(), rows)
-        torch.mm(out, twice, out=rows)
+        torch.mm(out, doubled, out=rows)
         scratch.mul_(difference)
         d_context[a].baddbmm_(weights[a, :, w], scratch)
         # Faster than the transposed product, whose inner matrix is the wide one.
@@ -295,24 +292,24 @@ def _by_tiles(inputs, into, grad, some) -> None:
         d_queries[w].sub_(scratch.sum(dim=0) if len(scratch) > 1 else scratch[0])
 
 
-def _by_rows(inputs, into, grad, some) -> None:
-    """Where most rows have no gradient, as under a loss of the hardest negatives: an image at a time, its rows alone."""
-    context, queries, weights, twice = inputs
+def _by_rows(inputs, into, grad, active) -> None:
+    """Where most rows have no gradient, as under a loss of the hardest negatives: only rows with one."""
+    context, queries, weights, doubled = inputs
     d_context, d_queries, d_weights, d_matrix = into
-    some = some.view(grad.shape[:2])
-    for a in some.any(dim=1).nonzero()[:, 0].tolist():
-        places = some[a].nonzero()[:, 0]
+    active = active.view(grad.shape[:2])
+    for a in active.any(dim=1).nonzero()[:, 0].tolist():
+        places = active[a].nonzero()[:, 0]
         chosen, out = weights[a].index_select(1, places), grad[a].index_select(0, places)
         difference = (chosen.t() @ context[a]).sub_(queries.index_select(0, places))
         d_matrix.addmm_(out.t(), difference.square())
-        inner = (out @ twice).mul_(difference)
+        inner = (out @ doubled).mul_(difference)
         d_context[a].addmm_(chosen, inner)
         d_weights[a].index_copy_(1, places, context[a] @ inner.t())
         d_queries.index_add_(0, places, inner, alpha=-1)
 
 
 def sparse(grad: Float[Tensor, "rows ..."]) -> Bool[Tensor, " rows"] | None:
-    """Which rows are not all zero; None if most are not, as every eighth of them tells."""
+    """Which rows are not all zero; None if most are not, judged by every eighth row."""
     sample = grad[::8].flatten(1).any(dim=1)
     return None if 4 * int(sample.sum()) >= 3 * len(sample) else grad.flatten(1).any(dim=1)
 

@@ -1,4 +1,4 @@
-"""The query bank: which queries' scores correct the hubs among the items that are ranked."""
+"""The query bank: the queries whose scores correct the hubs among the ranked items."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,41 +18,37 @@ from vse_pipe.ranking.matrix import over_rows
 from vse_pipe.ranking.scores import Scores, Similarity, Some
 from vse_pipe.ranking.split import Split
 
-# Strips from which on half of the products are worth a check of symmetry.
-_MANY_STRIPS = 16
-# Items, of all, whose scores among themselves are looked at for that.
-_SAMPLE = 256
-# Of the largest score: by how much the scores of a pair may differ one way and the other.
-_ROUNDING = 1e-5
+# From this number of strips on, symmetry saves more than its check costs. The check compares the scores of sampled
+# items; they may differ by this share of the largest score.
+_MANY_STRIPS, _SAMPLE, _ROUNDING = 16, 256, 1e-5
 _ALL = slice(None)
 
 
 @dataclass(frozen=True)
 class Bank:
-    """queries: the bank's queries (rows) against the items that are ranked (columns).
+    """queries: the bank's queries (rows) against the ranked items (columns).
 
-    own: the bank is the very queries that are ranked (transductive, the protocol of the papers). Otherwise it is a set
-    of its own (inductive, what a system in use can do) and no query's result depends on another's.
-    gallery: the bank's items (rows) against the items that are ranked, both of the same kind; None where there are
-    scores only and no vectors. sums: what ``log_sum`` has made.
+    is_transductive: the bank is the ranked queries themselves (the protocol of the papers). Otherwise it is a separate
+    set (inductive, possible in a system in use), and no query's result depends on another's. gallery: the bank's items
+    (rows) against the ranked items, both of the same kind; None without vectors. sums: cache of ``log_sum``.
     """
 
     queries: Scores
-    own: bool
+    is_transductive: bool
     gallery: Callable[[], Scores] | None = None
     sums: dict[tuple[float, bool], Float[Tensor, " items"]] = field(default_factory=dict, repr=False)
 
     def log_sum(self, beta: float, of_gallery: bool = False) -> Float[Tensor, " items"]:
-        """``log_sum_exp`` over the bank's queries, or over its items but for the ranked item itself, made once for each beta, whichever
-        criteria ask."""
+        """``log_sum_exp`` over the bank's queries, or over its items without the ranked item itself; cached, because
+        several criteria use it."""
         key = beta, of_gallery
         if key not in self.sums:
             rows = self.items() if of_gallery else self.queries
-            self.sums[key] = log_sum_exp(rows, beta, but_itself=of_gallery and self.own)
+            self.sums[key] = log_sum_exp(rows, beta, but_itself=of_gallery and self.is_transductive)
         return self.sums[key]
 
     def items(self) -> Scores:
-        """Raises InputError where a criterion asks for a gallery bank and there are no vectors to make one from."""
+        """The gallery's scores. Raises InputError where there are no vectors to compute them from."""
         if self.gallery is None:
             raise InputError("the criterion compares items with items and there are only scores; give embeddings")
         return self.gallery()
@@ -60,17 +56,15 @@ class Bank:
 
 @dataclass(frozen=True)
 class ItemBias:
-    """The score ``scale * s(q, n) - bias_n``: the shape of every criterion that corrects items one by one.
-
-    notes: how the bias came about, for the metrics.
-    """
+    """The score ``scale * s(q, n) - bias_n``, the form of every criterion that corrects each item by one number. notes:
+    how the bias was computed, for the metrics."""
 
     scale: float
     bias: Float[Tensor, " items"]
     notes: dict[str, float] = field(default_factory=dict)
 
     def apply(self, scores: Scores) -> Scores:
-        """In the precision of the scores, in which ``bias`` is as exact as they are."""
+        """The corrected scores in the precision of ``scores``."""
 
         def rescore(part: Tensor, rows: Some, columns: Some = _ALL) -> Tensor:
             return torch.add(-self.bias[columns].to(part), part, alpha=self.scale)
@@ -79,41 +73,41 @@ class ItemBias:
 
 
 def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:
-    """``log sum_q e^{beta s(q, n)}`` over the rows for each item n, in one pass; within a strip in the precision of the
-    scores, over the strips in float64. Of items against themselves each pair is scored once where that is worth it.
+    """``log sum_q e^{beta s(q, n)}`` over the rows for each item n. Sums within a strip have the precision of the
+    scores, sums over strips float64. Symmetric scores are computed once per pair where that saves time.
 
-    but_itself: leave out the diagonal; rows and columns are the same things. Raises InputError without a row to sum.
+    but_itself: leave out the diagonal; rows and columns are the same items. Raises InputError without a row to sum.
     """
     if scores.shape[0] <= int(but_itself):
         raise InputError("the bank is empty: nothing to sum over")
-    among = scores.among if _is_symmetric(scores) else None
+    submatrix = scores.submatrix if _is_symmetric(scores) else None
 
     def summed(rows: slice) -> Float[Tensor, " items"]:
-        first = rows.start if among else 0
-        exponents = (among(rows, slice(first, None)) if among else scores.strip(rows)) * beta
+        first = rows.start if submatrix else 0
+        exponents = (submatrix(rows, slice(first, None)) if submatrix else scores.strip(rows)) * beta
         height = rows.stop - rows.start
         if but_itself:
             exponents[:, rows.start - first :][:, :height].fill_diagonal_(-torch.inf)
-        found = exponents.new_full((scores.shape[1],), -torch.inf, dtype=torch.float64)
-        found[first:] = matrix.log_sum_exp(exponents)
-        if among:
-            found[rows] = torch.logaddexp(found[rows], exponents[:, height:].logsumexp(dim=1).double())
-        return found
+        sums = exponents.new_full((scores.shape[1],), -torch.inf, dtype=torch.float64)
+        sums[first:] = matrix.log_sum_exp(exponents)
+        if submatrix:
+            sums[rows] = torch.logaddexp(sums[rows], exponents[:, height:].logsumexp(dim=1).double())
+        return sums
 
     total = None
-    for _, part in scores.each(summed):
+    for _, part in scores.over_strips(summed):
         total = part if total is None else torch.logaddexp(total, part)
     assert total is not None
     return total
 
 
 def _is_symmetric(scores: Scores) -> bool:
-    """But for rounding, as far as items from first to last tell; False where checking would cost what it saves."""
-    if scores.among is None or len(scores.wholes()) < _MANY_STRIPS:
+    """Whether a sample of the items has symmetric scores; False where the check would cost what it saves."""
+    if scores.submatrix is None or len(scores.wholes()) < _MANY_STRIPS:
         return False
     items = torch.arange(_SAMPLE) * (scores.shape[0] - 1) // (_SAMPLE - 1)
-    there = scores.among(items, items)
-    return torch.allclose(there, there.T, rtol=0, atol=_ROUNDING * float(there.abs().max()))
+    square = scores.submatrix(items, items)
+    return torch.allclose(square, square.T, rtol=0, atol=_ROUNDING * float(square.abs().max()))
 
 
 OWN = "test"
@@ -121,118 +115,117 @@ OWN = "test"
 
 @dataclass(frozen=True)
 class BankSource:
-    """name: what metrics call it; split: its images and captions, None for the very queries that are ranked; folder: of its
-    embeddings, where they are read from one."""
+    """name: the bank's name in the metrics; split: its images and captions, None for the ranked queries themselves;
+    folder: where its embeddings were read, if anywhere."""
 
     name: str
     split: Split | None = None
     folder: Path | None = None
 
     @property
-    def own(self) -> bool:
+    def is_transductive(self) -> bool:
         return self.split is None
 
     def bank(
         self, fold: Split, scores: Scores, direction: str, similarity: Similarity, memory: int, sets: int = 1
     ) -> Bank:
-        """The bank for one direction of ``fold``, whose own scores in that direction are ``scores``. memory (MiB) and
-        sets: see ``Scores.of``."""
+        """The bank for one direction of ``fold`` with these scores. memory (MiB), sets: see ``Scores.of``."""
         of_images = direction == "image_to_text"
-        other = fold if self.split is None else self.split
+        source = fold if self.split is None else self.split
 
         def gallery() -> Scores:
-            kept, ranked = (other.captions, fold.captions) if of_images else (other.images, fold.images)
-            if not plain(kept):
-                return Scores.of(pooled(kept), pooled(ranked), cosine, memory=memory, sets=0)
-            # One pass and no more: nothing to hold.
-            return Scores.of(kept, ranked, similarity, memory=memory, sets=0)
+            bank_items, ranked = (source.captions, fold.captions) if of_images else (source.images, fold.images)
+            if not plain(bank_items):
+                return Scores.of(pooled(bank_items), pooled(ranked), cosine, memory=memory, sets=0)
+            # There is only one pass, so nothing is cached.
+            return Scores.of(bank_items, ranked, similarity, memory=memory, sets=0)
 
         if self.split is None:
             return Bank(scores, True, gallery)
         if of_images:
-            queries = Scores.of(other.images, fold.captions, similarity, memory=memory, sets=sets)
+            queries = Scores.of(source.images, fold.captions, similarity, memory=memory, sets=sets)
         else:
-            one = Scores.of(fold.images, other.captions, similarity, memory=memory, sets=sets)
-            queries = one.transposed()
+            forward = Scores.of(fold.images, source.captions, similarity, memory=memory, sets=sets)
+            queries = forward.transposed()
         return Bank(queries, False, gallery)
 
     def checked_against(self, ranked: Split, where: str, names: TextIds | None = None) -> "BankSource":
-        """Itself, if none of its queries is ranked. Raises InputError otherwise: the bank would not be one of its own."""
+        """The source itself. Raises InputError if it holds a ranked query or item."""
         if self.split is not None:
             disjoint(self.split, ranked, where, "bank", names)
         return self
 
 
-def disjoint(kept: Split, ranked: Split, where: str, what: str, names: TextIds | None = None) -> None:
-    """Raises InputError when ``kept`` holds an image or a caption that is ranked. what: ``kept`` in the message; names: of
-    ids that are text.
+def disjoint(split: Split, ranked: Split, where: str, label: str, names: TextIds | None = None) -> None:
+    """Raises InputError when ``split`` holds an image or a caption that is ranked. label: name of ``split`` in the
+    message; names: of ids that are text.
 
-    Ids may coincide by chance between data sets; the same id with the same vector does not.
+    Ids may coincide by chance between data sets, so only an equal id with an equal vector counts.
     """
     sides = [
-        ("image_id", kept.image_ids, kept.images, ranked.image_ids, ranked.images),
-        ("caption_id", kept.caption_ids, kept.captions, ranked.caption_ids, ranked.captions),
+        ("image_id", split.image_ids, split.images, ranked.image_ids, ranked.images),
+        ("caption_id", split.caption_ids, split.captions, ranked.caption_ids, ranked.captions),
     ]
     for kind, own_ids, own_vectors, ids, vectors in sides:
         shared, left, right = np.intersect1d(own_ids, ids, return_indices=True)
         if not len(shared):
             continue
-        known = same(own_vectors, left, vectors, right).numpy()
-        if known.any():
-            first = int(shared[known][0])
+        equal = same(own_vectors, left, vectors, right).numpy()
+        if equal.any():
+            first = int(shared[equal][0])
             raise InputError(
-                f"{where}: the {what} holds {known.sum()} of the vectors that are ranked, the first is {kind} "
+                f"{where}: the {label} holds {equal.sum()} of the vectors that are ranked, the first is {kind} "
                 f"{names.shown(kind, first) if names else first}; it must have none of them"
             )
 
 
-def cosine(one: Tensor, other: Tensor) -> Tensor:
-    """Of unit vectors of the same kind."""
-    return one @ other.T
+def cosine(left: Tensor, right: Tensor) -> Tensor:
+    """Inner products of unit vectors of the same kind."""
+    return left @ right.T
 
 
 def halves(split: Split) -> tuple[Split, Split]:
-    """Every other image with its captions, and the rest: to tune on one half of a split whose other half is the bank."""
+    """Every second image with its captions, and the rest: one half to tune on, the other as its bank."""
     return split.fold(slice(0, None, 2)), split.fold(slice(1, None, 2))
 
 
 class Shares:
-    """Per item, over all queries: the largest exponent ``first``, the ``query`` that has it, the second largest, and
-    ``rest``, the sum of all but the first relative to the second.
+    """Sums of ``e^{beta s(q, n)}`` over queries for each item, without its dominant query: ``first``, exponent of that
+    query; ``query``, its row; ``second``, exponent of the runner-up; ``rest``, the sum relative to the second.
 
-    "All less the query" cancels to nothing where the query dominates the sum. With that one query kept apart, nothing
-    cancels: any other has at most half of it.
+    Subtracting a dominant query from the sum over all queries would cancel to nothing. Without it nothing cancels: each
+    other query has at most half of the sum.
     """
 
     def __init__(self, strip: Float[Tensor, "rows items"], start: int, beta: float) -> None:
         self.beta = beta
         largest, runner_up, query = _leaders(strip)
         self.first, self.second, self.query = largest.double() * beta, runner_up.double() * beta, query
-        # A strip of one query has no second: -inf, whose difference with itself is NaN.
+        # A strip of one query has second -inf, and -inf - -inf would be NaN.
         shares = torch.add(-self.second.nan_to_num(neginf=0.0).to(strip), strip, alpha=beta).exp_()
         self.rest = matrix.total(shares.scatter_(0, self.query[None], 0.0))
         self.query += start
 
     @classmethod
-    def of(cls, scores: Scores, beta: float) -> "Shares":
-        parts = scores.each(lambda rows: cls(scores.strip(rows), rows.start, beta))
+    def over(cls, scores: Scores, beta: float) -> "Shares":
+        parts = scores.over_strips(lambda rows: cls(scores.strip(rows), rows.start, beta))
         _, bank = next(parts)
         for _, part in parts:
             bank.add(part)
         return bank
 
-    def add(self, other: "Shares") -> None:
+    def add(self, part: "Shares") -> None:
         """Take in further queries."""
-        ahead = other.first > self.first
-        runner_up = torch.where(ahead, self.first, other.first)
-        second = torch.maximum(torch.maximum(self.second, other.second), runner_up)
+        ahead = part.first > self.first
+        runner_up = torch.where(ahead, self.first, part.first)
+        second = torch.maximum(torch.maximum(self.second, part.second), runner_up)
         self.rest = (
             self.rest * (self.second - second).exp()
-            + other.rest * (other.second - second).exp()
+            + part.rest * (part.second - second).exp()
             + (runner_up - second).exp()
         )
-        self.first = torch.where(ahead, other.first, self.first)
-        self.query = torch.where(ahead, other.query, self.query)
+        self.first = torch.where(ahead, part.first, self.first)
+        self.query = torch.where(ahead, part.query, self.query)
         self.second = second
 
     @cached_property
@@ -240,12 +233,12 @@ class Shares:
         return self.first + torch.log1p(self.rest * (self.second - self.first).exp())
 
     def log_odds(self, strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-        """log(p / (1 - p)) for the share p of each of these queries: e^{b x_qn} against the sum over all others. In the
-        precision of the scores; inf where there are no others."""
+        """``log(p / (1 - p))`` for the share p of each of these queries: its ``e^{b x_qn}`` against the sum over the
+        others. In the precision of the scores; inf where there are no others."""
         logs = torch.add(-self.logs_of_all.to(strip), strip, alpha=self.beta)
-        # A share of one half or more is the dominant query's, below; a rounding error must not make one above 1.
+        # Shares of one half or more belong to the dominant query (see below); rounding must not lift a share above 1.
         odds = logs - logs.exp().clamp_(max=0.75).neg_().log1p_()
-        # 1 - p of the dominant query is known exactly: the rest of the sum. Queries that share the lead have the same odds.
+        # 1 - p of the dominant query is exactly the rest of the sum. Queries that share the lead have the same odds.
         best = (self.first - (self.second + self.rest.log())).to(odds)
         led = ((self.query >= rows.start) & (self.query < rows.stop)).nonzero()[:, 0]
         odds[self.query[led] - rows.start, led] = best[led]
@@ -256,12 +249,11 @@ class Shares:
 
 
 def _leaders(strip: Float[Tensor, "rows items"]) -> tuple[Tensor, Tensor, Int[Tensor, " items"]]:
-    """Of each item the largest score, the second largest (-inf with one row), and the row of the largest."""
+    """For each item the largest score, the second largest (-inf with one row), and the row of the largest."""
     if not (strip.is_cpu and strip.dtype in (torch.float32, torch.float64)):
         first, query = strip.max(dim=0)
         second = strip.scatter(0, query[None], -torch.inf).amax(dim=0)
         return first, second, query
-    # numba takes half a second to import, which commands that rank nothing should not pay.
     from vse_pipe.ranking.kernels import leading
 
     values, items = strip.contiguous().numpy(), strip.shape[1]

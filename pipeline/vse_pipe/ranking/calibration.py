@@ -1,8 +1,7 @@
-"""How sure a score is: a curve fitted on validation queries, measured on others.
+"""Probability of a match given the score: a curve fitted on validation queries, measured on other queries.
 
-The pairs are those of each query with its best CANDIDATES items under the criterion; a pair matches where the data set says
-that the item is correct. So it is the probability that an item among the best ten of a query is a correct one, given its
-score; what the data set does not say, though true, counts as none.
+The pairs are each query with its best CANDIDATES items under the criterion. A pair matches where the data set says that
+the item is correct; true matches that the data set does not list count as wrong.
 """
 
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from jaxtyping import Bool, Float, Int64
 from vse_pipe.core.devices import generator
 from vse_pipe.ranking.evaluation import judged_items
 from vse_pipe.ranking.intervals import interval
-from vse_pipe.ranking.metrics.calibration import BINS, ece_draws, fitted, reliability
+from vse_pipe.ranking.metrics.calibration import BINS, Reliability, ece_draws, fitted, reliability
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import top_k
@@ -25,7 +24,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True)
 class Candidates:
-    """One pair each: the score under the criterion, whether it matches, and the query's number; queries: how many."""
+    """scores: under the criterion; matched: whether the pair matches; owners: its query; queries: their number."""
 
     scores: Float[np.ndarray, " pairs"]
     matched: Bool[np.ndarray, " pairs"]
@@ -42,10 +41,10 @@ class Candidates:
 
 
 def candidates(scores: Scores, truth: Truth) -> Candidates:
-    """Of the queries with a correct item. scores: as the criterion has them."""
+    """Pairs of the queries that have a correct item. scores: under the criterion."""
     scores, truth = judged_items(scores, truth)
     values, columns = [], []
-    for _, (best, places) in scores.each(lambda rows: top_k(scores.strip(rows), CANDIDATES)):
+    for _, (best, places) in scores.over_strips(lambda rows: top_k(scores.strip(rows), CANDIDATES)):
         values.append(best.double().cpu().numpy())
         columns.append(places.cpu().numpy())
     owners = np.repeat(np.arange(len(truth)), values[0].shape[1])
@@ -54,7 +53,7 @@ def candidates(scores: Scores, truth: Truth) -> Candidates:
 
 
 def joined(parts: Sequence[Candidates]) -> Candidates:
-    """Of several folds."""
+    """Candidates of several folds together."""
     before = np.cumsum([0, *(part.queries for part in parts)])
     owners = np.concatenate([part.owners + first for part, first in zip(parts, before, strict=False)])
     scores, matched = (np.concatenate([getattr(part, name) for part in parts]) for name in ("scores", "matched"))
@@ -62,36 +61,36 @@ def joined(parts: Sequence[Candidates]) -> Candidates:
 
 
 def measured(
-    method: str, known: Candidates, asked: Candidates, clusters: np.ndarray, resamples: int, seed: int
+    method: str, validation: Candidates, test: Candidates, clusters: np.ndarray, resamples: int, seed: int
 ) -> dict:
-    """For metrics.json: fitted on ``known``, measured on ``asked``. clusters: of each of its queries.
+    """An entry of metrics.json: a curve fitted on ``validation``, measured on ``test``. clusters: of each test query.
 
-    ece_interval: percentiles of bootstrap draws of clusters, moved to have their median at the estimate, since a draw
-    that repeats pairs lies further from the line than a new set of them would.
+    ece_interval: percentiles of bootstrap draws of clusters, moved so that their median is the estimate. A draw repeats
+    pairs and therefore lies further from the diagonal than a new set of pairs would.
     """
-    curve = fitted(method, known.scores, known.matched)
-    probabilities = curve(asked.scores)
-    found = reliability(probabilities, asked.matched)
-    told = {
+    curve = fitted(method, validation.scores, validation.matched)
+    probabilities = curve(test.scores)
+    diagram = reliability(probabilities, test.matched)
+    report = {
         "method": method,
         "candidates": CANDIDATES,
-        "fitted": known.about,
-        "measured": asked.about,
-        "ece": round(found.ece, _DIGITS),
-        "brier": round(found.brier, _DIGITS),
-        "bins": [_bin(*one) for one in enumerate(zip(found.counts, found.probabilities, found.shares, strict=True))],
+        "fitted": validation.about,
+        "measured": test.about,
+        "ece": round(diagram.ece, _DIGITS),
+        "brier": round(diagram.brier, _DIGITS),
+        "bins": [_bin(diagram, place) for place in range(BINS)],
     }
     if resamples:
         rng = generator(seed, "calibration")
-        draws = ece_draws(probabilities, asked.matched, clusters[asked.owners], resamples, rng)
-        ends = interval(draws - np.median(draws) + found.ece)
-        told["ece_interval"] = [round(min(max(end, 0.0), 1.0), _DIGITS) for end in ends]
-    return told
+        draws = ece_draws(probabilities, test.matched, clusters[test.owners], resamples, rng)
+        ends = interval(draws - np.median(draws) + diagram.ece)
+        report["ece_interval"] = [round(min(max(end, 0.0), 1.0), _DIGITS) for end in ends]
+    return report
 
 
-def _bin(place: int, values: tuple) -> dict:
-    count, probability, share = values
-    told = {"from": place / BINS, "to": (place + 1) / BINS, "pairs": int(count)}
-    if count:
-        told |= {"probability": round(float(probability), _DIGITS), "matched": round(float(share), _DIGITS)}
-    return told
+def _bin(diagram: Reliability, place: int) -> dict:
+    entry = {"from": place / BINS, "to": (place + 1) / BINS, "pairs": int(diagram.counts[place])}
+    if entry["pairs"]:
+        shares = {"probability": diagram.probabilities, "matched": diagram.shares}
+        entry |= {name: round(float(values[place]), _DIGITS) for name, values in shares.items()}
+    return entry

@@ -1,4 +1,4 @@
-"""Scores of single pairs of an image and a caption."""
+"""Scores of single pairs of an image and a caption, and cascades of two models."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,54 +27,48 @@ Places = Int[np.ndarray, " pairs"]
 def scores(
     split: Split, similarity: Callable, inner: bool, images: Places, captions: Places, memory: int
 ) -> Float[np.ndarray, " pairs"]:
-    """images, captions: rows of ``split``; inner: the similarity is the inner product of the vectors; memory: as of
-    ``ScoreMatrix``. Raises UsageError for scores that depend on other pairs.
+    """Scores of single pairs. images, captions: rows of ``split``; inner: the similarity is the inner product of the
+    vectors; memory: see ``ScoreMatrix``. Raises UsageError for scores that depend on other pairs.
 
-    Inner products are summed in float64 and rounded to float32: captions with the same vector, such as those that differ only
-    in the order of words to a model that does not see it, have the same score.
+    Inner products are summed in float64 and rounded to float32. So captions with the same vector have the same score,
+    such as captions that differ only in word order under a model that ignores it.
     """
     if isinstance(similarity, Fused | Cascade):
         raise UsageError("a cascade, and a fusion other than the mean, have no score of a pair alone")
     if not (inner and plain(split.images) and plain(split.captions)):
-        held = ScoredPairs(split.images, split.captions, similarity, memory)
-        return held.of(torch.from_numpy(images), torch.from_numpy(captions)).cpu().numpy()
-    found = np.empty(len(images), np.float32)
+        pairs = ScoredPairs(split.images, split.captions, similarity, memory)
+        return pairs.score(torch.from_numpy(images), torch.from_numpy(captions)).cpu().numpy()
+    values = np.empty(len(images), np.float32)
     for start in range(0, len(images), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        found[part] = _products(split.images, split.captions, images[part], captions[part])
-    return found
-
-
-def _products(one: Tensor, other: Tensor, rows: Places, columns: Places) -> np.ndarray:
-    sides = (
-        vectors[torch.from_numpy(places).to(vectors.device)].double()
-        for vectors, places in ((one, rows), (other, columns))
-    )
-    return torch.linalg.vecdot(*sides).float().cpu().numpy()
+        sides = (
+            vectors[torch.from_numpy(places[part]).to(vectors.device)].double()
+            for vectors, places in ((split.images, images), (split.captions, captions))
+        )
+        values[part] = torch.linalg.vecdot(*sides).float().cpu().numpy()
+    return values
 
 
 Pick = Callable[[Tensor, Tensor], Tensor]
-# Pairs between two signs of life.
 
 
 @dataclass(frozen=True)
 class Cascade:
-    """Stands where a similarity does; k: how many of each query the second orders. ``trials`` lets criteria correct the first."""
+    """A similarity of two models: the second orders the k best items of each query under the first."""
 
     first: Similarity
     second: Similarity
     k: int
 
     def __call__(self, images: Several, texts: Several) -> Float[Tensor, "images texts"]:
-        """Of images as queries and no other texts than these."""
+        """Images are the queries; ``texts`` are all items."""
         scores = Scores.of(images.parts[0], texts.parts[0], self.first)
         pairs = ScoredPairs(images.parts[1], texts.parts[1], self.second, 0)
-        return torch.cat([block for _, block in cascaded(scores, pairs.of, self.k).blocks()])
+        return torch.cat([block for _, block in cascaded(scores, pairs.score, self.k).blocks()])
 
 
 class ScoredPairs:
-    """Scores of single pairs, each computed when it is first asked for, by whatever direction and criterion, and kept. memory:
-    as of ``ScoreMatrix``."""
+    """Cached scores of single pairs, computed on first use. memory: see ``ScoreMatrix``."""
 
     def __init__(self, images: Sides, captions: Sides, similarity: Similarity, memory: int) -> None:
         self.scored = 0
@@ -87,28 +81,28 @@ class ScoredPairs:
 
     @cached_property
     def _matrix(self) -> Float[Tensor, "images captions"]:
-        """NaN where nothing was asked for yet."""
+        """NaN where a pair is not scored yet."""
         return empty((len(self._images), len(self._captions)), self._memory, self._images.device).fill_(torch.nan)
 
-    def of(self, images: Int[Tensor, "..."], captions: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
+    def score(self, images: Int[Tensor, "..."], captions: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Raises InputError on scores that are not finite."""
-        # A matrix in a file is on the CPU, wherever the images are and whoever asks.
+        # A matrix in a file is on the CPU, wherever the images are.
         matrix, asking, where = self._matrix, images.device, self._images.device
         images, captions = images.to(matrix.device), captions.to(matrix.device)
-        missing = matrix[images, captions].isnan()
-        asked = (images * len(self._captions) + captions)[missing].unique()
-        parts = asked.split(_AT_ONCE) if len(asked) else ()
-        found = processes.each(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
-        shown = console.track(parts, len(parts), f"scoring {len(asked)} pairs, {_AT_ONCE} at a time")
-        for part, scores in zip(shown, found, strict=True):
+        is_missing = matrix[images, captions].isnan()
+        cells = (images * len(self._captions) + captions)[is_missing].unique()
+        parts = cells.split(_AT_ONCE) if len(cells) else ()
+        scored = processes.each(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
+        tracked = console.track(parts, len(parts), f"scoring {len(cells)} pairs, {_AT_ONCE} at a time")
+        for part, scores in zip(tracked, scored, strict=True):
             must_be_finite(scores)
             matrix[part // len(self._captions), part % len(self._captions)] = scores.to(matrix.device)
-        self.scored += len(asked)
+        self.scored += len(cells)
         return matrix[images, captions].to(asking)
 
     def turned(self, captions: Int[Tensor, "..."], images: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """The same, the caption first."""
-        return self.of(images, captions)
+        """``score`` with the caption first."""
+        return self.score(images, captions)
 
 
 def _scored(score: Pick, captions: int, device: torch.device, pairs: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
@@ -118,14 +112,14 @@ def _scored(score: Pick, captions: int, device: torch.device, pairs: Int[Tensor,
 
 
 def scorer(similarity: Similarity, images: Sides, captions: Sides) -> Pick:
-    """The function of image and caption, by ascending image, to the score of each such pair: in blocks where they are
-    fragments, else an image at a time with all its captions."""
+    """A function of images and captions (by ascending image) that scores each pair: fragments in blocks, vectors one
+    image at a time with all its captions."""
     if isinstance(similarity, MeanScore):
         assert isinstance(images, Several)
         assert isinstance(captions, Several)
         sides = zip(similarity.similarities, images.parts, captions.parts, strict=True)
-        each = [scorer(*one) for one in sides]
-        return lambda rows, columns: mean([of(rows, columns) for of in each], images.weights)
+        scorers = [scorer(*one) for one in sides]
+        return lambda rows, columns: mean([of(rows, columns) for of in scorers], images.weights)
     if isinstance(similarity, OfFragments):
         assert isinstance(images, Tensor)
         assert isinstance(captions, Words)
@@ -140,10 +134,10 @@ def scorer(similarity: Similarity, images: Sides, captions: Sides) -> Pick:
 
 
 def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
-    """The k best of each row of ``first`` (equal ones by ascending column) above all others and in the order of ``pick``, equal
-    ones at one place; the others as they are. pick: of row and column, the second model's score.
+    """The k best of each row of ``first`` (ties by ascending column) stand above all others, in the order of ``pick``
+    (ties share a place). The other items keep their scores. pick: the second model's scores of rows and columns.
 
-    The k get ``m + s (k - place)``, m the best of the others and s = max(1, |m|): scores that only their order means anything of.
+    The k items get ``m + s (k - place)`` with m the best other score, s = max(1, |m|); only the order matters.
     """
     k = min(k, first.shape[1])
     chosen: list[tuple[Tensor, Tensor]] = []
@@ -154,19 +148,18 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
         return top_k(strip, k)[1]
 
     def prepared() -> tuple[Int[Tensor, "queries k"], Float[Tensor, "queries k"]]:
-        """Columns and the second model's scores of all queries at once: it is asked once."""
+        """Columns, and the second model's scores for all queries in one call."""
         if not chosen:
-            columns = torch.cat([found for _, found in first.each(best)])
+            columns = torch.cat([found for _, found in first.over_strips(best)])
             owners = torch.arange(len(columns), device=columns.device)[:, None].expand_as(columns)
             chosen.append((columns, pick(owners, columns)))
         return chosen[0]
 
     def reordered(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-        columns, seconds = (of[rows] for of in prepared())
-        others = strip.scatter(1, columns, -torch.inf).amax(dim=1, keepdim=True)
-        others = others.where(others.isfinite(), 0.0)  # where all are among the k
+        columns, seconds = (table[rows] for table in prepared())
+        rest = strip.scatter(1, columns, -torch.inf).amax(dim=1, keepdim=True)
+        rest = rest.where(rest.isfinite(), 0.0)  # where all are among the k
         above = (k + 1 - ranks(seconds)).to(strip)
-        return strip.scatter(1, columns, others + others.abs().clamp_min(1.0) * above)
+        return strip.scatter(1, columns, rest + rest.abs().clamp_min(1.0) * above)
 
-    # Here, where the second model's scores are kept.
     return first.mapped(reordered, first.notes, stored=True)

@@ -1,4 +1,4 @@
-"""Evaluations that were read to be compared: of one model, or of a method with a model for each of its seeds."""
+"""Comparison of evaluations: of two models, or of two methods with one model per seed."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from vse_pipe.ranking.intervals import Address, Figures, Sample, interval, p_val
 
 @dataclass(frozen=True)
 class Compared:
-    """An evaluation of one model. name: what to call it; metrics: metrics.json; ranks, occurrence: the tables."""
+    """The evaluation of one model. metrics: metrics.json; ranks, occurrence: the tables."""
 
     name: str
     metrics: dict
@@ -38,98 +38,93 @@ class Compared:
 
 @dataclass(frozen=True)
 class Method:
-    """models: by seed, in the order of params.yaml; of a run without seeds its one model, by the empty name."""
+    """models: by seed, in the order of params.yaml; a run without seeds has one model under the empty name."""
 
     name: str
     models: dict[str, Compared]
 
     @classmethod
-    def of(cls, one: Compared) -> "Method":
-        return cls(one.name, {"": one})
+    def single(cls, model: Compared) -> "Method":
+        return cls(model.name, {"": model})
 
     @property
     def metrics(self) -> dict:
-        """Of the first model: what is said there of criterion, bank and protocol holds for all."""
+        """metrics.json of the first model; its criterion, bank and protocol hold for all models."""
         return next(iter(self.models.values())).metrics
 
     def __len__(self) -> int:
         return len(self.models)
 
 
-_PROTOCOL = ("split", "protocol", "ties")
-
-
 def check(a: Compared, b: Compared) -> None:
-    """Raises InputError with what differs: the protocol, the data, the queries, their images or the items."""
+    """Raises InputError with the first difference in protocol, data, queries, their images, or items."""
     names = f"{a.name} and {b.name} cannot be compared"
-    for key in _PROTOCOL:
+    for key in ("split", "protocol", "ties"):
         if a.metrics.get(key) != b.metrics.get(key):
             raise InputError(
                 f"{names}: {key} is {a.metrics.get(key)!r} in the first, {b.metrics.get(key)!r} in the second"
             )
-    data = [one.metrics.get("data") for one in (a, b)]
+    data = [model.metrics.get("data") for model in (a, b)]
     if None not in data and data[0] != data[1]:
         raise InputError(
-            f"{names}: measured on other data ({data[0]} in the first, {data[1]} in the second); the same pictures and captions "
-            "under other ids are paired where both are named as runs of a project"
+            f"{names}: measured on other data ({data[0]} in the first, {data[1]} in the second); the same pictures and "
+            "captions under other ids are paired where both are named as runs of a project"
         )
     if data.count(None) == 1:
         warn(f"{(a, b)[data.index(None)].name} does not say which data it was measured on; evaluate again to be sure")
     queries = _index(a, a.ranks, "query_id"), _index(b, b.ranks, "query_id")
-    _same(names, *queries, "queries")
+    _check_index(names, *queries, "queries")
     images = [
-        pd.Series(one.ranks["image_id"].to_numpy(), index=index).sort_index()
-        for one, index in zip((a, b), queries, strict=True)
+        pd.Series(model.ranks["image_id"].to_numpy(), index=index).sort_index()
+        for model, index in zip((a, b), queries, strict=True)
     ]
     moved = images[0].index[images[0].to_numpy() != images[1].to_numpy()]
     if len(moved):
-        ids = ", ".join(str(one[moved[0]]) for one in images)
+        ids = ", ".join(str(model[moved[0]]) for model in images)
         raise InputError(
             f"{names}: {len(moved)} queries belong to other images, the first is "
             f"{_text(moved[0], 'query_id')} of images {ids}"
         )
     items = _index(a, a.occurrence, "item_id"), _index(b, b.occurrence, "item_id")
-    _same(names, *items, "items")
-    _alike(names, *map(_texts, (a.ranks, b.ranks), queries, ("query_name",) * 2))
-    _alike(names, *map(_texts, (a.occurrence, b.occurrence), items, ("item_name",) * 2))
+    _check_index(names, *items, "items")
+    _check_texts(names, *map(_texts, (a.ranks, b.ranks), queries, ("query_name",) * 2))
+    _check_texts(names, *map(_texts, (a.occurrence, b.occurrence), items, ("item_name",) * 2))
 
 
 def _texts(table: pa.Table, index: pd.MultiIndex, column: str) -> pd.Series:
-    """Of ids that are text, whose numbers mean nothing by themselves; empty for the others."""
-    found = (
-        table[column].to_pandas() if column in table.column_names else pd.Series(None, range(len(table)), dtype=object)
-    )
-    return pd.Series(found.fillna("").to_numpy(), index=index).sort_index()
+    """Names of ids that are text, because their numbers have no meaning of their own; empty for other ids."""
+    texts = table[column].to_pandas().fillna("").to_numpy() if column in table.column_names else ""
+    return pd.Series(texts, index=index, dtype=object).sort_index()
 
 
-def _alike(names: str, a: pd.Series, b: pd.Series) -> None:
+def _check_texts(names: str, a: pd.Series, b: pd.Series) -> None:
     """Raises InputError where one number stands for two texts."""
-    other = a.index[a.to_numpy() != b.to_numpy()]
-    if len(other):
+    changed = a.index[a.to_numpy() != b.to_numpy()]
+    if len(changed):
         raise InputError(
-            f"{names}: {_text(other[0], a.index.names[2])} is {a[other[0]] or 'a number'!r} in the first and "
-            f"{b[other[0]] or 'a number'!r} in the second; evaluate files whose rows come in the same order"
+            f"{names}: {_text(changed[0], a.index.names[2])} is {a[changed[0]] or 'a number'!r} in the first and "
+            f"{b[changed[0]] or 'a number'!r} in the second; evaluate files whose rows come in the same order"
         )
 
 
-def _index(one: Compared, table: pa.Table, column: str) -> pd.MultiIndex:
+def _index(model: Compared, table: pa.Table, column: str) -> pd.MultiIndex:
     index = pd.MultiIndex.from_arrays(
         [table["direction"].to_numpy(), table["fold"].to_numpy(), table[column].to_numpy()],
         names=["direction", "fold", column],
     )
     if index.has_duplicates:
-        twice = index[index.duplicated()][0]
-        raise InputError(f"{one.name}: {_text(twice, column)} is there more than once; evaluate again")
+        duplicate = index[index.duplicated()][0]
+        raise InputError(f"{model.name}: {_text(duplicate, column)} is there more than once; evaluate again")
     return index
 
 
-def _same(names: str, a: pd.MultiIndex, b: pd.MultiIndex, what: str) -> None:
+def _check_index(names: str, a: pd.MultiIndex, b: pd.MultiIndex, label: str) -> None:
     differing = a.symmetric_difference(b)
     if len(differing):
         first = differing[0]
         side = "first" if first in a else "second"
         raise InputError(
-            f"{names}: {len(a)} and {len(b)} {what}, of which {len(differing)} are on one side only; "
+            f"{names}: {len(a)} and {len(b)} {label}, of which {len(differing)} are on one side only; "
             f"{_text(first, a.names[2])} is only in the {side}"
         )
 
@@ -140,18 +135,18 @@ def _text(key: tuple, column: str) -> str:
 
 # Intervals of a method: chance in the seeds of its trainings and in the images of the test set.
 #
-# All trainings of a method rank the same images, so seeds and images are crossed. With the figure of seed s as mean + seed
-# effect + mean over images of (image effect + interaction), the variance of the mean over S seeds is
+# All trainings of a method rank the same images, so seeds and images are crossed. With the figure of seed s as mean +
+# seed effect + mean over images of (image effect + interaction), the variance of the mean over S seeds is
 #
 # (variance between the S figures) / S + (covariance, over draws of images, of the figures of two different seeds)
 #
-# of which the first holds seeds and interaction and the second the images alone. It is what multi-reader studies of
-# diagnostic images use with readers for seeds (Obuchowski and Rockette, Communications in Statistics 24, 1995; a
-# covariance below 0 counts as 0). The t quantile has the seeds' degrees of freedom (of two methods with seeds of their own
-# Welch's) divided by their share in the variance. Satterthwaite's, which the same studies use (Hillis, Statistics in
-# Medicine 26, 2007), divide by the square of that share: at 3 seeds that covers 92% where the share is 0.9, this 94% to 96%
-# everywhere. Seeds and images both drawn with replacement, percentiles taken, cover 78% to 83% where seeds matter most:
-# docs/comparisons.md has the simulation.
+# The first term has seeds and interaction, the second only the images. Multi-reader studies of diagnostic images use
+# the same formula with readers for seeds (Obuchowski and Rockette, Communications in Statistics 24, 1995; a covariance
+# below 0 counts as 0). The t quantile has the seeds' degrees of freedom (Welch's for two methods with different seeds),
+# divided by their share in the variance. Satterthwaite's degrees of freedom in the same studies (Hillis, Statistics in
+# Medicine 26, 2007) divide by the square of that share: at 3 seeds they cover 92% where the share is 0.9, ours 94% to
+# 96% everywhere. Percentiles of draws of seeds and images cover 78% to 83% where seeds matter most (simulation:
+# docs/comparisons.md).
 
 
 @dataclass(frozen=True)
@@ -164,18 +159,18 @@ class Repetitions:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __sub__(self, other: "Repetitions") -> "Repetitions":
-        """Seed by seed; both must have the same seeds in the same order."""
-        return Repetitions(self.values - other.values, self.draws - other.draws)
+    def __sub__(self, right: "Repetitions") -> "Repetitions":
+        """Seed by seed; both have the same seeds in the same order."""
+        return Repetitions(self.values - right.values, self.draws - right.draws)
 
     @property
     def between(self) -> float:
-        """What chance in the seeds adds to the variance of the mean; of one seed, which is then the only one meant, 0."""
+        """The variance of the mean due to seeds; 0 for a single seed, which is then the only one of interest."""
         return float(np.var(self.values, ddof=1)) / len(self) if len(self) > 1 else 0.0
 
     @property
     def images(self) -> float:
-        """Covariance over the draws, the mean over all pairs of two seeds; of one seed its variance."""
+        """The covariance over the draws, as a mean over all pairs of seeds; for a single seed its variance."""
         of_mean, of_one = np.var(self.draws.mean(axis=0), ddof=1), np.var(self.draws, axis=1, ddof=1).mean()
         seeds = len(self)
         return float((seeds * of_mean - of_one) / (seeds - 1)) if seeds > 1 else float(of_one)
@@ -183,8 +178,8 @@ class Repetitions:
 
 @dataclass(frozen=True)
 class Spread:
-    """mean: over seeds, or the difference of two; error: its standard error; freedom: degrees of freedom of the t
-    distribution that (mean - truth) / error has, infinite where nothing of the error is due to seeds."""
+    """mean: over seeds, or the difference of two means; error: its standard error; freedom: degrees of freedom of the t
+    distribution of (mean - truth) / error, infinite where seeds have no part in the error."""
 
     mean: float
     error: float
@@ -196,7 +191,7 @@ class Spread:
         return [self.mean - away, self.mean + away]
 
     def p_value(self, null: float = 0.0) -> float:
-        """Two-sided, that the truth is ``null``: below 1 - level just where the interval leaves it out."""
+        """Two-sided, for the truth ``null``: below 1 - level exactly where the interval excludes it."""
         if self.error == 0:
             return float(self.mean == null)
         return float(2 * stdtr(min(self.freedom, 1e9), -abs(self.mean - null) / self.error))
@@ -204,7 +199,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The same of the draws of images for two models, one of either side, whose training is not left to chance."""
+    """The interval and p-value of a difference of two single models under draws of images."""
 
     draws: Float[np.ndarray, " draws"]
 
@@ -216,38 +211,38 @@ class Drawn:
 
 
 def of_one(method: Repetitions) -> Spread:
-    """Of a method's figure, or of a difference paired by seed."""
+    """The spread of a method's figure, or of a difference paired by seed."""
     return _spread(float(method.values.mean()), [method], method.images)
 
 
 def of_difference(a: Repetitions, b: Repetitions) -> Spread:
-    """Of B - A with other seeds in B than in A, images in common (Welch's variance, of seeds)."""
+    """The spread of B - A with different seeds and the same images (Welch's variance over seeds)."""
     together = np.cov(a.draws.mean(axis=0), b.draws.mean(axis=0))[0, 1]
     return _spread(float(b.values.mean() - a.values.mean()), [a, b], a.images + b.images - 2 * float(together))
 
 
 def _spread(mean: float, methods: list[Repetitions], images: float) -> Spread:
-    parts = np.array([one.between for one in methods])
+    parts = np.array([method.between for method in methods])
     seeds = float(parts.sum())
     variance = seeds + max(images, 0.0)
-    doubt = sum(part**2 / (len(one) - 1) for part, one in zip(parts, methods, strict=True) if part)
+    doubt = sum(part**2 / (len(method) - 1) for part, method in zip(parts, methods, strict=True) if part)
     return Spread(mean, variance**0.5, float(seeds * variance / doubt) if doubt else np.inf)
 
 
 def repetitions(evaluations: Sequence[Figures], samples: Sequence[Sample]) -> dict[Address, Repetitions]:
     """The figures that all seeds have. samples: of ``evaluations``, under the same draws."""
-    estimates = [one.estimate() for one in evaluations]
+    estimates = [figures.estimate() for figures in evaluations]
     return {
-        address: Repetitions(np.array([one[address] for one in estimates]), np.stack([one[address] for one in samples]))
+        address: Repetitions(np.array([row[address] for row in estimates]), np.stack([row[address] for row in samples]))
         for address in estimates[0]
-        if all(address in one for one in estimates) and all(address in one for one in samples)
+        if all(address in row for row in estimates) and all(address in row for row in samples)
     }
 
 
 def spreads(evaluations: Sequence[Figures], resamples: int, seed: int) -> dict[Address, Spread]:
-    """Of every figure of a method with one evaluation a seed, all of the same images. Raises InputError as ``sample``."""
-    found = repetitions(evaluations, sample(evaluations, resamples, seed))
-    return {address: of_one(one) for address, one in found.items()}
+    """The spread of every figure of a method with one evaluation per seed of the same images. Raises as ``sample``."""
+    figures = repetitions(evaluations, sample(evaluations, resamples, seed))
+    return {address: of_one(figure) for address, figure in figures.items()}
 
 
 METRICS = (
@@ -262,8 +257,7 @@ _ROUNDING = 2e-6
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure of every seed of A and of B. doubt: of the mean of B - the mean of A, None where the tables do not allow
-    the figure to be counted again."""
+    """One figure of every seed of A and of B. doubt: of mean B - mean A, None where the tables do not define it."""
 
     address: Address
     a: Float[np.ndarray, " seeds_a"]
@@ -273,8 +267,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class FigureRow:
-    """One figure, the mean where a side has seeds. interval and p are None where the tables do not allow the figure to be
-    counted again; holm: p corrected for other B's compared at once; spread: standard deviations over the seeds of A and B."""
+    """One figure, as a mean over seeds. interval, p: None where the tables do not define the figure; holm: p corrected
+    for several B's; spread: standard deviations over the seeds of A and B."""
 
     address: Address
     a: float
@@ -291,7 +285,7 @@ class FigureRow:
 
     @property
     def decisive(self) -> float | None:
-        """The p-value that says whether it is significant."""
+        """The p-value that decides significance."""
         return self.p if self.holm is None else self.holm
 
     @property
@@ -301,8 +295,8 @@ class FigureRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """a, b: what was compared; images: how many were drawn from, folds together; rows: in the order of
-    METRICS, the two sums last; at_once: how many B's share Holm's correction."""
+    """images: number of images over all folds; rows: in the order of METRICS, the two sums last; at_once: number of B's
+    that share Holm's correction."""
 
     a: Method
     b: Method
@@ -312,18 +306,15 @@ class Comparison:
 
 
 def compared(a: Method, b: Method, resamples: int, seed: int) -> Comparison:
-    """Every figure that both have, with the 95% interval and two-sided p-value of the difference under the
-    same draws of images for both, and where one has several seeds under other seeds too. Raises InputError when they cannot
-    be paired, or when metrics.json and the tables disagree."""
-    images, found = differences(a, b, resamples, seed)
+    """Every figure that both have, with the 95% interval and the two-sided p-value of B - A under the same draws of
+    images, and of seeds where a side has several. Raises InputError when they cannot be paired, or when metrics.json
+    and the tables disagree."""
+    images, figures = differences(a, b, resamples, seed)
     rows = []
-    for one in found:
-        interval, p = (None, None) if one.doubt is None else (one.doubt.interval(), one.doubt.p_value())
-        rows.append(
-            FigureRow(
-                one.address, float(one.a.mean()), float(one.b.mean()), interval, p, spread=(_sd(one.a), _sd(one.b))
-            )
-        )
+    for figure in figures:
+        interval, p = (None, None) if figure.doubt is None else (figure.doubt.interval(), figure.doubt.p_value())
+        means, spread = (float(figure.a.mean()), float(figure.b.mean())), (_sd(figure.a), _sd(figure.b))
+        rows.append(FigureRow(figure.address, *means, interval, p, spread=spread))
     return Comparison(a, b, images, rows)
 
 
@@ -332,56 +323,51 @@ def _sd(values: np.ndarray) -> float | None:
 
 
 def paired(a: Method, b: Method) -> bool:
-    """Whether seeds go together: both have the same ones."""
+    """Whether both have the same seeds, which are then compared seed by seed."""
     return len(a) > 1 and a.models.keys() == b.models.keys()
 
 
 def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, list[Difference]]:
-    """How many images there are, and what ``compared`` makes its rows of. Raises as it does."""
-    seeds = list(a.models)
-    models = [*a.models.values(), *(b.models[one] for one in (seeds if paired(a, b) else b.models))]
-    for other in models[1:]:
-        check(models[0], other)
-    figures = [Figures.of(one.ranks, one.occurrence) for one in models]
-    estimates = [_known(one, found.estimate()) for one, found in zip(models, figures, strict=True)]
+    """The number of images, and the figures behind ``compared``'s rows. Raises as ``compared``."""
+    models = [*a.models.values(), *(b.models[name] for name in (a.models if paired(a, b) else b.models))]
+    for model in models[1:]:
+        check(models[0], model)
+    figures = [Figures.of(model.ranks, model.occurrence) for model in models]
+    estimates = [_checked(model, rows.estimate()) for model, rows in zip(models, figures, strict=True)]
     samples = sample(figures, resamples, seed)
     changed = swapped(figures[0], figures[1], resamples, seed) if len(models) == 2 else {}
-    found = []
-    for address in (address for address in ADDRESSES if all(address in known for known in estimates)):
-        values = np.array([known[address] for known in estimates])
-        draws = np.stack([one[address] for one in samples]) if all(address in one for one in samples) else None
+    rows = []
+    for address in (address for address in ADDRESSES if all(address in estimate for estimate in estimates)):
+        values = np.array([estimate[address] for estimate in estimates])
+        draws = np.stack([model[address] for model in samples]) if all(address in model for model in samples) else None
         of_a, of_b = np.split(values, [len(a)])
         doubt: Spread | Drawn | None = None
         if address in changed:
             doubt = Drawn(values[1] - values[0] + changed[address])
+        elif draws is not None and len(models) == 2:
+            doubt = Drawn(draws[1] - draws[0])
         elif draws is not None:
-            doubt = _doubt(a, b, values, draws)
-        found.append(Difference(address, of_a, of_b, doubt))
-    return sum(figures[0].images().values()), found
+            left, right = (Repetitions(values[part], draws[part]) for part in (slice(len(a)), slice(len(a), None)))
+            doubt = of_one(right - left) if paired(a, b) else of_difference(left, right)
+        rows.append(Difference(address, of_a, of_b, doubt))
+    return sum(figures[0].images().values()), rows
 
 
-def _doubt(a: Method, b: Method, values: np.ndarray, draws: np.ndarray) -> Spread | Drawn:
-    if len(a) == len(b) == 1:
-        return Drawn(draws[1] - draws[0])
-    of_a, of_b = (Repetitions(values[part], draws[part]) for part in (slice(len(a)), slice(len(a), None)))
-    return of_one(of_b - of_a) if paired(a, b) else of_difference(of_a, of_b)
-
-
-def _known(one: Compared, counted: dict[Address, float]) -> dict[Address, float]:
-    """Figures counted from the tables, and from metrics.json those that cannot be: of a matching, hubness."""
-    known = {}
+def _checked(model: Compared, counted: dict[Address, float]) -> dict[Address, float]:
+    """Figures from the tables; from metrics.json those that the tables do not define, as hubness of a matching."""
+    figures = {}
     for address in ADDRESSES:
-        stated = one.metrics.get(address[0])
+        stated = model.metrics.get(address[0])
         stated = stated.get(address[1]) if len(address) == 2 and isinstance(stated, dict) else stated
         value = counted.get(address, stated)
         if not isinstance(value, int | float):
             continue
         if not math.isfinite(value):
-            raise InputError(f"{one.name}: metrics.json {'.'.join(address)} is {value!r}, expected a finite number")
+            raise InputError(f"{model.name}: metrics.json {'.'.join(address)} is {value!r}, expected a finite number")
         if isinstance(stated, int | float) and not math.isclose(stated, value, rel_tol=1e-6, abs_tol=_ROUNDING):
             raise InputError(
-                f"{one.name}: metrics.json has {'.'.join(address)} = {stated}, ranks.parquet and "
+                f"{model.name}: metrics.json has {'.'.join(address)} = {stated}, ranks.parquet and "
                 f"occurrence.parquet give {value:.6f}; the files do not belong together, evaluate again"
             )
-        known[address] = float(value)
-    return known
+        figures[address] = float(value)
+    return figures

@@ -1,4 +1,4 @@
-"""An inference criterion by name: a rescoring, a matching, or ``is+rgm``, the second on top of the first."""
+"""Inference criteria by name: a rescoring, a matching, or both, as in ``is+rgm``."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ PLAIN = "nns"
 
 @dataclass(frozen=True)
 class Part:
-    """A member of the family with its parameters, its own ``Params``."""
+    """A member of the family with its options."""
 
     name: str
     module: ModuleType
@@ -40,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Criterion:
-    """rescoring: scores to scores, nns where a matching stands alone; matching: scores to pairs, or None."""
+    """rescoring: scores to scores, ``nns`` for a plain matching; matching: scores to pairs, or None."""
 
     name: str
     rescoring: Part
@@ -48,62 +48,62 @@ class Criterion:
 
     @property
     def needs_bank(self) -> bool:
-        """Do the scores depend on the queries of a bank?"""
+        """Whether the scores depend on the queries of a bank."""
         return self.rescoring.name != PLAIN
 
     @property
     def lambdas(self) -> tuple[float, ...]:
-        """The relaxation factors its matching may choose from, empty when it ends in no matching."""
+        """The relaxation factors that its matching may choose from; empty without a matching."""
         return tuple(self.matching.params.lambdas()) if self.matching else ()
 
     def rerank(self, scores: Scores, bank: Bank) -> Scores:
         return self.rescoring.module.rerank(scores, bank, self.rescoring.params)
 
     def item_bias(self, bank: Bank) -> ItemBias | None:
-        """The criterion as one number an item; None for those that are more than that."""
+        """The criterion as one number per item; None for other criteria."""
         if self.matching or not self.rescoring.traits.item_bias:
             return None
         return self.rescoring.module.item_bias(bank, self.rescoring.params)
 
     def candidates(self) -> list["Criterion"]:
-        """The same criterion with every combination of parameters that its grids name; itself where there are none."""
+        """The criterion with every combination of its grids' values; only itself where it has no grids."""
         options = getattr(self.rescoring.params, "candidates", lambda: [self.rescoring.params])()
         return [replace(self, rescoring=replace(self.rescoring, params=params)) for params in options]
 
     def varied(self) -> list[str]:
-        """Names of the parameters that its candidates have at another value than it has."""
-        own = self.rescoring.params.model_dump()
-        others = [one.rescoring.params.model_dump() for one in self.candidates()]
-        return [name for name in own if any(other[name] != own[name] for other in others)]
+        """Names of the parameters that differ between the criterion and its candidates."""
+        current = self.rescoring.params.model_dump()
+        alternatives = [candidate.rescoring.params.model_dump() for candidate in self.candidates()]
+        return [name for name in current if any(alternative[name] != current[name] for alternative in alternatives)]
 
     def match(self, scores: Scores, settings: Sequence[Allowance], truth: Truth) -> Iterator[MatchedPairs]:
-        """One matching for each setting, of scores that ``rerank`` made. truth: says which captions are of one image, for
-        ``mode: captions``, and nothing else.
+        """One matching for each setting, of scores from ``rerank``. truth: groups captions by image for ``mode:
+        captions``.
 
-        Equal scores go to the lowest row and column, and data sets list captions in the order of their images. So that the pairs
-        themselves do not follow that order, the items are shuffled first, always in the same way. Which queries are answered
-        does not depend on it: ``ties`` takes the worst of the choices among equal scores.
+        Equal scores go to the lowest row and column, and data sets list captions in the order of their images. The
+        items are therefore shuffled, always in the same way, so that the pairs do not follow that order. The answered
+        queries do not depend on the shuffle: ``Ties`` takes the worst choice among equal scores.
         """
         order = generator(0, "order of items in a matching").permutation(scores.shape[1])
         assert self.matching is not None
         module, params = self.matching.module, self.matching.params
         turns = truth.turns() if params.mode == "captions" else np.zeros(len(truth), np.int64)
         lots = [np.flatnonzero(turns == turn) for turn in range(turns.max() + 1)]
-        # Shuffled on the outside: selection knows how to read it without moving items.
+        # ``Shuffled`` is outermost because selection reads it without moving items.
         chosen = [scores if len(lots) == 1 else Chosen(scores, lot) for lot in lots]
         ties = [Ties(of_lot, truth.only(lot)) for of_lot, lot in zip(chosen, lots, strict=True)]
         matchings = (module.match(Shuffled(of_lot, order), settings, params) for of_lot in chosen)
-        for found in zip(*matchings, strict=True):
-            rows = [lot[pairs.rows] for lot, pairs in zip(lots, found, strict=True)]
-            columns = order[np.concatenate([pairs.columns for pairs in found])]
-            lost = [lot[of_lot.lost(pairs)] for lot, of_lot, pairs in zip(lots, ties, found, strict=True)]
+        for matched in zip(*matchings, strict=True):
+            rows = [lot[pairs.rows] for lot, pairs in zip(lots, matched, strict=True)]
+            columns = order[np.concatenate([pairs.columns for pairs in matched])]
+            lost = [lot[of_lot.lost(pairs)] for lot, of_lot, pairs in zip(lots, ties, matched, strict=True)]
             yield MatchedPairs(np.concatenate(rows), columns, np.sort(np.concatenate(lost)))
 
 
 def parse(name: str, options: dict[str, Strict]) -> Criterion:
-    """options: parameters by member; a member that is not there gets its defaults.
+    """options: parameters by member; missing members get their defaults.
 
-    Raises UnknownMember for an unknown part, UsageError for parts that do not go together.
+    Raises UnknownMember for an unknown part, UsageError for parts that cannot be combined.
     """
     objection = grammar.objection(name)
     if objection:

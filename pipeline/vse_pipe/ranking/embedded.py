@@ -1,4 +1,4 @@
-"""What ``vse-pipe embed`` wrote for a run, checked: vectors, or fragments and the weights that compare them."""
+"""Embeddings of a run, read and checked: vectors, or fragments and the weights that compare them."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -33,7 +33,7 @@ _OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
 class Embedded:
     """data/embed/<run>/, or any folder with the same two files.
 
-    prepared: the data set that the ids are looked up in, None for vectors that stand for themselves; mend: as of ``joins.Origin``.
+    prepared: the data set of the ids, None for vectors without one; mend: see ``joins.Origin``.
     """
 
     folder: Path
@@ -44,24 +44,23 @@ class Embedded:
 
     @classmethod
     def of_run(cls, params: Params, run: str, place: str = "") -> "Embedded":
-        """data/embed/<run>/, whose splits are compared with the prepared data set when they are taken. place: the folder in it of a
-        second network.
+        """data/embed/<run>/; its splits are checked against the data set on use. place: of a second network.
 
-        Raises as ``read``; IntegrityError for embeddings of another model than data/train/ holds.
+        Raises as ``read``; IntegrityError for embeddings of another model than data/train/ has.
         """
         trained, folder = params.trained(run), paths.embedded(run)
         mend = joins.repair_advice(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
-        found = replace(cls.read(folder / place, run), prepared=paths.prepared(params.dataset(run)), mend=mend)
+        embedded = replace(cls.read(folder / place, run), prepared=paths.prepared(params.dataset(run)), mend=mend)
         if not place:
             joins.require_model(
-                folder, found.images.about.get("model_sha256", ""), paths.trained(trained), trained, mend
+                folder, embedded.images.about.get("model_sha256", ""), paths.trained(trained), trained, mend
             )
-        return found
+        return embedded
 
     @classmethod
     def read(cls, folder: Path, run: str | None = None) -> "Embedded":
-        """run: whose embeddings they must be, None for any. Raises InputError when a file is missing or unfit, or when the
-        two do not belong together, IntegrityError for those of another run."""
+        """run: the run of the embeddings, None for any. Raises InputError when a file is missing or malformed, or when
+        the two do not belong together, IntegrityError for another run."""
         command = f"vse-pipe embed --run {run}" if run else "vse-pipe embed"
         images = _side(folder / embeddings.IMAGES, command)
         captions = _side(folder / embeddings.CAPTIONS, command)
@@ -85,95 +84,96 @@ class Embedded:
 
     @property
     def peer_sha256(self) -> str | None:
-        """Digest of the second network that the run is evaluated with, None where there is none."""
+        """Digest of the second network of the run, None without one."""
         return self.images.about.get("peer_sha256")
 
     @property
     def compared_by(self) -> str:
-        """The name of the similarity."""
+        """Name of the similarity."""
         return self.images.about.get("similarity", "")
 
     def transfer(self, split: str) -> dict[str, object]:
-        """Of a run on a data set it was not trained on: ``run``, ``trained_on``, ``dataset`` and, where the run has words of its
-        own, the share of the split's words that are none of them as ``unknown_words``; else empty."""
+        """``run``, ``trained_on`` and ``dataset`` of a run on a data set that it was not trained on; ``unknown_words``
+        is the share of the split's words outside the run's vocabulary, where it has one. Else empty."""
         about = json.loads(self.images.about.get(embeddings.TRANSFER, "{}"))
         share = about.pop("unknown_words", {}).get(split)
         return about if share is None else {**about, "unknown_words": share}
 
     def origin(self, *splits: str) -> joins.Origin:
-        """What the vectors of these splits were made from."""
+        """The origin of the vectors of these splits."""
         return embeddings.origin(self.folder, self.images.about, splits, self.mend)
 
     def _compare(self, splits: Iterable[str]) -> None:
-        """Raises IntegrityError where they were made from other images or captions than the data set now has."""
+        """Raises IntegrityError where the vectors were made from other images or captions than the data set now has."""
         if self.prepared is not None:
             joins.require(self.prepared, self.origin(*splits))
 
     def left_out(self, split: str) -> dict[str, int]:
-        """As ``embeddings.left_out``."""
+        """See ``embeddings.left_out``."""
         return embeddings.left_out(self.images.about, split, self.folder / embeddings.IMAGES)
 
     def data(self, split: str) -> str | None:
-        """Digest of what is in the split; None in files that do not say."""
-        said = embeddings.said(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
-        return None if said is None else str(said)
+        """Digest of the split's content; None where the file has none."""
+        digest = embeddings.said(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
+        return None if digest is None else str(digest)
 
     def split(self, name: str, device: torch.device) -> Split:
-        """Raises InputError when the split is empty or an image or caption in it has no counterpart, but where there are no
-        captions at all; IntegrityError as ``has``."""
+        """Raises InputError when the split is empty, or when an image or caption has no counterpart (unless there are
+        no captions at all); IntegrityError as ``has``."""
         if not self.has(name):
             raise InputError(f"{self.folder / embeddings.IMAGES}: no image of split '{name}'{self._advice(name)}")
         images, captions = self.images.split(name), self.captions.split(name)
-        for file, side, other in [(embeddings.IMAGES, images, captions), (embeddings.CAPTIONS, captions, images)]:
-            lonely = side.image_ids[~np.isin(side.image_ids, other.image_ids)]
+        for file, side, opposite in [(embeddings.IMAGES, images, captions), (embeddings.CAPTIONS, captions, images)]:
+            lonely = side.image_ids[~np.isin(side.image_ids, opposite.image_ids)]
             if len(lonely) and len(self.captions.ids):
                 raise InputError(
-                    f"{self.folder / file}: {len(lonely)} rows of split '{name}' have no counterpart in the other file, "
-                    f"the first is image_id {lonely[0]}; prepare and embed the data set again"
+                    f"{self.folder / file}: {len(lonely)} rows of split '{name}' have no counterpart in the other "
+                    f"file, the first is image_id {lonely[0]}; prepare and embed the data set again"
                 )
         sides = self._regions(images, device), _words(captions, device)
         return Split(images.ids, captions.ids, captions.image_ids, *sides)
 
     def has(self, name: str) -> bool:
-        """Is there an image of that split? Raises IntegrityError where the data set now has another split of that name."""
+        """Whether the split has an image. Raises IntegrityError where the data set now has another such split."""
         self._compare([name])
         return bool((self.images.splits == name).any())
 
-    def whole(self, device: torch.device) -> Split:
-        """All splits as one, without proposed boxes. Raises InputError for fragments, which are read one split at a time."""
+    def all_splits(self, device: torch.device) -> Split:
+        """All splits as one, without proposed boxes. Raises InputError for fragments, which are read by split."""
         if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
             raise InputError(f"{self.folder}: a bank of another folder must be one of vectors, not of fragments")
         self._compare(sorted(set(self.images.splits)))
-        kept = self.images.splits != PROPOSAL
+        rows = self.images.splits != PROPOSAL
         images, captions = (
-            torch.tensor(vectors, device=device) for vectors in (self.images.vectors[kept], self.captions.vectors)
+            torch.tensor(vectors, device=device) for vectors in (self.images.vectors[rows], self.captions.vectors)
         )
-        return Split(self.images.ids[kept], self.captions.ids, self.captions.image_ids, images, captions)
+        return Split(self.images.ids[rows], self.captions.ids, self.captions.image_ids, images, captions)
 
-    def must_match(self, other: "Embedded") -> None:
-        """Raises InputError unless both come from the same model and are compared in the same way."""
+    def must_match(self, embedded: "Embedded") -> None:
+        """Raises InputError unless both come from the same model and have the same similarity."""
         for key in ("model_sha256", "similarity", "similarity_params", "normalised"):
-            ours, theirs = self.images.about.get(key), other.images.about.get(key)
+            ours, theirs = self.images.about.get(key), embedded.images.about.get(key)
             if ours != theirs:
                 raise InputError(
-                    f"{other.folder}: {key} is {theirs!r}, that of {self.folder} is {ours!r}; embed with the same model"
+                    f"{embedded.folder}: {key} is {theirs!r}, that of {self.folder} is {ours!r}; embed with "
+                    "the same model"
                 )
 
     def similarity(self, device: torch.device | None = None) -> Similarity:
-        """The function of (images, captions), larger is closer, that the files' footer names; its weights on ``device``.
+        """The function of (images, captions) named in the footer, larger is closer; its weights on ``device``.
 
-        Raises InputError for one that this version does not know, IntegrityError when its weights are damaged.
+        Raises InputError for an unknown similarity, IntegrityError when its weights are damaged.
         """
         where, about = self.folder / embeddings.IMAGES, self.images.about
         name = about.get("similarity", "")
         if name not in SIMILARITIES.names():
-            known = ", ".join(SIMILARITIES.names())
-            raise InputError(f"{where}: footer names the similarity '{name}'; known: {known}; embed the run again")
+            names = ", ".join(SIMILARITIES.names())
+            raise InputError(f"{where}: footer names the similarity '{name}'; known: {names}; embed the run again")
         module, traits = SIMILARITIES.load(name), SIMILARITIES.traits(name)
         if traits.fragments != isinstance(self.images, FragmentSide):
-            held = "fragments" if isinstance(self.images, FragmentSide) else "vectors"
+            kind = "fragments" if isinstance(self.images, FragmentSide) else "vectors"
             raise InputError(
-                f"{where}: footer names the similarity '{name}', which does not compare {held}; embed the run again"
+                f"{where}: footer names the similarity '{name}', which does not compare {kind}; embed the run again"
             )
         try:
             params = SIMILARITIES.options(name).model_validate(json.loads(about.get("similarity_params", "{}")))
@@ -194,38 +194,38 @@ class Embedded:
         from safetensors.torch import load_file
 
         try:
-            whole = build_similarity(member, int(about["dim"]), int(about["regions"]), torch.Generator())
-            assert whole.network is not None
-            whole.network.load_state_dict(load_file(path))
+            model = build_similarity(member, int(about["dim"]), int(about["regions"]), torch.Generator())
+            assert model.network is not None
+            model.network.load_state_dict(load_file(path))
         except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise IntegrityError(f"{path}: does not fit '{member.name}' ({reason}); embed the run again") from error
-        whole = whole.eval().to(device)
+        model = model.eval().to(device)
 
         def score(images: Tensor, texts: Words) -> Tensor:
             with torch.inference_mode():
-                return whole(images, texts)
+                return model(images, texts)
 
-        pairs = partial(SIMILARITIES.load(member.name).pairs, params=member.params, network=whole.network)
+        pairs = partial(SIMILARITIES.load(member.name).pairs, params=member.params, network=model.network)
         return OfFragments(score, pairs)
 
     def _regions(self, part: Side | FragmentRows, device: torch.device) -> Sides:
         if isinstance(part, Side):
             return torch.from_numpy(part.vectors).to(device)
-        said = self.images.about.get("regions", "")
-        wrong = np.flatnonzero(part.lengths.astype(str) != said)
+        regions = self.images.about.get("regions", "")
+        wrong = np.flatnonzero(part.lengths.astype(str) != regions)
         if len(wrong):
             raise InputError(
-                f"{self.folder / embeddings.IMAGES}: image_id {part.ids[wrong[0]]} has {part.lengths[wrong[0]]} regions, "
-                f"the footer says {said!r}; embed the run again"
+                f"{self.folder / embeddings.IMAGES}: image_id {part.ids[wrong[0]]} has "
+                f"{part.lengths[wrong[0]]} regions, the footer says {regions!r}; embed the run again"
             )
-        return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, int(said)))
+        return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, int(regions)))
 
     def _advice(self, split: str) -> str:
-        told = f", it holds {', '.join(sorted(set(self.images.splits)))}"
+        splits = f", it holds {', '.join(sorted(set(self.images.splits)))}"
         if isinstance(self.images, FragmentSide):
-            return f"{told}; name '{split}' in embed.splits and embed the run again"
-        return f"{told}; the data set has none, or embed.splits leaves it out"
+            return f"{splits}; name '{split}' in embed.splits and embed the run again"
+        return f"{splits}; the data set has none, or embed.splits leaves it out"
 
 
 def _side(path: Path, command: str) -> Side | FragmentSide:

@@ -1,4 +1,4 @@
-"""Protocols: the split at once, its first images (COCO's c1), or the mean over consecutive folds (c2, COCO 1K)."""
+"""Outcomes of one direction, and the folds of a protocol (COCO: c1 first images, c2 mean over folds)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,41 +21,35 @@ from vse_pipe.ranking.tiles import top_k
 
 
 def folds(split: Split, params: EvaluateParams) -> list[Split]:
-    """What is measured, in the order of the embedding file. ``full`` and ``first`` are one fold.
+    """The folds to measure, in the order of the embedding file. ``full`` and ``first`` give one fold.
 
-    Raises InputError when the images are not a whole number of folds, or fewer than the first fold: leaving some out, or
-    averaging a short fold in, gives figures that look comparable to a published protocol and are not.
+    Raises InputError when the images are not a whole number of folds, or fewer than the first fold. Leaving images out,
+    or averaging a short fold in, would give figures that look comparable to a published protocol and are not.
     """
     if params.protocol == "full":
         return [split]
-    images = len(split.image_ids)
-    if params.protocol == "first":
-        if images < params.fold_size:
-            raise InputError(
-                f"evaluate.protocol first: split '{params.split}' has {images} images, fewer than evaluate.fold_size "
-                f"{params.fold_size}; change fold_size or use protocol full"
-            )
-        return _consecutive(split, params.fold_size)[:1]
-    if images % params.fold_size:
+    images, is_first = len(split.image_ids), params.protocol == "first"
+    if images < params.fold_size if is_first else images % params.fold_size:
         raise InputError(
-            f"evaluate.protocol folds: split '{params.split}' has {images} images, not a multiple of "
-            f"evaluate.fold_size {params.fold_size}; change fold_size or use protocol full"
+            f"evaluate.protocol {params.protocol}: split '{params.split}' has {images} images, "
+            f"{'fewer than' if is_first else 'not a multiple of'} evaluate.fold_size {params.fold_size}; "
+            "change fold_size or use protocol full"
         )
-    return _consecutive(split, params.fold_size)
+    return _consecutive(split, params)
 
 
 def tuning_folds(split: Split, params: EvaluateParams) -> list[Split]:
-    """Validation images under the same protocol, to choose a parameter on. Nothing is published from them, so images
-    beyond the last whole fold are left out, and a split smaller than a fold is used as it is."""
+    """Folds of validation images under the same protocol, to choose a parameter on. Nothing is published from them, so
+    images beyond the last whole fold are left out, and a split smaller than a fold is used as it is."""
     if params.protocol == "full" or len(split.image_ids) < params.fold_size:
         return [split]
-    found = _consecutive(split, params.fold_size)
-    return found[:1] if params.protocol == "first" else found
+    return _consecutive(split, params)
 
 
-def _consecutive(split: Split, size: int) -> list[Split]:
-    starts = np.arange(len(split.image_ids) // size) * size
-    return [split.fold(slice(start, start + size)) for start in starts]
+def _consecutive(split: Split, params: EvaluateParams) -> list[Split]:
+    count = 1 if params.protocol == "first" else len(split.image_ids) // params.fold_size
+    starts = np.arange(count) * params.fold_size
+    return [split.fold(slice(start, start + params.fold_size)) for start in starts]
 
 
 _NDCG = 10
@@ -81,13 +75,13 @@ class Depths:
     ndcg: tuple[int, ...] = (_NDCG,)
 
     @classmethod
-    def of(cls, recall: Sequence[int], ndcg: Sequence[int]) -> "Depths":
+    def including(cls, recall: Sequence[int], ndcg: Sequence[int]) -> "Depths":
         return cls(tuple(sorted({*KS, *recall})), tuple(sorted({_NDCG, *ndcg})))
 
     def measures(self, positions: graded.Pairs, starts: graded.Starts) -> dict[str, np.ndarray]:
-        """What every query gets but for its rank, by column; see ``metrics.precision``."""
-        found = {name: measure(positions, starts) for name, measure in _MEASURES.items()}
-        return found | {f"ndcg_{k}": graded.binary_ndcg(positions, starts, k) for k in self.ndcg}
+        """Measures of each query by column; see ``metrics.graded``."""
+        values = {name: measure(positions, starts) for name, measure in _MEASURES.items()}
+        return values | {f"ndcg_{k}": graded.binary_ndcg(positions, starts, k) for k in self.ndcg}
 
     def hits(self, ranks: graded.Queries) -> dict[int, np.ndarray]:
         return {k: recall.hits_at(ranks, k) for k in self.recall}
@@ -96,19 +90,19 @@ class Depths:
 def means(
     ranks: graded.Queries, measures: dict[str, np.ndarray], hits: dict[int, np.ndarray] | None = None
 ) -> dict[str, float]:
-    """mrr, of each column of ``Depths.measures`` its mean, and r@K, in percent. ranks: 0-based."""
-    found = {f"r@{k}": recall.recall(of_k) for k, of_k in (hits or {}).items()}
-    found["mrr"] = 100.0 * float(graded.reciprocal_rank(ranks).mean())
+    """Means over queries in percent: r@K, mrr, and the mean of each column of ``Depths.measures``. ranks: 0-based."""
+    metrics = {f"r@{k}": recall.recall(of_k) for k, of_k in (hits or {}).items()}
+    metrics["mrr"] = 100.0 * float(graded.reciprocal_rank(ranks).mean())
     names = {name: _MEANS.get(name, name.replace("ndcg_", "ndcg@")) for name in measures}
-    return found | {names[name]: 100.0 * float(values.mean()) for name, values in measures.items()}
+    return metrics | {names[name]: 100.0 * float(values.mean()) for name, values in measures.items()}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """ranks: float64 (queries,), 0-based, of the best correct item, None for a matching; hits: by K, bool
-    (queries,); top and lengths: columns of the best max(K) items or of those matched at that K, query after
-    query, and how many; occurrence: by K, (items,); measures: by name, float64 (queries,), 0 to 1, empty for
-    a matching."""
+    """The result of one direction. ranks: float64 (queries,), 0-based, of the best correct item, None for a matching;
+    hits: by K, bool (queries,); top: columns of the best max(K) items, or of the items matched at that K, query after
+    query; lengths: number of items per query; occurrence: by K, (items,); measures: by name, float64 (queries,), 0 to
+    1, empty for a matching."""
 
     ranks: np.ndarray | None
     hits: dict[int, np.ndarray]
@@ -118,24 +112,22 @@ class Outcome:
     measures: dict[str, np.ndarray] = field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
-        """r@K: percent of queries with any correct item among the best K (hit at K), not of items found.
+        """r@K: percent of queries with any correct item among the best K (hit at K), not percent of correct items.
 
-        Where there are ranks: med_r and mean_r, and mrr, map, map@r, r_precision and ndcg@K in percent. Of
-        hubness: skew@K, and at the largest K the indices robin_hood and gini, 0 to 1, anti_hubs in percent of
-        the items, and largest_hub, a number of queries.
+        With ranks also med_r, mean_r, and in percent mrr, map, map@r, r_precision and ndcg@K. Hubness: skew@K, and at
+        the largest K robin_hood and gini (0 to 1), anti_hubs (percent of items) and largest_hub (number of queries).
         """
-        found = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
+        metrics = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
         if self.ranks is not None:
-            found |= {"med_r": recall.median_rank(self.ranks), "mean_r": recall.mean_rank(self.ranks)}
-            found |= means(self.ranks, self.measures)
-        found |= {f"skew@{k}": hubness.skewness(counts) for k, counts in self.occurrence.items()}
+            metrics |= {"med_r": recall.median_rank(self.ranks), "mean_r": recall.mean_rank(self.ranks)}
+            metrics |= means(self.ranks, self.measures)
+        metrics |= {f"skew@{k}": hubness.skewness(counts) for k, counts in self.occurrence.items()}
         k = max(self.occurrence)
-        return found | {f"{name}@{k}": measure(self.occurrence[k]) for name, measure in _HUBNESS.items()}
+        return metrics | {f"{name}@{k}": measure(self.occurrence[k]) for name, measure in _HUBNESS.items()}
 
 
 def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, depths: Depths | None = None) -> Outcome:
-    """Positions and best items in one pass. ks: of hubness, and of R@K without ``depths``. Raises InputError on scores that
-    are not finite."""
+    """Ranks and best items. ks: K of hubness, and of R@K without ``depths``. Raises InputError on non-finite scores."""
     depths = depths or Depths(ks)
     joined = np.empty(len(truth.items))
     top = np.empty((scores.shape[0], min(max(ks), scores.shape[1])), np.int64)
@@ -144,28 +136,28 @@ def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, dep
         strip = scores.strip(rows)
         return positions(strip, rows, truth, ties), top_k(strip, max(ks))[1].cpu().numpy()
 
-    for rows, (places, best) in scores.each(placed):
+    for rows, (places, best) in scores.over_strips(placed):
         joined[truth.starts[rows.start] : truth.starts[rows.stop]] = places
         top[rows] = best
-    return _of(joined, top, truth, ks, depths)
+    return _outcome(joined, top, truth, ks, depths)
 
 
 def rank_both(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, depths: Depths) -> list[Outcome]:
-    """``rank`` of both directions of the same scores, of the queries with a correct item; in one pass where that is possible."""
-    given = [judged_items(scores, truth) for scores, truth in zip(sides, truths, strict=True)]
-    found = tiles.ranked(sides, truths, ties, max(KS))
-    if found is None:
-        return [rank(scores, truth, ties, depths=depths) for scores, truth in given]
-    tops = [top[truth.judged()] for (_, top), truth in zip(found, truths, strict=True)]
+    """``rank`` of both directions of the same scores, for judged queries; in one pass where possible."""
+    judged = [judged_items(scores, truth) for scores, truth in zip(sides, truths, strict=True)]
+    rankings = tiles.ranked(sides, truths, ties, max(KS))
+    if rankings is None:
+        return [rank(scores, truth, ties, depths=depths) for scores, truth in judged]
     return [
-        _of(joined, top, truth, KS, depths) for (joined, _), top, (_, truth) in zip(found, tops, given, strict=True)
+        _outcome(joined, top[truth.judged()], answerable, KS, depths)
+        for (joined, top), truth, (_, answerable) in zip(rankings, truths, judged, strict=True)
     ]
 
 
-def _of(
+def _outcome(
     joined: graded.Pairs, top: Int[np.ndarray, "queries best"], truth: Truth, ks: tuple[int, ...], depths: Depths
 ) -> Outcome:
-    """joined: the positions of correct items, query after query."""
+    """joined: positions of correct items, query after query."""
     ranks = joined[truth.starts[:-1]]
     occurrence = {k: hubness.occurrence(top[:, :k].ravel(), truth.columns) for k in ks}
     lengths = np.full(len(top), top.shape[1])
@@ -174,13 +166,13 @@ def _of(
 
 
 def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
-    """pairs: by K, what Algorithm 1 matched when run with k = K."""
+    """pairs: by K, the matching of Algorithm 1 with k = K."""
     queries = len(truth)
     hits, occurrence = {}, {}
-    for k, found in pairs.items():
-        right = found.rows[truth.holds(found.rows, found.columns) & found.counted()]
+    for k, matching in pairs.items():
+        right = matching.rows[truth.holds(matching.rows, matching.columns) & matching.counted()]
         hits[k] = np.bincount(right, minlength=queries) > 0
-        occurrence[k] = hubness.occurrence(found.columns, truth.columns)
+        occurrence[k] = hubness.occurrence(matching.columns, truth.columns)
     widest = pairs[max(pairs)]
     by_query = np.argsort(widest.rows, kind="stable")
     return Outcome(None, hits, widest.columns[by_query], np.bincount(widest.rows, minlength=queries), occurrence)
@@ -188,8 +180,8 @@ def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
 
 @dataclass(frozen=True)
 class Ranked:
-    """rows: of the queries that have a correct item, ascending; correct: how many; ranks: float64, 0-based, of the best of them;
-    hits: by K; measures: by column, 0 to 1, with ``graded_ndcg_<K>``."""
+    """Under graded judgements. rows: queries with a correct item, ascending; correct: number of their correct items;
+    ranks: float64, 0-based, of the best one; hits: by K; measures: by column, 0 to 1, with ``graded_ndcg_<K>``."""
 
     rows: np.ndarray
     correct: np.ndarray
@@ -199,12 +191,12 @@ class Ranked:
 
 
 def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: Depths) -> Ranked | None:
-    """All items are ranked; those without a grade are wrong. above: as of ``Graded``. None where no query has a correct item."""
+    """Ranks all items; items without a grade are wrong. above: as in ``Graded``. None without a query to judge."""
     rows = cells.truth(above)[0].judged()
     if not len(rows):
         return None
-    own = cells.of(rows)
-    (correct, _), (good, grades) = own.truth(above), own.truth(0.0)
+    judged = cells.select(rows)
+    (correct, _), (good, grades) = judged.truth(above), judged.truth(0.0)
     places, good_places, gains = np.empty(len(correct.items)), np.empty(len(good.items)), np.empty(len(good.items))
     asking = Chosen(scores, rows)
 
@@ -213,9 +205,9 @@ def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: 
         of_good = positions(strip, part, good, ties), graded.gains(strip, part, good, grades, ties)
         return positions(strip, part, correct, ties), *of_good
 
-    for part, found in asking.each(measured):
+    for part, values in asking.over_strips(measured):
         of_part = slice(good.starts[part.start], good.starts[part.stop])
-        places[correct.starts[part.start] : correct.starts[part.stop]], good_places[of_part], gains[of_part] = found
+        places[correct.starts[part.start] : correct.starts[part.stop]], good_places[of_part], gains[of_part] = values
     ranks = places[correct.starts[:-1]]
     measures = depths.measures(places, correct.starts)
     measures |= {f"graded_ndcg_{k}": graded.ndcg(good_places, gains, grades, good.starts, k) for k in depths.ndcg}
@@ -223,40 +215,40 @@ def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: 
 
 
 def of_pairs(scores: Scores, cells: Cells) -> np.ndarray:
-    """float64, the score of each graded cell, in their order."""
+    """The score of each graded cell, float64, in their order."""
     rows, places = np.unique(cells.rows, return_inverse=True)
-    order, found = np.argsort(places, kind="stable"), np.empty(len(places))
+    order, cell_scores = np.argsort(places, kind="stable"), np.empty(len(places))
     asking = Chosen(scores, rows)
 
-    def own(part: slice) -> np.ndarray:
+    def cells_of(part: slice) -> np.ndarray:
         return order[slice(*np.searchsorted(places, (part.start, part.stop), sorter=order))]
 
     def scored(part: slice) -> np.ndarray:
-        chosen = own(part)
+        chosen = cells_of(part)
         return asking.strip(part).cpu().numpy()[places[chosen] - part.start, cells.columns[chosen]]
 
-    for part, values in asking.each(scored):
-        found[own(part)] = values
-    return found
+    for part, values in asking.over_strips(scored):
+        cell_scores[cells_of(part)] = values
+    return cell_scores
 
 
 def judged_items(scores: Scores, truth: Truth) -> tuple[Scores, Truth]:
-    """Both without the queries that have no correct item. Raises InputError when none is left."""
+    """Scores and truth without the queries that have no correct item. Raises InputError when none is left."""
     rows = _rows(truth)
     return (scores, truth) if len(rows) == len(truth) else (Chosen(scores, rows), truth.only_judged())
 
 
 def judged_pairs(pairs: dict[int, MatchedPairs], truth: Truth) -> tuple[dict[int, MatchedPairs], Truth]:
-    """The same of the matchings by K, in which all queries took part."""
+    """Matchings and truth without the queries that have no correct item; all queries took part in the matchings."""
     rows = _rows(truth)
     if len(rows) == len(truth):
         return pairs, truth
-    kept = {}
-    for k, found in pairs.items():
-        inside = np.isin(found.rows, rows)
-        lost = np.searchsorted(rows, np.intersect1d(found.lost, rows))
-        kept[k] = MatchedPairs(np.searchsorted(rows, found.rows[inside]), found.columns[inside], lost)
-    return kept, truth.only_judged()
+    judged = {}
+    for k, matching in pairs.items():
+        inside = np.isin(matching.rows, rows)
+        lost = np.searchsorted(rows, np.intersect1d(matching.lost, rows))
+        judged[k] = MatchedPairs(np.searchsorted(rows, matching.rows[inside]), matching.columns[inside], lost)
+    return judged, truth.only_judged()
 
 
 def _rows(truth: Truth) -> np.ndarray:

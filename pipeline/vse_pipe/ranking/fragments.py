@@ -1,4 +1,4 @@
-"""The words of captions as vectors, caption after caption, without padding: what fragment similarities compare."""
+"""Sides that similarities compare: vectors, regions, words without padding, and the same under several models."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +15,9 @@ from vse_pipe.core.errors import InputError
 
 @dataclass(frozen=True)
 class Words:
-    """vectors: (words, dim), those of caption 0 first; lengths: (captions,) words of each caption, on the CPU.
+    """vectors: (words, dim), caption after caption; lengths: (captions,), number of words of each caption, on the CPU.
 
-    Raises InputError unless every caption has a word and the lengths add up to the vectors.
+    Raises InputError unless every caption has a word and the lengths add up to the number of vectors.
     """
 
     vectors: Float[Tensor, "words dim"]
@@ -30,8 +30,8 @@ class Words:
             )
 
     @classmethod
-    def of(cls, padded: Float[Tensor, "captions length dim"], lengths: Int[Tensor, " captions"]) -> "Words":
-        """From (captions, L, dim) with whatever after the end of each caption."""
+    def from_padded(cls, padded: Float[Tensor, "captions length dim"], lengths: Int[Tensor, " captions"]) -> "Words":
+        """From (captions, L, dim); values after the end of a caption are ignored."""
         lengths = lengths.cpu()
         inside = torch.arange(padded.shape[1])[None] < lengths[:, None]
         return cls(padded[inside.to(padded.device)], lengths)
@@ -47,14 +47,14 @@ class Words:
 
     @cached_property
     def starts(self) -> Int[Tensor, " ends"]:
-        """Where each caption begins in ``vectors``, and the end of the last; on the CPU."""
+        """The start of each caption in ``vectors``, and the end of the last; on the CPU."""
         return torch.cat([torch.zeros(1, dtype=torch.int64), self.lengths.cumsum(0)])
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __getitem__(self, captions: slice) -> "Words":
-        """Consecutive captions; a view. Raises ValueError for a step: ``take`` is for captions that do not follow each other."""
+        """Consecutive captions; a view. Raises ValueError for a step other than 1: use ``take``."""
         first, last, step = captions.indices(len(self))
         if step != 1:
             raise ValueError(f"captions are cut in one piece, got a step of {step}")
@@ -87,8 +87,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Several:
-    """The same n images or captions under several models, one part a model. weights: of each, with a sum of 1; None: the
-    plain mean."""
+    """The same n images or captions under several models, one part each. weights: with sum 1; None: the plain mean."""
 
     parts: tuple["Sides", ...]
     weights: tuple[float, ...] | None = None
@@ -104,14 +103,13 @@ class Several:
         return self.parts[0].device
 
 
-# One side of a set: (n, dim) vectors, (n, R, dim) regions, the words of n captions, or what several models made of it.
+# One side: (n, dim) vectors, (n, R, dim) regions, the words of n captions, or the same under several models.
 Sides = Tensor | Words | Several
 
 
 @dataclass(frozen=True)
 class MeanScore:
-    """The mean of the models' scores, as SCAN and SGRAF combine two models that were trained apart, by the weights of the
-    sides."""
+    """The mean of the models' scores, by the sides' weights, as in SCAN and SGRAF with two models."""
 
     similarities: Sequence[Callable]
 
@@ -126,16 +124,16 @@ def mean(scores: Sequence[Float[Tensor, "*cells"]], weights: Sequence[float] | N
 
 
 def weighted(scores: Iterable[Float[Tensor, "*cells"]], weights: Sequence[float]) -> Float[Tensor, "*cells"]:
-    """Their sum, each times its weight; one at a time, so that no more than two are there at once."""
+    """The weighted sum; at most two of the scores are in memory at once."""
     total = None
-    for one, weight in zip(scores, weights, strict=True):
-        total = weight * one if total is None else total.add_(one, alpha=weight)
+    for part, weight in zip(scores, weights, strict=True):
+        total = weight * part if total is None else total.add_(part, alpha=weight)
     assert total is not None
     return total
 
 
 def plain(side: Sides) -> TypeGuard[Tensor]:
-    """One vector each?"""
+    """Whether each row is one vector."""
     return isinstance(side, Tensor) and side.ndim == 2
 
 
@@ -149,9 +147,8 @@ def take(side: Sides, rows: Int[Tensor, " chosen"]) -> Sides:
 def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
     """One unit vector for each image or caption: the mean of its fragments.
 
-    What criteria that compare items with items use where the model itself can only compare images with captions. Vectors
-    stay as they are. Of several models the vectors lie side by side, so that an inner product is the mean of theirs, by
-    the weights of the side.
+    Criteria that compare items with items use it where the model compares only images with captions. Vectors stay as
+    they are. Several models' vectors are concatenated, so that their inner product is the weighted mean.
     """
     if isinstance(side, Several):
         parts = [pooled(part) for part in side.parts]
@@ -169,30 +166,30 @@ def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
 
 
 def same(
-    one: Sides, left: Sequence[int] | np.ndarray, other: Sides, right: Sequence[int] | np.ndarray
+    left: Sides, left_rows: Sequence[int] | np.ndarray, right: Sides, right_rows: Sequence[int] | np.ndarray
 ) -> Bool[Tensor, " pairs"]:
-    """Is item ``left[i]`` of the one the item ``right[i]`` of the other, number by number?"""
-    ours, theirs = take(one, torch.as_tensor(left)), take(other, torch.as_tensor(right))
-    if isinstance(ours, Several) and isinstance(theirs, Several) and len(ours.parts) == len(theirs.parts):
-        places = range(len(ours))
-        each = [same(a, places, b, places) for a, b in zip(ours.parts, theirs.parts, strict=True)]
-        return torch.stack(each).all(dim=0)
-    if isinstance(ours, Words) and isinstance(theirs, Words):
-        alike = (ours.lengths == theirs.lengths).nonzero()[:, 0]
-        equal = torch.zeros(len(ours), dtype=torch.bool)
-        ours, theirs = ours.take(alike), theirs.take(alike)
-        if ours.vectors.shape == theirs.vectors.shape:
-            differs = (ours.vectors != theirs.vectors).any(dim=1).cpu().int()
-            owners = torch.arange(len(ours)).repeat_interleave(ours.lengths)
-            equal[alike] = torch.zeros(len(ours), dtype=torch.int32).index_add_(0, owners, differs) == 0
+    """Whether row ``left_rows[i]`` of the left side has the same numbers as row ``right_rows[i]`` of the right side."""
+    left, right = take(left, torch.as_tensor(left_rows)), take(right, torch.as_tensor(right_rows))
+    if isinstance(left, Several) and isinstance(right, Several) and len(left.parts) == len(right.parts):
+        rows = range(len(left))
+        parts = zip(left.parts, right.parts, strict=True)
+        return torch.stack([same(left_part, rows, right_part, rows) for left_part, right_part in parts]).all(dim=0)
+    if isinstance(left, Words) and isinstance(right, Words):
+        equal_lengths = (left.lengths == right.lengths).nonzero()[:, 0]
+        equal = torch.zeros(len(left), dtype=torch.bool)
+        left, right = left.take(equal_lengths), right.take(equal_lengths)
+        if left.vectors.shape == right.vectors.shape:
+            differs = (left.vectors != right.vectors).any(dim=1).cpu().int()
+            owners = torch.arange(len(left)).repeat_interleave(left.lengths)
+            equal[equal_lengths] = torch.zeros(len(left), dtype=torch.int32).index_add_(0, owners, differs) == 0
         return equal
-    if not isinstance(ours, Tensor) or not isinstance(theirs, Tensor) or ours.shape != theirs.shape:
-        return torch.zeros(len(ours), dtype=torch.bool)
-    return (ours == theirs).flatten(1).all(dim=1).cpu()
+    if not isinstance(left, Tensor) or not isinstance(right, Tensor) or left.shape != right.shape:
+        return torch.zeros(len(left), dtype=torch.bool)
+    return (left == right).flatten(1).all(dim=1).cpu()
 
 
 def tables(side: Sides) -> list[Float[Tensor, "rows _"]]:
-    """All vectors of a side, one table for each model."""
+    """All vectors of a side, one table per model."""
     if isinstance(side, Several):
         return [table for part in side.parts for table in tables(part)]
     return [side.vectors if isinstance(side, Words) else side.flatten(0, -2)]

@@ -1,4 +1,4 @@
-"""Fusion of several models' scores of one query: by their place in its ranking, or by how far they are from their mean."""
+"""Fusion of several models' scores of a query: by rank, or by distance from the mean."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,57 +10,57 @@ from torch import Tensor
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import Several, weighted
 
-# Cormack et al.'s constant: how little the first places count above the next ones.
+# Cormack et al.'s constant, which limits the weight of the first places.
 RRF_K = 60
 
 
 @dataclass(frozen=True)
 class Fused:
-    """Stands where a similarity does, for scores that depend on all items of a query: ``Scores.of``
-    asks ``combine``, query by query of either direction."""
+    """Replaces a similarity where scores depend on all items of a query: ``Scores.of`` calls ``combine`` query by
+    query, in either direction."""
 
     similarities: Sequence[Callable]
     rule: str
 
     def __call__(self, images: Several, texts: Several) -> Float[Tensor, "images texts"]:
-        """Of images as queries and no other texts than these."""
+        """Images are the queries; ``texts`` are all items."""
         sides = zip(self.similarities, images.parts, texts.parts, strict=True)
         return self.combine(images.weights)(score(image, text) for score, image, text in sides)
 
     def combine(self, weights: Sequence[float] | None) -> Callable[[Iterable[Tensor]], Tensor]:
-        """The function of the models' strips. weights: None for the plain mean."""
+        """A function of the models' strips. weights: None for the plain mean."""
         shares = weights or [1 / len(self.similarities)] * len(self.similarities)
         return lambda strips: weighted(map(RULES[self.rule], strips), shares)
 
 
 def reciprocal_ranks(scores: Float[Tensor, "rows items"]) -> Float[Tensor, "rows items"]:
-    """``1 / (60 + rank)`` of each item among those of its row, the best of rank 1.
+    """``1 / (60 + rank)`` of each item in its row; the best has rank 1.
 
-    Cormack, Clarke and Buettcher, Reciprocal Rank Fusion, SIGIR 2009. Of equal scores, which they leave open, all get the
-    best rank: nothing depends on the order of the items, and a model that scores everything alike says nothing. Raises
-    InputError on scores that are not finite.
+    Cormack, Clarke and Buettcher, Reciprocal Rank Fusion, SIGIR 2009. The paper leaves ties open; here equal scores all
+    get the best rank. So nothing depends on the order of items, and a model with constant scores has no influence.
+    Raises InputError on scores that are not finite.
     """
     must_be_finite(scores)
     return 1.0 / (RRF_K + ranks(scores)).to(scores)
 
 
 def ranks(scores: Float[Tensor, "rows items"]) -> Int[Tensor, "rows items"]:
-    """One more than the items of the row that score higher; int32."""
+    """1 plus the number of items in the row that score higher; int32."""
     ordered = scores.sort(dim=1).values
     lower = torch.searchsorted(ordered, scores.contiguous(), right=True, out_int32=True)
     return scores.shape[1] + 1 - lower
 
 
 def standardised(scores: Float[Tensor, "rows items"]) -> Float[Tensor, "rows items"]:
-    """Each row less its mean over its deviation (of the items themselves, not estimated); a row of equal scores is all 0.
+    """Each row minus its mean, divided by its standard deviation (population); 0 for a row of equal scores.
 
-    The z-score fusion of Renda and Straccia, Web metasearch, SAC 2003, over all items and not those of a result list.
-    Raises InputError on scores that are not finite.
+    The z-score fusion of Renda and Straccia, Web metasearch, SAC 2003, over all items instead of a result list. Raises
+    InputError on scores that are not finite.
     """
     must_be_finite(scores)
     spread, mean = torch.std_mean(scores, dim=1, correction=0, keepdim=True)
-    alike = scores.amax(dim=1, keepdim=True) == scores.amin(dim=1, keepdim=True)
-    return (scores - mean).div_(spread.masked_fill(alike, torch.inf))
+    is_constant = scores.amax(dim=1, keepdim=True) == scores.amin(dim=1, keepdim=True)
+    return (scores - mean).div_(spread.masked_fill(is_constant, torch.inf))
 
 
 RULES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -71,6 +71,6 @@ RULES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def must_be_finite(scores: Tensor) -> None:
-    """Raises InputError otherwise: places hide what a score was."""
+    """Raises InputError for scores that are not finite, which ranks would hide."""
     if not bool(scores.isfinite().all()):
         raise InputError("a model of the ensemble gives scores that are not finite; embed its run again")

@@ -1,18 +1,17 @@
-"""Bootstrap intervals over queries, images drawn with their captions.
+"""Bootstrap intervals over queries: images are drawn with their captions.
 
-What varies is the set of queries; the items to choose from stay as they are. An image and its captions are
-drawn together (a cluster bootstrap: Davison and Hinkley, Bootstrap Methods and their Application, 1997,
-section 3.8), since five captions of one image are not five independent queries.
+The set of queries varies; the items stay as they are. An image and its captions are drawn together (a cluster
+bootstrap: Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 3.8), because five captions of
+one image are not independent queries.
 
-Means over queries, the median rank and rsum get the percentile interval. Hubness cannot: a draw repeats some
-queries and lacks others, so its N_k vary twice as much as those of a new set of queries would, and skewness,
-Gini index, anti-hubs and the like are shifted far beyond their spread. The percentile interval, and the basic
-one, which reflects that shift, miss the expected figure of a new set of as many queries: in simulations (200
-to 1,000 images, 1,000 to 5,000 items, k = 1 and 10) they covered it in 0% to 98% of the cases for skewness,
-in at most 20% for the Gini and Robin Hood indexes and in none for anti-hubs. The spread of the draws is about
-right, so hubness gets the draws moved to have their median at the estimate. Their percentiles covered it in
-93% to 98% (skewness), 96% to 98% (largest hub) and 82% to 100% (the other three; least at k = 1 with hardly
-any hubs). The difference of two models has an exact test instead: ``figures.swapped``.
+Means over queries, the median rank and rsum get the percentile interval. Hubness cannot: a draw repeats some queries
+and lacks others, so its N_k vary twice as much as under a new set of queries, and skewness, Gini index and anti-hubs
+are shifted far beyond their spread. The percentile interval and the basic interval, which reflects that shift, miss the
+expected figure of a new set of equal size. In simulations (200 to 1,000 images, 1,000 to 5,000 items, k = 1 and 10)
+they covered it in 0% to 98% of the cases for skewness, in at most 20% for the Gini and Robin Hood indexes and in none
+for anti-hubs. The spread of the draws is about right, so the draws of hubness are moved to have their median at the
+estimate. Their percentiles covered it in 93% to 98% (skewness), 96% to 98% (largest hub) and 82% to 100% (the other
+three; least at k = 1 with hardly any hubs). The difference of two models has an exact test instead: ``swapped``.
 """
 
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core import devices, processes
 from vse_pipe.core.errors import InputError
 
-# Columns of ranks.parquet whose mean is a metric, and what the mean is multiplied by.
+# Columns of ranks.parquet whose mean is a metric.
 _HITS, _NDCG = "hit_", "ndcg_"
 _GRADED_COLUMNS = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision"}
 _SHAPES = ("skew@10", "robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10")
@@ -36,10 +35,9 @@ _SHAPES = ("skew@10", "robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@1
 
 @dataclass(frozen=True)
 class FoldDirection:
-    """images: ids of the images in the fold, ascending; image_of: for each query its position there; means:
-    what each query adds to a metric, float64 by name; ranks: float64, 1 = best, None for a matching; picks:
-    positions of the chosen items, those of query q from starts[q] to starts[q + 1]; items: how many there are
-    to choose from."""
+    """One direction of one fold. images: ids of the fold's images, ascending; image_of: position of each query's image
+    there; means: each query's contribution to a metric, float64 by name; ranks: float64, 1 = best, None for a matching;
+    picks: positions of the chosen items, for query q from starts[q] to starts[q + 1]; items: number of items."""
 
     images: Int[np.ndarray, " images"]
     image_of: Int[np.ndarray, " queries"]
@@ -50,13 +48,13 @@ class FoldDirection:
     items: int
 
     @classmethod
-    def of(cls, images: np.ndarray, ranks: pa.Table, items: np.ndarray) -> "FoldDirection":
-        """ranks: the rows of one direction and fold; items: the ids in occurrence.parquet. Raises InputError
-        when a query chose an item that is not among them."""
+    def from_rows(cls, images: np.ndarray, ranks: pa.Table, items: np.ndarray) -> "FoldDirection":
+        """ranks: rows of one direction and fold; items: ids in occurrence.parquet. Raises InputError when a query chose
+        an item that is not among them."""
         items, chosen = np.sort(items), ranks["top"].combine_chunks()
         picked = chosen.flatten().to_numpy(zero_copy_only=False)
-        if not len(items) or (strange := picked[~np.isin(picked, items)]).size:
-            which = f"{strange[0]}, the first of {len(strange)} such items," if len(items) else "an item"
+        if not len(items) or (unlisted := picked[~np.isin(picked, items)]).size:
+            which = f"{unlisted[0]}, the first of {len(unlisted)} such items," if len(items) else "an item"
             raise InputError(f"ranks.parquet: column 'top' names {which} that occurrence.parquet does not list")
         lengths = chosen.value_lengths().to_numpy(zero_copy_only=False)
         image_of = np.searchsorted(images, ranks["image_id"].to_numpy())
@@ -65,61 +63,60 @@ class FoldDirection:
         return cls(images, image_of, _means(ranks), _column(ranks, "rank"), starts, picks, len(items))
 
     def measure(self, weights: Int[np.ndarray, "draws images"]) -> dict[str, Float[np.ndarray, " draws"]]:
-        """Every metric that the tables allow, under each row of weights. NaN where a draw holds no query."""
-        # numba takes half a second to import, which commands that only read params.yaml should not pay.
+        """Every metric that the tables define, under each row of weights. NaN where a draw has no query."""
         from vse_pipe.ranking import statistics_kernels
 
         sizes = np.bincount(self.image_of, minlength=len(self.images))
         sums = [np.bincount(self.image_of, values, len(self.images)) for values in self.means.values()]
         means = statistics_kernels.means(weights, np.stack(sums, axis=1), sizes)
-        found = dict(zip(self.means, means.T, strict=True))
+        metrics = dict(zip(self.means, means.T, strict=True))
         if self.ranks is None:
-            # Queries compete for the quotas of a matching. One that is drawn twice would have to be matched
-            # twice, so counting it twice gives N_k that no matching has; and only its set at K = 10 is kept.
-            return found
+            # Queries of a matching compete for quotas, so counting a query twice gives N_k that no matching has; and
+            # the tables have only its set at K = 10.
+            return metrics
         order = np.argsort(self.ranks, kind="stable")
-        found["med_r"] = statistics_kernels.medians(weights, self.ranks[order], self.image_of[order])
-        return found | self.hubness(weights)
+        metrics["med_r"] = statistics_kernels.medians(weights, self.ranks[order], self.image_of[order])
+        return metrics | self.hubness(weights)
 
     def hubness(self, weights: Int[np.ndarray, "draws images"]) -> dict[str, Float[np.ndarray, " draws"]]:
-        """The figures of N_k under each row of weights; none of a matching."""
+        """The figures of N_k under each row of weights; none for a matching."""
         from vse_pipe.ranking import statistics_kernels
 
         if self.ranks is None:
             return {}
-        one, five, ten = (
+        at_1, at_5, at_10 = (
             statistics_kernels.hubness(weights, self.image_of, self.starts, self.picks, self.items, k).T
             for k in (1, 5, 10)
         )
-        return {"skew@1": one[0], "skew@5": five[0], **dict(zip(_SHAPES, ten, strict=True))}
+        return {"skew@1": at_1[0], "skew@5": at_5[0], **dict(zip(_SHAPES, at_10, strict=True))}
 
-    def beside(self, other: "FoldDirection") -> "FoldDirection":
-        """The queries of both, the same images and items counted twice: an image of the other has its place behind all of these."""
-        ranks = None if self.ranks is None or other.ranks is None else np.concatenate([self.ranks, other.ranks])
+    def joined(self, second: "FoldDirection") -> "FoldDirection":
+        """The queries of both over the same items. Images are counted twice: those of ``second`` come last."""
+        ranks = None if self.ranks is None or second.ranks is None else np.concatenate([self.ranks, second.ranks])
         return replace(
             self,
-            images=np.concatenate([self.images, other.images]),
-            image_of=np.concatenate([self.image_of, other.image_of + len(self.images)]),
+            images=np.concatenate([self.images, second.images]),
+            image_of=np.concatenate([self.image_of, second.image_of + len(self.images)]),
             means={},
             ranks=ranks,
-            starts=np.concatenate([self.starts, other.starts[1:] + self.starts[-1]]),
-            picks=np.concatenate([self.picks, other.picks]),
+            starts=np.concatenate([self.starts, second.starts[1:] + self.starts[-1]]),
+            picks=np.concatenate([self.picks, second.picks]),
         )
 
 
 def _means(ranks: pa.Table) -> dict[str, np.ndarray]:
     hits, ndcg = ([name for name in ranks.column_names if name.startswith(prefix)] for prefix in (_HITS, _NDCG))
-    found: dict[str, np.ndarray] = {name.replace(_HITS, "r@"): 100.0 * _numbers(ranks, name) for name in hits}
+    means: dict[str, np.ndarray] = {name.replace(_HITS, "r@"): 100.0 * _numbers(ranks, name) for name in hits}
     position = _column(ranks, "rank")
     if position is not None:
-        found |= {"mean_r": position, "mrr": 100.0 / position}
+        means |= {"mean_r": position, "mrr": 100.0 / position}
     columns = {**_GRADED_COLUMNS, **{name.replace(_NDCG, "ndcg@"): name for name in ndcg}}
     shares = {name: _column(ranks, column) for name, column in columns.items()}
-    return found | {name: 100.0 * values for name, values in shares.items() if values is not None}
+    return means | {name: 100.0 * values for name, values in shares.items() if values is not None}
 
 
 def _column(ranks: pa.Table, name: str) -> np.ndarray | None:
-    """As float64; None when nulls say that the criterion does not define it."""
+    """As float64; None when nulls mark a metric that the criterion does not define."""
     return None if ranks[name].null_count else _numbers(ranks, name)
 
 
@@ -127,7 +124,7 @@ def _numbers(ranks: pa.Table, name: str) -> np.ndarray:
     return ranks[name].to_numpy().astype(np.float64)
 
 
-# ("image_to_text", "r@1") or, for the sums over both directions, ("rsum",).
+# ("image_to_text", "r@1"), or ("rsum",) for a sum over both directions.
 Address = tuple[str, ...]
 Sample = dict[Address, Float[np.ndarray, " draws"]]
 _SUMS = {"rsum": "r", "hs_sum": "skew"}
@@ -142,27 +139,26 @@ class Figures:
 
     @classmethod
     def of(cls, ranks: pa.Table, occurrence: pa.Table) -> "Figures":
-        """From ranks.parquet and occurrence.parquet. Raises InputError when the two do not belong
-        together."""
+        """From ranks.parquet and occurrence.parquet. Raises InputError when the two do not belong together."""
         sides: dict[int, dict[str, FoldDirection]] = {}
         for fold in sorted(pc.unique(ranks["fold"]).to_pylist()):
             of_fold = ranks.filter(pc.field("fold") == fold)
             images = np.unique(of_fold["image_id"].to_numpy())
             items = occurrence.filter(pc.field("fold") == fold)
             for direction in DIRECTIONS:
-                here = pc.field("direction") == direction
-                if len(queries := of_fold.filter(here)):
-                    listed = items.filter(here)["item_id"].to_numpy()
-                    sides.setdefault(fold, {})[direction] = FoldDirection.of(images, queries, listed)
+                in_direction = pc.field("direction") == direction
+                if len(queries := of_fold.filter(in_direction)):
+                    listed = items.filter(in_direction)["item_id"].to_numpy()
+                    sides.setdefault(fold, {})[direction] = FoldDirection.from_rows(images, queries, listed)
         return cls(sides)
 
     def images(self) -> dict[int, int]:
-        """How many images each fold has."""
+        """The number of images in each fold."""
         return {fold: len(next(iter(of_fold.values())).images) for fold, of_fold in self.sides.items()}
 
     def measure(self, weights: dict[int, Int[np.ndarray, "draws images"]]) -> Sample:
-        """weights: by fold, how often each image counts in each draw. A metric is the mean over the folds;
-        the sums are there when all their parts are."""
+        """weights: by fold, how often each image counts in each draw. A metric is the mean over the folds; a sum is
+        defined where all its parts are."""
         parts: dict[Address, list[np.ndarray]] = {}
         for fold, of_fold in self.sides.items():
             for direction, side in of_fold.items():
@@ -171,51 +167,46 @@ class Figures:
         return _with_sums({address: np.mean(values, axis=0) for address, values in parts.items()})
 
     def estimate(self) -> dict[Address, float]:
-        """The figures themselves: every image once. Without those that are undefined, as the skewness of equal counts is."""
+        """The figures with every image once. Undefined figures are absent, such as the skewness of equal counts."""
         once = {fold: np.ones((1, images), np.int64) for fold, images in self.images().items()}
-        found = {address: float(values[0]) for address, values in self.measure(once).items()}
-        return {address: value for address, value in found.items() if np.isfinite(value)}
+        estimates = {address: float(values[0]) for address, values in self.measure(once).items()}
+        return {address: value for address, value in estimates.items() if np.isfinite(value)}
 
 
-def _with_sums(found: Sample) -> Sample:
-    """With the sums over both directions of which all parts are there."""
+def _with_sums(figures: Sample) -> Sample:
+    """Adds the sums over both directions that have all their parts."""
     for name, part in _SUMS.items():
         summands = [(direction, f"{part}@{k}") for direction in DIRECTIONS for k in KS]
-        if all(address in found for address in summands):
-            found[(name,)] = np.sum([found[address] for address in summands], axis=0)
-    return found
+        if all(address in figures for address in summands):
+            figures[(name,)] = np.sum([figures[address] for address in summands], axis=0)
+    return figures
 
 
 def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE) -> list[Sample]:
     """The metrics of each evaluation under the same ``resamples`` draws of images with replacement.
 
-    Each fold draws as many images as it has, from its own generator. All evaluations must have the same
-    images. Draws in which a side has no query are left out; it takes images without captions and very few of them. Those in
-    which the skewness of one is undefined are left out of this figure; the figure is left out where that is all of them.
+    Each fold draws as many images as it has, from its own generator. All evaluations have the same images. A draw in
+    which a direction has no query is left out; this needs very few images, some without captions. A draw with an
+    undefined skewness is left out of that figure, and the figure is absent where no draw remains.
     """
     samples = measured(evaluations, resamples, seed, at_once)
-    finite = [{address: np.isfinite(values) for address, values in one.items()} for one in samples]
-    defined = np.all([one[address] for one in finite for address in one if not _is_skewness(address)], axis=0)
+    finite: dict[Address, list[np.ndarray]] = {}
+    for address, values in (row for figures in samples for row in figures.items()):
+        finite.setdefault(address, []).append(np.isfinite(values))
+    skewed = ("skew@", "hs_sum")
+    defined = np.all([row for key, rows in finite.items() if not key[-1].startswith(skewed) for row in rows], axis=0)
     if not defined.any():
         raise InputError(
             f"none of {resamples} bootstrap draws has a query in every direction and fold; there are too few images"
         )
-    every = {address for one in finite for address in one}
-    kept = {address: defined & np.all([one[address] for one in finite if address in one], axis=0) for address in every}
-    return [
-        {address: values[kept[address]] for address, values in one.items() if kept[address].any()} for one in samples
-    ]
-
-
-def _is_skewness(address: Address) -> bool:
-    return address[-1].startswith((f"{_SUMS['hs_sum']}@", "hs_sum"))
+    usable = {address: defined & np.all(rows, axis=0) for address, rows in finite.items()}
+    return [{key: values[usable[key]] for key, values in row.items() if usable[key].any()} for row in samples]
 
 
 def measured(
     evaluations: Sequence[Figures], resamples: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE
 ) -> list[Sample]:
-    """``sample`` with NaN where a draw does not define a figure. at_once: weights held in memory, which does not change
-    the result."""
+    """``sample`` with NaN where a draw does not define a figure. at_once: weights in memory."""
     images = evaluations[0].images()
     streams = {fold: devices.generator(seed, "bootstrap", fold) for fold in images}
     step = max(1, min(at_once // max(1, sum(images.values())), -(-resamples // processes.worker_count())))
@@ -223,14 +214,15 @@ def measured(
         {fold: _weights(streams[fold], min(step, resamples - start), images[fold]) for fold in images}
         for start in range(0, resamples, step)
     )
-    chunks = zip(*processes.each(partial(map, partial(_measured, evaluations)), drawn), strict=True)
+    measure = partial(map, lambda weights: [figures.measure(weights) for figures in evaluations])
+    chunks = zip(*processes.each(measure, drawn), strict=True)
     return [{address: np.concatenate([part[address] for part in parts]) for address in parts[0]} for parts in chunks]
 
 
 def swapped(a: Figures, b: Figures, draws: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE) -> Sample:
-    """B - A of the figures of hubness after A and B have changed places in every second image, drawn at random: what the difference
-    would be if it were chance which of the two a result is of. Both must have the same images and items; none of a matching.
-    Draws in which a skewness is undefined are left out of it."""
+    """B - A of the hubness figures after A and B have swapped places in randomly drawn images: the distribution of the
+    difference if the model made none. Both have the same images and items; empty for a matching. Draws with an
+    undefined skewness are left out of it."""
     parts: dict[Address, list[np.ndarray]] = {}
     for fold, images in a.images().items():
         stream = devices.generator(seed, "swap", fold)
@@ -239,23 +231,18 @@ def swapped(a: Figures, b: Figures, draws: int, seed: int, at_once: int = _WEIGH
             stays = stream.integers(2, size=(min(step, draws - start), images))
             first, second = np.hstack([stays, 1 - stays]), np.hstack([1 - stays, stays])
             for direction, side in a.sides[fold].items():
-                both = side.beside(b.sides[fold][direction])
+                both = side.joined(b.sides[fold][direction])
                 of_a, of_b = both.hubness(first), both.hubness(second)
                 for name, values in of_a.items():
                     parts.setdefault((direction, name), []).append(of_b[name] - values)
     folds = len(a.sides)
-    found = {address: np.concatenate(values).reshape(folds, draws).mean(axis=0) for address, values in parts.items()}
-    defined = {address: values[np.isfinite(values)] for address, values in _with_sums(found).items()}
-    return {address: values for address, values in defined.items() if len(values)}
-
-
-def _measured(evaluations: Sequence[Figures], weights: dict[int, np.ndarray]) -> list[Sample]:
-    return [figures.measure(weights) for figures in evaluations]
+    means = {key: np.concatenate(values).reshape(folds, draws).mean(axis=0) for key, values in parts.items()}
+    defined = {key: values[np.isfinite(values)] for key, values in _with_sums(means).items()}
+    return {key: values for key, values in defined.items() if len(values)}
 
 
 def _weights(stream: np.random.Generator, count: int, images: int) -> np.ndarray:
-    drawn = [np.bincount(stream.integers(images, size=images), minlength=images) for _ in range(count)]
-    return np.stack(drawn)
+    return np.stack([np.bincount(stream.integers(images, size=images), minlength=images) for _ in range(count)])
 
 
 HUBNESS = ("skew@", "robin_hood@", "gini@", "anti_hubs@", "largest_hub@", "hs_sum")
@@ -268,34 +255,30 @@ Draws = Float[np.ndarray, " draws"]
 def intervals(
     ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int, level: float = 0.95
 ) -> dict[str, dict[str, list[float]] | list[float]]:
-    """``{direction: {metric: [low, high]}, "rsum": [low, high], "hs_sum": [low, high]}`` in the units of
-    metrics.json.
+    """``{direction: {metric: [low, high]}, "rsum": [low, high], "hs_sum": [low, high]}`` in the units of metrics.json.
 
-    ranks, occurrence: as ``vse_pipe.artifacts.evaluation`` reads them; resamples: how many draws; level: the
-    share of them inside. Each fold draws among its own images. Absent are, for a matching, the metrics that
-    need a rank and those of hubness: which queries an item gets depends there on all queries at once, so it
-    cannot be counted for drawn ones. What a criterion learnt from a bank of queries stays as it was too.
-    Raises InputError when the tables do not belong together.
+    ranks, occurrence: as ``vse_pipe.artifacts.evaluation`` reads them; resamples: number of draws; level: share of
+    draws inside. Each fold draws among its own images. A matching has no interval for metrics that need a rank, nor for
+    hubness: its pairs depend on all queries at once and cannot be counted for drawn queries. What a criterion learnt
+    from a query bank also stays as it was. Raises InputError when the tables do not belong together.
     """
     figures = Figures.of(ranks, occurrence)
     (draws,) = sample([figures], resamples, seed)
-    found: dict = {}
+    limits: dict = {}
     for address, value in figures.estimate().items():
-        if address not in draws:
-            continue
-        nest(found, address, within(address, interval(centred(address, draws[address], value), level)))
-    return found
+        if address in draws:
+            nest(limits, address, within(address, interval(centred(address, draws[address], value), level)))
+    return limits
 
 
 def within(address: Address, ends: list[float]) -> list[float]:
-    """An interval, cut where the figure can lie no further out."""
+    """The interval, cut at the figure's limits."""
     lowest, highest = next((_LIMITS[name] for name in _LIMITS if address[-1].startswith(name)), (-np.inf, np.inf))
     return [max(ends[0], lowest), min(ends[1], highest)]
 
 
 def centred(address: Address, draws: Draws, estimate: float) -> Draws:
-    """Draws whose percentiles are an interval: of hubness moved to have their median at the estimate, others
-    as they are."""
+    """Draws whose percentiles are an interval: hubness is moved to have its median at the estimate."""
     return draws - np.median(draws) + estimate if address[-1].startswith(HUBNESS) else draws
 
 
@@ -305,31 +288,30 @@ def interval(draws: Draws, level: float = 0.95) -> list[float]:
 
 
 def p_value(differences: Draws) -> float:
-    """Two-sided: min(1, 2 (1 + the smaller of how many draws are <= 0 and >= 0) / (1 + draws)), never 0.
+    """Two-sided: min(1, 2 (1 + the smaller number of draws <= 0 and draws >= 0) / (1 + draws)), never 0.
 
-    Twice the tail that the percentile interval leaves on the other side of no difference, so that the two
-    agree; counting the observed difference as one more draw keeps it valid (Davison and Hinkley, 1997,
-    section 4.2).
+    It is twice the tail that the percentile interval leaves beyond a difference of 0, so the two agree. Counting the
+    observed difference as one more draw keeps it valid (Davison and Hinkley, 1997, section 4.2).
     """
     beyond = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
     return min(1.0, 2.0 * (1 + beyond) / (1 + len(differences)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrected for how many there are, in their order: the i-th smallest of n times n - i + 1, never below one before it.
+    """P-values corrected for their number, in their order: the i-th smallest of n times n - i + 1, made monotone.
 
-    Of true hypotheses none is then rejected at level a with probability 1 - a, however they depend on each other (Holm,
-    Scandinavian Journal of Statistics 6, 1979).
+    With probability 1 - a no true hypothesis is then rejected at level a, under any dependence (Holm, Scandinavian
+    Journal of Statistics 6, 1979).
     """
-    found, most, count = [0.0] * len(p_values), 0.0, len(p_values)
+    corrected, most, count = [0.0] * len(p_values), 0.0, len(p_values)
     for place, index in enumerate(sorted(range(count), key=p_values.__getitem__)):
         most = max(most, min(1.0, (count - place) * p_values[index]))
-        found[index] = most
-    return found
+        corrected[index] = most
+    return corrected
 
 
-def nest(found: dict, address: Address, value: object) -> None:
-    """Set ``found[direction][metric]``, or ``found[name]`` for a sum over both directions."""
+def nest(tree: dict, address: Address, value: object) -> None:
+    """Set ``tree[direction][metric]``, or ``tree[name]`` for a sum over both directions."""
     for name in address[:-1]:
-        found = found.setdefault(name, {})
-    found[address[-1]] = value
+        tree = tree.setdefault(name, {})
+    tree[address[-1]] = value

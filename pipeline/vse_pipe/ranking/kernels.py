@@ -1,19 +1,18 @@
-"""What a tile of scores adds to the rankings of its rows and of its columns: the compiled loops under
-``vse_pipe.ranking.tiles``.
+"""Compiled loops of rankings: tiles, best entries, counts, deferred acceptance, and order violations.
 
-Tiles come with ascending columns within ascending rows, so that of equal scores the first to come is the first in order.
+Import this module inside functions: numba takes half a second to import, which other commands should not pay.
 """
 
 import numpy as np
 from numba import njit
 
-# Entries that are looked at together; most hold none of the best. Counters are int32: see ``thresholds``.
+# Entries compared together; most chunks have none of the best.
 _CHUNK = 64
 
 
 @njit(cache=True, nogil=True)
 def _enter(score, item, best, items):
-    """Into descending lists of the best, behind its equals; the last falls out."""
+    """Insert into descending lists of the best, behind equal scores; the last entry falls out."""
     place = len(best) - 1
     while place > 0 and best[place - 1] < score:
         best[place] = best[place - 1]
@@ -27,11 +26,12 @@ def _enter(score, item, best, items):
 
 @njit(cache=True, nogil=True)
 def of_rows(tile, query, item, bounds, over, reached, best, items, start, stop):
-    """For rows from start to stop; returns whether all their scores are finite.
+    """Count rows from start to stop of a tile; returns whether all their scores are finite.
 
-    tile: float32 (rows, columns), the first of which are ``query`` and ``item``; bounds: float32 (bounds, queries); over, reached:
-    int32 of that shape, grow by the scores above and not below each bound; best, items: float32 and int32 (queries, k), the best
-    so far; items may be (queries, 0).
+    tile: float32 (rows, columns), starting at query ``query`` and item ``item``; tiles come with ascending columns
+    within ascending rows, so that the first of equal scores stays first. bounds: float32 (bounds, queries); over,
+    reached: int32 of that shape, increased by the scores above each bound, and not below it; best, items: float32 and
+    int32 (queries, k), the best so far; items may be (queries, 0).
     """
     numbers = True
     last = best.shape[1] - 1
@@ -87,37 +87,33 @@ def _any_above(row, limits):
     return count > 0
 
 
-# The best entries of each row, the compiled loop under ``vse_pipe.ranking.tiles``.
-#
-# A sample of the row gives a threshold that a little more than the best k entries pass; those are sorted, nothing else.
-
-# Entries sampled of a row, and how many times k entries should pass the threshold so that fewer than k hardly ever do.
+# A sample of the row gives a threshold that slightly more than the best k entries pass; only those are sorted. The
+# margin is large enough that fewer than k hardly ever pass.
 _SAMPLE = 1024
 _MARGIN = 1.2
-# Entries that are looked at together; most chunks hold none of the best.
 
 
 @njit(cache=True, nogil=True)
 def _candidates(row, k, sample, chosen):
-    """Fill ``chosen`` with at least k columns, the best k among them. Returns how many."""
+    """Fill ``chosen`` with at least k columns, the best k among them. Returns their number."""
     stride = max(1, len(row) // _SAMPLE)
     size = 0
     for place in range(0, len(row), stride):
         sample[size] = row[place]
         size += 1
-    wanted = int(_MARGIN * k / stride) + 4
-    while wanted < size:
-        threshold = np.partition(sample[:size], size - wanted)[size - wanted]
+    rank = int(_MARGIN * k / stride) + 4
+    while rank < size:
+        threshold = np.partition(sample[:size], size - rank)[size - rank]
         count = _collect(row, threshold, chosen)
         if count >= k:
             return count
-        wanted *= 2
+        rank *= 2
     return _collect(row, -np.inf, chosen)
 
 
 @njit(cache=True, nogil=True)
 def _collect(row, threshold, chosen):
-    """Columns of the entries that reach the threshold. Returns how many."""
+    """Fill ``chosen`` with columns of the entries that reach the threshold. Returns their number."""
     count = 0
     for start in range(0, len(row), _CHUNK):
         stop = min(start + _CHUNK, len(row))
@@ -130,7 +126,7 @@ def _collect(row, threshold, chosen):
 
 @njit(cache=True, nogil=True)
 def _settle_ties(values, columns, priority):
-    """Within runs of equal values, lowest priority first."""
+    """Order runs of equal values by ascending priority."""
     start = 0
     while start < len(values):
         stop = start + 1
@@ -144,8 +140,8 @@ def _settle_ties(values, columns, priority):
 
 @njit(cache=True, nogil=True)
 def select(scores, k, priority, best, columns, start, stop):
-    """Fill ``best`` and ``columns``, (rows, k), for the rows from start to stop, best first, equal scores by ascending
-    ``priority`` (items,); k is at most the number of items. Returns False when an entry is no number, and stops there."""
+    """Fill ``best`` and ``columns``, (rows, k), for the rows from start to stop, best first, ties by ascending
+    ``priority`` (items,); k is at most the number of items. Stops and returns False at an entry that is not finite."""
     items = scores.shape[1]
     chosen = np.empty(items + 1, np.int32)
     sample = np.empty(2 * _SAMPLE + 2, scores.dtype)
@@ -154,17 +150,17 @@ def select(scores, k, priority, best, columns, start, stop):
         if not finite(row):
             return False
         count = _candidates(row, k, sample, chosen)
-        found = chosen[:count].copy()
-        values = row[found]
+        passing = chosen[:count].copy()
+        values = row[passing]
         order = np.argsort(-values, kind="mergesort")
-        values, found = values[order], found[order]
-        _settle_ties(values, found, priority)
-        best[number], columns[number] = values[:k], found[:k]
+        values, passing = values[order], passing[order]
+        _settle_ties(values, passing, priority)
+        best[number], columns[number] = values[:k], passing[:k]
     return True
 
 
-# Counters are int32 and rows are walked by index from 0: otherwise the compiler finds no wide
-# instructions, and the loops take three times as long or more.
+# Counters are int32 and rows are walked by index from 0: otherwise the compiler finds no wide instructions, and the
+# loops take three times as long or more.
 
 
 @njit(cache=True, nogil=True)
@@ -185,7 +181,7 @@ def at_least(row: np.ndarray, threshold: float) -> np.int32:
 
 @njit(cache=True, nogil=True)
 def finite(row: np.ndarray) -> bool:
-    """x - x is 0 for every number and NaN for NaN and the infinities."""
+    """Whether all are finite: x - x is 0 for every number and NaN for NaN and the infinities."""
     count = np.int32(0)
     for column in range(len(row)):
         count = np.int32(count + np.int32(row[column] - row[column] == 0))
@@ -193,35 +189,34 @@ def finite(row: np.ndarray) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def count(scores: np.ndarray, starts: np.ndarray, thresholds: np.ndarray, strictly: bool, found: np.ndarray) -> bool:
-    """Fill ``found``, and say whether all scores are finite.
+def count(scores: np.ndarray, starts: np.ndarray, thresholds: np.ndarray, strictly: bool, counts: np.ndarray) -> bool:
+    """Fill ``counts``; returns whether all scores are finite.
 
-    scores: float32 or float64 (rows, items), contiguous; thresholds: the same precision, (thresholds,), those
-    of row r from starts[r] to starts[r + 1]; found: int64 (thresholds,), for each the number of scores of its
-    row above it, or if not ``strictly`` at least as high.
+    scores: float32 or float64 (rows, items), contiguous; thresholds: same precision, for row r from starts[r] to
+    starts[r + 1]; counts: int64 (thresholds,), scores in the row above each threshold (or equal, without ``strictly``).
     """
     numbers = True
     for row in range(len(scores)):
         numbers &= finite(scores[row])
         for place in range(starts[row], starts[row + 1]):
             if strictly:
-                found[place] = above(scores[row], thresholds[place])
+                counts[place] = above(scores[row], thresholds[place])
             else:
-                found[place] = at_least(scores[row], thresholds[place])
+                counts[place] = at_least(scores[row], thresholds[place])
     return numbers
 
 
 @njit(cache=True, nogil=True)
 def answered(rows, columns, lost, starts, items):
-    """Queries with a correct item among those they are matched with, but for those that are ``lost``. rows, columns: int64 (pairs,),
-    in any order; the correct items of query q are ``items[starts[q]:starts[q + 1]]``."""
-    found = np.zeros(len(starts) - 1, np.bool_)
+    """The number of queries matched with a correct item, without ``lost`` queries. rows, columns: int64 (pairs,), in
+    any order; the correct items of query q are ``items[starts[q]:starts[q + 1]]``."""
+    is_answered = np.zeros(len(starts) - 1, np.bool_)
     for pair in range(len(rows)):
         row = rows[pair]
         for place in range(starts[row], starts[row + 1]):
-            found[row] |= items[place] == columns[pair]
-    found[lost] = False
-    return found.sum()
+            is_answered[row] |= items[place] == columns[pair]
+    is_answered[lost] = False
+    return is_answered.sum()
 
 
 @njit(cache=True, nogil=True)
@@ -237,8 +232,8 @@ def _take_in(row, number, first, second, query):
 
 @njit(cache=True, nogil=True)
 def leading(strip, first, second, query, start, stop):
-    """Fill the largest score ``first``, its row ``query`` (int32) and the second largest of the items from start to stop;
-    -inf and row 0 to begin with."""
+    """Fill ``first``, the largest score, ``query``, its row (int32), and ``second``, the second largest, for items from
+    start to stop; they start as -inf, 0, -inf."""
     for number in range(len(strip)):
         _take_in(strip[number, start:stop], np.int32(number), first[start:stop], second[start:stop], query[start:stop])
 
@@ -256,11 +251,9 @@ def add_up(strip, sums, start, stop):
         _add(strip[number, start:stop], sums[start:stop])
 
 
-# Deferred acceptance, the compiled loop under ``vse_pipe.ranking.matching``.
-#
-# Queries propose down their lists, best first. An item keeps its best ``quota`` proposals in a heap with the worst on
-# top; the query that loses its place proposes on. Both sides order pairs by (score descending, row ascending), so the
-# result does not depend on the order of proposals.
+# Deferred acceptance for ``vse_pipe.ranking.matching``: queries propose down their lists, best first. An item keeps its
+# best ``quota`` proposals in a heap with the worst on top; a query that loses its place continues to propose. Both
+# sides order pairs by (score descending, row ascending), so the result does not depend on the order of proposals.
 
 
 @njit(cache=True, nogil=True)
@@ -297,14 +290,14 @@ def _sift_down(scores: np.ndarray, rows: np.ndarray, size: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def propose(list_scores, list_items, position, end, filled, k, held_scores, held_rows, held) -> None:
-    """Let every query with fewer than ``k`` places propose until it has them or its list ends. Changes in place:
+def propose(list_scores, list_items, position, end, filled, k, heap_scores, heap_rows, sizes) -> None:
+    """Let every query propose until it has ``k`` places or its list ends. Changes in place:
 
-    position, filled: int64 (queries,), next list entry and places held; held_scores float64 and held_rows int32,
-    (items, quota): the heaps; held: int32 (items,), their sizes. list_scores float64 and list_items int32: all lists
-    one after the other, that of query q from position[q] to end[q].
+    position, filled: int64 (queries,), next list entry and number of places; heap_scores float64 and heap_rows int32,
+    (items, quota): the heaps; sizes: int32 (items,), their sizes. list_scores float64 and list_items int32: all lists
+    joined, for query q from position[q] to end[q].
     """
-    quota = held_scores.shape[1]
+    quota = heap_scores.shape[1]
     queries = len(position)
     stack, size = np.arange(queries)[::-1].copy(), queries
     stacked = np.ones(queries, dtype=np.bool_)
@@ -315,12 +308,12 @@ def propose(list_scores, list_items, position, end, filled, k, held_scores, held
         while filled[row] < k and position[row] < end[row]:
             score, item = list_scores[position[row]], list_items[position[row]]
             position[row] += 1
-            scores, rows = held_scores[item], held_rows[item]
-            if held[item] < quota:
-                scores[held[item]], rows[held[item]] = score, row
-                held[item] += 1
+            scores, rows = heap_scores[item], heap_rows[item]
+            if sizes[item] < quota:
+                scores[sizes[item]], rows[sizes[item]] = score, row
+                sizes[item] += 1
                 filled[row] += 1
-                _sift_up(scores, rows, held[item] - 1)
+                _sift_up(scores, rows, sizes[item] - 1)
             elif _worse(scores[0], rows[0], score, row):
                 loser = rows[0]
                 scores[0], rows[0] = score, row
@@ -332,9 +325,8 @@ def propose(list_scores, list_items, position, end, filled, k, held_scores, held
                     size += 1
 
 
-# Order violations without an array of (images, texts, dim): numba's loops under similarity ``order``.
-#
-# Rows are treated one by one; the compiler fixes the order in which they sum over ``dim``. NaN stays NaN.
+# Order violations without an array of (images, texts, dim). Rows are independent; the compiler fixes the order in which
+# they sum over ``dim``. NaN stays NaN.
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
@@ -353,19 +345,19 @@ def sum_squares(images, texts, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def add_weighted(vectors, others, weights, texts, out):
-    """Add the sums over ``others`` of ``weights * max(0, text - image)`` to ``out`` (vectors, dim).
+def add_weighted(vectors, opposites, weights, texts, out):
+    """Add the sums over ``opposites`` of ``weights * max(0, text - image)`` to ``out`` (vectors, dim).
 
     Under the hardest negative most weights are 0, and these cost nothing.
     """
     zero = vectors.dtype.type(0)
     for row in range(len(vectors)):
         vector, total = vectors[row], out[row]
-        for column in range(len(others)):
-            weight, other = weights[row, column], others[column]
+        for column in range(len(opposites)):
+            weight, opposite = weights[row, column], opposites[column]
             if weight == zero:
                 continue
             for j in range(vector.size):
-                above = vector[j] - other[j] if texts else other[j] - vector[j]
+                above = vector[j] - opposite[j] if texts else opposite[j] - vector[j]
                 above = zero if above < zero else above
                 total[j] += weight * above

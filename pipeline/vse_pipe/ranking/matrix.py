@@ -1,4 +1,4 @@
-"""Scores that cost too much to be computed twice: once, tile by tile, into memory or into a temporary file."""
+"""Score matrices in memory or in a temporary file, and sums over strips."""
 
 import os
 import tempfile
@@ -14,17 +14,17 @@ from torch import Tensor
 from vse_pipe.core import console, processes
 from vse_pipe.ranking.fragments import Sides
 
-# Images and captions of a tile. A similarity bounds its own memory; a tile bounds what lies between two signs of life.
+# Images and captions of a tile, the step of the progress bar; a similarity bounds its own memory.
 _TILE = (128, 512)
 _MIB = 1 << 20
-_HELD_SHARE = 4
+_CACHE_SHARE = 4
 
 
 class ScoreMatrix:
-    """The scores of all images with all captions under ``similarity``, computed when they are first asked for.
+    """The scores of all images with all captions under ``similarity``, computed on first use.
 
-    memory: MiB for all of an evaluation; a matrix of more than a quarter of it lies in a temporary file, which the system
-    removes with the process. 0 for no limit.
+    memory: MiB for the whole evaluation, 0 for no limit. A matrix larger than a quarter of it lies in a temporary file,
+    which the system removes with the process.
     """
 
     def __init__(self, images: Sides, captions: Sides, similarity: Callable, memory: int) -> None:
@@ -33,7 +33,7 @@ class ScoreMatrix:
 
     @cached_property
     def matrix(self) -> Float[Tensor, "images captions"]:
-        found = empty(self.shape, self._memory, self._images.device)
+        matrix = empty(self.shape, self._memory, self._images.device)
         tiles = [
             (slice(i, min(i + _TILE[0], self.shape[0])), slice(t, min(t + _TILE[1], self.shape[1])))
             for i in range(0, self.shape[0], _TILE[0])
@@ -42,8 +42,8 @@ class ScoreMatrix:
         label = f"scoring {self.shape[0]} images and {self.shape[1]} captions"
         scored = processes.each(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
         for tile, scores in zip(console.track(tiles, len(tiles), label), scored, strict=True):
-            found[tile] = scores
-        return found
+            matrix[tile] = scores
+        return matrix
 
 
 def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[slice, slice]) -> Tensor:
@@ -51,20 +51,20 @@ def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[sl
 
 
 def empty(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Tensor, "images captions"]:
-    """Room for scores, in a temporary file where it is more than a quarter of ``memory`` MiB; 0 for no limit."""
+    """Uninitialised scores, in a file where they take more than a quarter of ``memory`` MiB; 0 for no limit."""
     rows, columns = shape
-    if memory and rows * columns * 4 * _HELD_SHARE > memory * _MIB:
-        # The map keeps the file, which has no name, as long as it lives.
+    if memory and rows * columns * 4 * _CACHE_SHARE > memory * _MIB:
+        # The map keeps the unnamed file open.
         with tempfile.TemporaryFile() as file:
-            # Room for all of it now: a full disk is then an error and not a SIGBUS.
+            # Allocated at once, so that a full disk is an error instead of a SIGBUS.
             os.posix_fallocate(file.fileno(), 0, rows * columns * 4)
             return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=shape))
     return torch.empty(shape, device=device)
 
 
 def over_rows(work: Callable[[int, int], None], rows: int) -> None:
-    """``work(start, stop)`` for consecutive parts of the rows, at the same time; it must release the interpreter's lock
-    (numba's ``nogil``) and treat rows one by one, so that the parts change nothing."""
+    """Calls ``work(start, stop)`` for consecutive parts of the rows in parallel. ``work`` must release the
+    interpreter's lock (numba's ``nogil``) and treat rows independently."""
     threads = min(torch.get_num_threads(), rows)
     if threads < 2:
         work(0, rows)
@@ -75,32 +75,27 @@ def over_rows(work: Callable[[int, int], None], rows: int) -> None:
 
 
 def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The flat positions of many ranges: ``[s, s + 1, ..., s + n - 1]`` for each start and length, joined.
-
-    starts, lengths: int64 (lists,).
-    """
+    """The flat positions of many ranges, ``[s, s + 1, ..., s + n - 1]`` for each start and length, joined. starts,
+    lengths: int64 (lists,)."""
     ends = lengths.cumsum()
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
 def per_row(mask: Bool[Tensor, "rows items"]) -> Int[Tensor, " rows"]:
-    """How many are true in each row. On the CPU by numpy, which is several times faster at it than torch."""
+    """The number of true values in each row. numpy counts several times faster than torch on the CPU."""
     if mask.is_cpu:
         return torch.from_numpy(np.count_nonzero(mask.numpy(), axis=1))
     return mask.sum(dim=1)
 
 
-# Sums over the queries of a strip, equal for items whose scores are equal.
-#
-# ``torch.sum`` and ``torch.logsumexp`` over the first dimension add up the last few columns in another order than the rest: two
-# items with the same scores get sums that differ in the last bit, and which of them comes first is then a matter of rounding.
-
-
 def total(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
-    """The sum of each column, float64."""
+    """The sum of each column, float64, equal for columns with equal values.
+
+    ``torch.sum`` and ``torch.logsumexp`` over the first dimension add the last few columns in another order than the
+    rest. Two items with equal scores would get sums that differ in the last bit, and rounding would decide their order.
+    """
     if not (strip.is_cpu and strip.dtype in (torch.float32, torch.float64)):
         return strip.sum(dim=0, dtype=torch.float64)
-    # numba takes half a second to import, which commands that rank nothing should not pay.
     from vse_pipe.ranking.kernels import add_up
 
     values, sums = strip.contiguous().numpy(), np.zeros(strip.shape[1])
@@ -111,6 +106,6 @@ def total(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
 def log_sum_exp(strip: Float[Tensor, "rows items"]) -> Float[Tensor, " items"]:
     """``log sum e^x`` of each column, float64: exponents in the precision of the scores, their sum in float64."""
     largest = strip.amax(dim=0)
-    # A column of -inf alone has no exponents: -inf - -inf is no number.
+    # In a column of -inf, -inf - -inf would be NaN.
     finite = largest.nan_to_num(neginf=0.0)
     return total((strip - finite).exp_()).log_().add_(finite.double())

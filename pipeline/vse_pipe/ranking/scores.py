@@ -1,4 +1,4 @@
-"""How any rows and columns of a score matrix are computed without the rest of their strips."""
+"""Scores of queries against items, computed in strips of fixed height, and in parts of any rows and columns."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,17 +16,17 @@ from vse_pipe.ranking.fragments import Several, Sides, plain
 from vse_pipe.ranking.fusion import Fused
 from vse_pipe.ranking.matrix import ScoreMatrix
 
-# Rows or columns: a slice of them, or their numbers.
+# Rows or columns, as a slice or as numbers.
 Some = slice | Tensor
 RescorePart = Callable[[Tensor, Some, Some], Tensor]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """product: of images and captions, the same object for both directions; turned: the rows of these scores are its columns;
-    rescore: what was made of the product's part since, given in the shape of these scores with its rows and columns; memory: MiB for
-    all of an evaluation, 0 for no limit; means: of the best k of every image and of every caption, by k, where they are known; fits:
-    what ``tiles.fit`` found, once it was asked."""
+    """Parts of a score matrix without its strips. product: scores of images and captions, the same object for both
+    directions; turned: the rows of these scores are the product's columns; rescore: a rescoring of the part, in the
+    shape of these scores; memory: MiB for the whole evaluation, 0 for no limit; means: cached means of the best k of
+    every image and of every caption, by k; fits: cached result of ``tiles.fit``."""
 
     product: Callable[[Some, Some], Tensor]
     turned: bool = False
@@ -36,11 +36,11 @@ class Parts:
     fits: list[bool] = field(default_factory=list)
 
     def room(self, size: int) -> bool:
-        """Do so many bytes take less than half of the memory?"""
+        """Whether ``size`` bytes take less than half of the memory."""
         return not self.memory or 2 * size <= self.memory << 20
 
-    def of(self, product: Tensor, images: Some, captions: Some) -> Tensor:
-        """Scores, images along rows, of what ``product`` gave for these."""
+    def rescored(self, product: Tensor, images: Some, captions: Some) -> Tensor:
+        """The scores, images along rows, of a part of ``product``."""
         if self.rescore is None:
             return product
         if self.turned:
@@ -48,25 +48,25 @@ class Parts:
         return self.rescore(product, images, captions)
 
 
-# A product of float32 matrices changes in its last bits with the height of its left side. Every score is therefore
-# computed in strips at fixed rows, whose height follows from the number of items alone: no result depends on the block
-# or on the memory that is given.
+# The last bits of a float32 matrix product depend on the height of its left side. Scores are therefore computed in
+# strips at fixed rows, with a height that follows from the number of items: no result depends on the block or on the
+# memory.
 STRIP = 256
 _WIDEST = 1 << 18
-# Copies of a strip that are alive at once in the costliest criterion.
+# Copies of a strip in memory at once under the costliest criterion.
 _COPIES = 6
 _MIB = 1 << 20
-# What scores of one direction may take of the memory: those of the queries and of a bank, both ways, make a half.
-_HELD_SHARE = 8
+# Share of the memory for scores of one direction: queries and a bank in both directions take one half.
+_CACHE_SHARE = 8
 
-# Of sides as its model makes them: which kind it takes is said by its traits.
+# Its traits say which kind of sides it takes.
 Similarity = Callable[[Any, Any], Tensor]
 Rescore = Callable[[Tensor, slice], Tensor]
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def strip_height(items: int) -> int:
-    """Rows of a strip of so many items: STRIP, fewer from 2^18 items on, so that a strip stays below 256 MiB."""
+    """Rows of a strip: STRIP, fewer from 2^18 items on, so that a strip stays below 256 MiB."""
     height = STRIP
     while height > 1 and height * items > STRIP * _WIDEST:
         height //= 2
@@ -76,10 +76,10 @@ def strip_height(items: int) -> int:
 class Scores:
     """Scores of queries (rows) against items (columns), larger is better.
 
-    Each pass computes them again unless they are held. Memory in use is that of one block plus some copies of a strip.
-    ``block`` is the height of what ``blocks`` yields, a strip without it, and changes no value. notes: how a rescoring came about. along:
-    the scores whose strips these have, without it strips of one height. stored: strips are read from what this process alone
-    holds, so that no other is asked for them.
+    Each pass computes them again unless they are cached. Memory use is one block plus some copies of a strip. ``block``
+    is the height of what ``blocks`` yields, one strip by default; it changes no value. notes: from a rescoring.
+    strips_of: scores with the same strips; without it strips have one height. stored: strips are read from memory of
+    this process, so no other process computes them.
     """
 
     def __init__(
@@ -90,18 +90,18 @@ class Scores:
         transpose: Callable[[], "Scores"] | None = None,
         hold: bool = False,
         notes: Mapping[str, float] | None = None,
-        along: "Scores | None" = None,
+        strips_of: "Scores | None" = None,
         stored: bool = False,
     ) -> None:
         self._height = strip_height(shape[1])
-        self.shape, self.block, self._along = shape, block or self._height, along
-        self._stored: bool = stored or (along is not None and along._stored)
+        self.shape, self.block, self._strips_of = shape, block or self._height, strips_of
+        self._stored: bool = stored or (strips_of is not None and strips_of._stored)
         self.notes = notes or {}
         self._compute, self._transpose = compute, transpose
-        self._held: dict[int, Tensor] | None = {} if hold else None
-        # Of items against themselves: the scores of any rows with any items.
-        self.among: Callable[[Some, Some], Tensor] | None = None
-        # Of vectors whose scores are not held, and of what ``mapped`` can say part by part.
+        self._cache: dict[int, Tensor] | None = {} if hold else None
+        # Scores of any rows with any columns, for items against themselves.
+        self.submatrix: Callable[[Some, Some], Tensor] | None = None
+        # For vectors without cached scores, and for rescorings with ``of_part``.
         self.parts: Parts | None = None
 
     @classmethod
@@ -114,18 +114,18 @@ class Scores:
         memory: int = 0,
         sets: int = 1,
     ) -> "Scores":
-        """similarity: (B, D) and (N, D) to (B, N), of the queries' kind and the items' kind in this order. With
-        images as queries, ``transposed()`` gives text to image under the same function. Fragments are scored once, when
-        first needed, and kept.
+        """similarity: (B, D) and (N, D) to (B, N); its arguments have the kinds of the queries and of the items. With
+        images as queries, ``transposed()`` gives text to image under the same function. Fragments are scored once, on
+        first use, and cached.
 
-        memory: MiB for all of an evaluation, 0 for no limit and nothing held; sets: how many pairs of scores and bank
-        share it, 0 to hold nothing. Scores that fit into an eighth of their share are computed once and held. Raises
-        UsageError where the memory is too little for one strip.
+        memory: MiB for the whole evaluation, 0 for no limit and no cache; sets: how many pairs of scores and bank share
+        it, 0 for no cache. Scores that fit into an eighth of their share are cached. Raises UsageError where the memory
+        is too small for one strip.
         """
         if isinstance(similarity, Fused):
             return cls._of_fused(queries, items, similarity, block, memory, sets)
         if not (plain(queries) and plain(items)):
-            return cls._of_kept(ScoreMatrix(queries, items, similarity, memory), block, queries.device)
+            return cls._of_matrix(ScoreMatrix(queries, items, similarity, memory), block, queries.device)
         left, right = _aligned(queries), _aligned(items)
         shape = (len(left), len(right))
         _must_take(shape, memory)
@@ -137,18 +137,18 @@ class Scores:
         def backward(rows: slice) -> Tensor:
             return similarity(left, right[rows]).T.contiguous()
 
-        one = cls(shape, forward, block, lambda: other, hold)
-        other = cls(shape[::-1], _turned(one, backward) if hold else backward, block, lambda: one, hold)
+        scores = cls(shape, forward, block, lambda: transposed, hold)
+        transposed = cls(shape[::-1], _turned(scores, backward) if hold else backward, block, lambda: scores, hold)
         if not hold:
-            one.parts = Parts(lambda rows, columns: similarity(left[rows], right[columns]), memory=memory)
-            other.parts = replace(one.parts, turned=True)
+            scores.parts = Parts(lambda rows, columns: similarity(left[rows], right[columns]), memory=memory)
+            transposed.parts = replace(scores.parts, turned=True)
         if queries is items:
-            one.among = lambda rows, columns: similarity(left[rows], right[columns])
-        return one
+            scores.submatrix = lambda rows, columns: similarity(left[rows], right[columns])
+        return scores
 
     @classmethod
     def dense(cls, matrix: Float[Tensor, "queries items"], block: int | None = None) -> "Scores":
-        """Of a matrix that is there already; its precision is kept."""
+        """From a matrix; its precision stays."""
 
         def transpose() -> Scores:
             return cls.dense(matrix.T.contiguous(), block)
@@ -163,46 +163,46 @@ class Scores:
         block: int | None = None,
         hold: bool = False,
     ) -> "Scores":
-        """Of scores of the same queries and items, ``combine`` of their strips, one way and the other: what it does to a
-        row is done to the queries that are ranked."""
+        """``combine`` of the strips of several scores with the same queries and items. The queries of either direction
+        are combined along their own rows."""
 
-        def strips(of: Sequence[Scores]) -> Callable[[slice], Tensor]:
-            return lambda rows: combine(part.strip(rows) for part in of)
+        def strips(parts: Sequence[Scores]) -> Callable[[slice], Tensor]:
+            return lambda rows: combine(part.strip(rows) for part in parts)
 
         shape = parts[0].shape
         stored = any(part._stored for part in parts)
-        one = cls(shape, strips(parts), block, lambda: other, hold, stored=stored)
+        scores = cls(shape, strips(parts), block, lambda: transposed, hold, stored=stored)
         turned = [part.transposed() for part in parts]
-        other = cls(shape[::-1], strips(turned), block, lambda: one, hold, stored=stored)
-        return one
+        transposed = cls(shape[::-1], strips(turned), block, lambda: scores, hold, stored=stored)
+        return scores
 
     @classmethod
     def _of_fused(
         cls, queries: Sides, items: Sides, similarity: Fused, block: int | None, memory: int, sets: int
     ) -> "Scores":
-        """What is held are the fused scores and not those of the models, but for fragments, which share the memory."""
+        """Only the fused scores are cached. Scores of fragment models are cached too; they share the memory limit."""
         assert isinstance(queries, Several)
         assert isinstance(items, Several)
-        each = max(1, memory // len(queries.parts)) if memory else 0
+        share = max(1, memory // len(queries.parts)) if memory else 0
         sides = zip(similarity.similarities, queries.parts, items.parts, strict=True)
-        parts = [cls.of(one, other, of, block, memory if plain(one) else each, sets=0) for of, one, other in sides]
+        parts = [cls.of(a, b, score, block, memory if plain(a) else share, sets=0) for score, a, b in sides]
         shape = parts[0].shape
         _must_take(shape, memory)
         return cls.fused(parts, similarity.combine(queries.weights), block, _fits(shape, memory, sets))
 
     @classmethod
-    def _of_kept(cls, kept: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
+    def _of_matrix(cls, scored: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
         """device: of the strips; a matrix in a file is on the CPU."""
 
         def backward(rows: slice) -> Tensor:
-            return kept.matrix[:, rows].T.contiguous().to(device)
+            return scored.matrix[:, rows].T.contiguous().to(device)
 
-        one = cls(kept.shape, lambda rows: kept.matrix[rows].to(device), block, lambda: other, stored=True)
-        other = cls(kept.shape[::-1], backward, block, lambda: one, stored=True)
-        return one
+        scores = cls(scored.shape, lambda rows: scored.matrix[rows].to(device), block, lambda: transposed, stored=True)
+        transposed = cls(scored.shape[::-1], backward, block, lambda: scores, stored=True)
+        return scores
 
     def transposed(self) -> "Scores":
-        """Items as queries. Raises ValueError after ``mapped``: a rescoring is defined along the rows it was made for."""
+        """Items as queries. Raises ValueError after ``mapped``: a rescoring is defined along its rows."""
         if self._transpose is None:
             raise ValueError("rescored scores have no transpose; transpose first, then rescore")
         return self._transpose()
@@ -214,99 +214,99 @@ class Scores:
         stored: bool = False,
         of_part: RescorePart | None = None,
     ) -> "Scores":
-        """The scores after ``rescore(strip, rows)``, which gets (B, N) and the rows it covers, keeps the shape, and
-        must not write into the strip. stored: it reads what this process alone holds; of_part: the same for any rows and columns."""
-        found = Scores(
+        """The scores after ``rescore(strip, rows)``, which gets (B, N) and its rows, keeps the shape, and must not
+        write into the strip. stored: it reads memory of this process; of_part: the same for any rows and columns."""
+        rescored = Scores(
             self.shape,
             lambda rows: rescore(self.strip(rows), rows),
             self.block,
             notes=notes,
-            along=self,
+            strips_of=self,
             stored=stored,
         )
         if self.parts and not self.parts.rescore and of_part:
-            found.parts = replace(self.parts, rescore=of_part)
-        return found
+            rescored.parts = replace(self.parts, rescore=of_part)
+        return rescored
 
     def __getstate__(self) -> dict:
-        """For another process: without what is held."""
-        return {**self.__dict__, "_held": None, "_transpose": None, "parts": None}
+        """For another process: without the cache."""
+        return {**self.__dict__, "_cache": None, "_transpose": None, "parts": None}
 
     def strips(self) -> Iterator[slice]:
-        """The fixed row slices that ``strip`` accepts; sums over queries run along them."""
-        if self._along:
-            yield from self._along.strips()
+        """The row slices that ``strip`` accepts."""
+        if self._strips_of:
+            yield from self._strips_of.strips()
             return
         for start in range(0, self.shape[0], self._height):
             yield slice(start, min(start + self._height, self.shape[0]))
 
     def wholes(self) -> list[slice]:
-        """Those of ``strips`` that have the full height."""
+        """The strips that have the full height."""
         return [rows for rows in self.strips() if rows.stop - rows.start == self._height]
 
     def strip(self, rows: slice) -> Float[Tensor, "rows items"]:
         """One of ``strips``, not to be written into."""
-        if self._held is None:
+        if self._cache is None:
             return self._compute(rows)
-        if rows.start not in self._held:
-            self._held[rows.start] = self._compute(rows)
-        return self._held[rows.start]
+        if rows.start not in self._cache:
+            self._cache[rows.start] = self._compute(rows)
+        return self._cache[rows.start]
 
-    def each(self, part: Callable[[slice], Found]) -> Iterator[tuple[slice, Found]]:
-        """``part`` of every one of ``strips``, in their order: a pass over the scores, whose strips ``part`` asks for itself. It must
-        change nothing: other processes may do it, see ``core.workers``."""
+    def over_strips(self, part: Callable[[slice], Result]) -> Iterator[tuple[slice, Result]]:
+        """``part(rows)`` for each of ``strips``, in order; ``part`` calls ``strip`` itself. It must have no side
+        effects: other processes may run it, see ``core.processes``."""
         strips = list(self.strips())
         cost = _COPIES * 4 * self._height * self.shape[1]
-        found = map(part, strips) if self._stored else processes.each(partial(map, part), strips, cost)
-        return zip(strips, found, strict=True)
+        results = map(part, strips) if self._stored else processes.each(partial(map, part), strips, cost)
+        return zip(strips, results, strict=True)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
-        """All rows in order, ``block`` at a time (the last may be shorter)."""
+        """All rows in order, ``block`` at a time; the last may be shorter."""
         waiting: list[Tensor] = []
-        start = held = 0
+        start = height = 0
         for rows in self.strips():
             waiting.append(self.strip(rows))
-            held += rows.stop - rows.start
-            while held >= self.block or (held and rows.stop == self.shape[0]):
-                size = min(self.block, held)
+            height += rows.stop - rows.start
+            while height >= self.block or (height and rows.stop == self.shape[0]):
+                size = min(self.block, height)
                 yield slice(start, start + size), _take(waiting, size)
-                start, held = start + size, held - size
+                start, height = start + size, height - size
 
 
-def _turned(one: Scores, compute: Callable[[slice], Tensor]) -> Callable[[slice], Tensor]:
-    """Strips of the transpose of scores that are held, moved instead of multiplied again.
+def _turned(scores: Scores, compute: Callable[[slice], Tensor]) -> Callable[[slice], Tensor]:
+    """Strips of the transpose of cached scores, moved instead of computed again.
 
-    Where the first strip and the last whole one differ in a bit from what ``compute`` makes of them, as products may whose sides
-    change places, all are computed: scores must not depend on whether there is memory to hold them. Less than a strip is computed
-    in any case: narrow products have kernels of their own.
+    Products with swapped sides may differ in their last bits. Scores must not depend on the cache, so all strips are
+    computed where the first or the last whole strip differs from ``compute``. A shorter strip is always computed:
+    narrow products have kernels of their own.
     """
 
     def moved(rows: slice) -> Tensor:
-        return torch.cat([one.strip(part)[:, rows] for part in one.strips()]).T.contiguous()
+        return torch.cat([scores.strip(part)[:, rows] for part in scores.strips()]).T.contiguous()
 
     @cache
-    def alike() -> bool:
-        wholes = one.transposed().wholes()
+    def is_equal() -> bool:
+        wholes = scores.transposed().wholes()
         return all(torch.equal(moved(rows), compute(rows)) for rows in wholes[:1] + wholes[1:][-1:])
 
     def strip(rows: slice) -> Tensor:
-        return moved(rows) if rows in one.transposed().wholes() and alike() else compute(rows)
+        return moved(rows) if rows in scores.transposed().wholes() and is_equal() else compute(rows)
 
     return strip
 
 
 def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
-    """The last bits of a product can depend on the address of its factors; a fresh copy is aligned."""
+    """Vectors at an aligned address; the last bits of a product can depend on the address of its factors."""
     return vectors if vectors.is_contiguous() and vectors.data_ptr() % 64 == 0 else vectors.clone()
 
 
 def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
-    """May scores be held, of which ``sets`` share the memory? Not where other processes compute them."""
-    return 0 < sets * shape[0] * shape[1] * 4 * _HELD_SHARE <= memory * _MIB and not processes.elsewhere()
+    """Whether scores may be cached when ``sets`` share the memory; never where other processes compute them."""
+    return 0 < sets * shape[0] * shape[1] * 4 * _CACHE_SHARE <= memory * _MIB and not processes.elsewhere()
 
 
 def _must_take(shape: tuple[int, int], memory: int) -> None:
-    """Raises UsageError when ``memory`` MiB, unless 0, cannot take a strip of float32 scores, either way."""
+    """Raises UsageError when ``memory`` MiB, unless 0, cannot hold the copies of a strip in either direction."""
     least = max(_COPIES * min(rows, strip_height(columns)) * columns * 4 for rows, columns in (shape, shape[::-1]))
     if memory and least > memory * _MIB:
         raise UsageError(
@@ -317,23 +317,23 @@ def _must_take(shape: tuple[int, int], memory: int) -> None:
 
 def _take(waiting: list[Tensor], size: int) -> Tensor:
     """Remove the first ``size`` rows from a list of strips; a view where one strip is enough."""
-    taken = []
+    pieces = []
     while size:
         first = waiting[0]
-        taken.append(first[:size])
-        size -= len(taken[-1])
-        waiting[0] = first[len(taken[-1]) :]
+        pieces.append(first[:size])
+        size -= len(pieces[-1])
+        waiting[0] = first[len(pieces[-1]) :]
         if not len(waiting[0]):
             del waiting[0]
-    return taken[0] if len(taken) == 1 else torch.cat(taken)
+    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
 class Shuffled(Scores):
-    """Scores whose items come in another order: item j here is item ``order[j]`` of ``base``."""
+    """Scores with items in another order: item j is item ``order[j]`` of ``base``."""
 
     def __init__(self, base: Scores, order: Int[np.ndarray, " items"]) -> None:
         self.base, self.order = base, order
-        super().__init__(base.shape, self._gathered, base.block, notes=base.notes, along=base)
+        super().__init__(base.shape, self._gathered, base.block, notes=base.notes, strips_of=base)
 
     def _gathered(self, rows: slice) -> Tensor:
         strip = self.base.strip(rows)
@@ -341,28 +341,28 @@ class Shuffled(Scores):
 
 
 def rows_of(scores: Scores, rows: slice, chosen: Int[Tensor, " some"]) -> Float[Tensor, "some items"]:
-    """Some rows of a strip: of shuffled scores their items are moved and no others."""
+    """Some rows of a strip; for shuffled scores only the items of these rows are moved."""
     if not isinstance(scores, Shuffled):
         strip = scores.strip(rows)
         return strip[chosen.to(strip.device)]
-    some = rows_of(scores.base, rows, chosen)
-    return some[:, torch.from_numpy(scores.order).to(some.device)]
+    strip = rows_of(scores.base, rows, chosen)
+    return strip[:, torch.from_numpy(scores.order).to(strip.device)]
 
 
 class Chosen(Scores):
-    """Some rows of other scores, ascending, read along the strips of those, so that each is computed once and none changes."""
+    """Some rows of other scores, ascending, read from the strips of ``base``, so that no value changes."""
 
     def __init__(self, base: Scores, rows: Int[np.ndarray, " rows"]) -> None:
         super().__init__((len(rows), base.shape[1]), base.strip, base.block, notes=base.notes, stored=base._stored)
         self._base, self._rows = base, rows
-        bounds = ((rows_of, *np.searchsorted(rows, (rows_of.start, rows_of.stop))) for rows_of in base.strips())
-        self._sources = {int(first): (whole, int(last)) for whole, first, last in bounds if first < last}
+        bounds = ((part, *np.searchsorted(rows, (part.start, part.stop))) for part in base.strips())
+        self._sources = {int(first): (base_rows, int(last)) for base_rows, first, last in bounds if first < last}
 
     def strips(self) -> Iterator[slice]:
         for first, (_, last) in self._sources.items():
             yield slice(first, last)
 
     def strip(self, rows: slice) -> Float[Tensor, "rows items"]:
-        whole, _ = self._sources[rows.start]
-        strip = self._base.strip(whole)
-        return strip[torch.from_numpy(self._rows[rows] - whole.start).to(strip.device)]
+        base_rows, _ = self._sources[rows.start]
+        strip = self._base.strip(base_rows)
+        return strip[torch.from_numpy(self._rows[rows] - base_rows.start).to(strip.device)]

@@ -1,4 +1,4 @@
-"""What SGR and SAF share: the global vectors by self-attention, and the alignment of every word and of the whole."""
+"""Shared layers of SGR and SAF: global vectors by self-attention, and alignments of words and of global vectors."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -8,24 +8,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.alignment import (
-    EPS,
-    Portion,
-    alignments,
-    attention,
-    gram,
-    lengths,
-    over_captions,
-    over_images,
-    products,
-)
+from vse_pipe.ranking import alignment
+from vse_pipe.ranking.alignment import EPS, Portion, attention, gram, lengths
 from vse_pipe.ranking.fragments import Words
 
 
 class SelfAttention(nn.Module):
-    """One vector for a set of vectors: their mean, weighted by how each agrees with the plain mean.
+    """One vector for a set of vectors: their mean, weighted by the agreement of each vector with the plain mean.
 
-    regions: with batch normalisation, of every region over images and dimensions, which fixes their number (VisualSA);
+    regions: with batch normalisation of each region over images and dimensions, which fixes their number (VisualSA);
     None: without (TextSA). Names as in the authors' state_dict.
     """
 
@@ -47,7 +38,7 @@ def _branch(dim: int, dropout: float, channels: int | None) -> nn.Sequential:
 
 
 class Alignment(nn.Module):
-    """The layers before SGR and SAF differ, and the last one."""
+    """The first layers and the last layer of SGR and SAF."""
 
     def __init__(self, dim: int, sim_dim: int, regions: int, dropout: float) -> None:
         super().__init__()
@@ -59,7 +50,7 @@ class Alignment(nn.Module):
         self.sim_eval_w = nn.Linear(sim_dim, 1)
 
     def whole_images(self, images: Float[Tensor, "images regions dim"]) -> Float[Tensor, "images dim"]:
-        """Raises InputError for another number of regions than the network was built for, and in training for one image."""
+        """Raises InputError for another number of regions than the network's, and in training for a single image."""
         if images.shape[1] != self.regions:
             raise InputError(
                 f"this network was built for {self.regions} regions an image, got {images.shape[1]}: "
@@ -73,54 +64,54 @@ class Alignment(nn.Module):
         def part(portion: Portion) -> tuple[Tensor]:
             return (torch.cat([self.t_global_w(chunk) for chunk in portion.chunks(portion.vectors, 0)]).t(),)
 
-        return over_captions(part, words, words.vectors.shape[1], kept=0)[0].t()
+        return alignment.over_captions(part, words, words.vectors.shape[1], saved=0)[0].t()
 
     def nodes(
         self,
         images: Float[Tensor, "images regions dim"],
-        whole: tuple[Float[Tensor, "images dim"], Float[Tensor, "captions dim"]],
+        global_vectors: tuple[Float[Tensor, "images dim"], Float[Tensor, "captions dim"]],
         inner: Float[Tensor, "images regions regions"],
         portion: Portion,
         temperature: float,
     ) -> Iterator[tuple[Float[Tensor, "images captions 1 sim"], Float[Tensor, "images captions length sim"]]]:
-        """For each chunk the alignment of the whole and those of the words, not yet of unit length."""
+        """For each chunk the alignment of the global vectors and of the words, not yet of unit length."""
         raw = (images.flatten(0, 1) @ portion.vectors.t()).unflatten(0, images.shape[:2])
         chunks = []
         for chunk in portion.chunks(raw, 2):
             weights = attention(chunk, "clipped_l2norm", temperature)
             chunks.append(weights / (lengths(weights, inner)[:, None] + EPS))
-        ones = [images.new_ones(len(images), 1, count, 1) for count, _ in portion.shapes]
+        unit_weights = [images.new_ones(len(images), 1, count, 1) for count, _ in portion.shapes]
         return zip(
-            alignments(whole[0][:, None], whole[1], ones, self.sim_tranglo_w),
-            alignments(images, portion.vectors, chunks, self.sim_tranloc_w),
+            alignment.alignments(global_vectors[0][:, None], global_vectors[1], unit_weights, self.sim_tranglo_w),
+            alignment.alignments(images, portion.vectors, chunks, self.sim_tranloc_w),
             strict=True,
         )
 
     def pairs(
         self, images: Float[Tensor, "images regions dim"], texts: Words, temperature: float
     ) -> Callable[..., tuple[Float[Tensor, "pairs 1 1 sim"], Float[Tensor, "pairs 1 length sim"]]]:
-        """``nodes`` of single pairs, as a function of what ``over_pairs`` gives; what belongs to one side is computed once."""
-        whole_images = over_images(self.whole_images, images)
+        """``nodes`` of single pairs, as a function for ``over_pairs``; values of one side are computed once."""
+        whole_images = alignment.over_images(self.whole_images, images)
         whole_captions, inner = self.whole_captions(texts), gram(images)
 
-        def of(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> tuple[Tensor, Tensor]:
+        def nodes(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> tuple[Tensor, Tensor]:
             regions = images[rows]
-            weights = attention(products(regions, words), "clipped_l2norm", temperature)
+            weights = attention(alignment.products(regions, words), "clipped_l2norm", temperature)
             weights = (weights / (lengths(weights, inner[rows])[:, None] + EPS))[:, :, 0]
             local = (torch.bmm(weights.transpose(1, 2), regions) - words).square()
-            whole = (whole_images[rows] - whole_captions[columns]).square()
-            return self.sim_tranglo_w(whole)[:, None, None], self.sim_tranloc_w(local)[:, None]
+            global_difference = (whole_images[rows] - whole_captions[columns]).square()
+            return self.sim_tranglo_w(global_difference)[:, None, None], self.sim_tranloc_w(local)[:, None]
 
-        return of
+        return nodes
 
 
 def l2norm(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:
-    """1e-8 is added to the norm, as the authors have it."""
+    """Vectors of unit length; 1e-8 is added to the norm as in the authors' code."""
     return vectors / (torch.linalg.vector_norm(vectors, dim=-1, keepdim=True) + EPS)
 
 
 def draw(network: nn.Module, rng: torch.Generator) -> nn.Module:
-    """Every linear layer uniform in +-sqrt(6 / (in + out)), biases 0; batch normalisation starts at 1 and 0."""
+    """Linear layers are uniform in +-sqrt(6 / (in + out)), biases 0; batch normalisation starts at 1 and 0."""
     for module in network.modules():
         if isinstance(module, nn.Linear):
             bound = math.sqrt(6.0 / (module.in_features + module.out_features))

@@ -1,4 +1,4 @@
-"""How a model compares its images with its texts: a member of the family, its options and the weights it learns, if any."""
+"""A model's similarity: a member of the family, its options and the weights it learns."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,8 +15,7 @@ from vse_pipe.ranking.fragments import Words
 
 @dataclass(frozen=True)
 class OfFragments:
-    """How fragments that are stored are compared. score: all images with all captions; pairs: of images and captions, what
-    ``over_pairs`` takes."""
+    """A similarity of stored fragments. score: all images with all captions; pairs: the function for ``over_pairs``."""
 
     score: Callable[[Tensor, Words], Tensor]
     pairs: Callable[[Tensor, Words], OfPairs]
@@ -26,7 +25,7 @@ class OfFragments:
 
 
 class Similarity(nn.Module):
-    """``(images, dim)`` and ``(texts, dim)`` to ``(images, texts)``; of fragments ``(images, R, dim)`` and ``Words``."""
+    """(images, dim) and (texts, dim), or fragments (images, R, dim) and ``Words``, to (images, texts)."""
 
     def __init__(self, member: Member, network: nn.Module | None = None) -> None:
         super().__init__()

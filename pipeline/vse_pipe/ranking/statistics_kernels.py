@@ -1,4 +1,4 @@
-"""Average precision of many classes when every picture counts as often as it was drawn: compiled."""
+"""Compiled loops over bootstrap draws (average precision, ranks, hubness) and under mutual proximity."""
 
 import math
 from functools import cache
@@ -10,48 +10,48 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def by_class(weights, starts, finds, before_starts, before_pictures, before, truth_starts, truths, eleven):
-    """float64 (draws, classes), 0 to 1; NaN where no picture with a true box of the class is drawn.
+    """Average precision of each class, float64 (draws, classes), 0 to 1; NaN where no picture with a true box is drawn.
 
-    weights: int64 (draws, pictures); the rest as ``vse_pipe.localize.ranks.Classes`` has it. Precision at a recall
-    is the best at that recall or a larger one. The average precision is the area under that curve, or, for ``eleven``, its
-    mean at the recalls 0, 0.1, ..., 1 (Everingham et al., IJCV 2015, section 3.4.1; IJCV 2010, section 4.2).
+    weights: int64 (draws, pictures), how often each picture counts; the rest are the fields of
+    ``vse_pipe.localize.ranks.Classes``. Precision at a recall is the best at that recall or a larger one. The average
+    precision is the area under that curve, or with ``eleven`` its mean at the recalls 0, 0.1, ..., 1 (Everingham et
+    al., IJCV 2015, section 3.4.1; IJCV 2010, section 4.2).
     """
     classes = len(starts) - 1
-    found = np.full((len(weights), classes), np.nan)
-    precision, recalled = np.empty(len(finds)), np.empty(len(finds), np.int64)
+    averages = np.full((len(weights), classes), np.nan)
+    precision, found_hits = np.empty(len(finds)), np.empty(len(finds), np.int64)
     for draw in range(len(weights)):
         for c in range(classes):
-            wanted = 0
+            positives = 0
             for truth in range(truth_starts[c], truth_starts[c + 1]):
-                wanted += weights[draw, truths[truth]]
-            if wanted == 0:
+                positives += weights[draw, truths[truth]]
+            if positives == 0:
                 continue
-            seen, right, kept = 0, 0, 0
+            answers, hits, points = 0, 0, 0
             for find in range(starts[c], starts[c + 1]):
                 for row in range(before_starts[find], before_starts[find + 1]):
-                    seen += before[row] * weights[draw, before_pictures[row]]
+                    answers += before[row] * weights[draw, before_pictures[row]]
                 weight = weights[draw, finds[find]]
                 if weight:
-                    right += weight
-                    precision[kept], recalled[kept] = right / seen, right
-                    kept += 1
+                    hits += weight
+                    precision[points], found_hits[points] = hits / answers, hits
+                    points += 1
             best = area = 0.0
-            for place in range(kept - 1, -1, -1):
+            for place in range(points - 1, -1, -1):
                 best = max(best, precision[place])
-                earlier = recalled[place - 1] if place else 0
+                earlier = found_hits[place - 1] if place else 0
                 if eleven:
-                    area += best * (10 * recalled[place] // wanted - 10 * earlier // wanted + (place == 0)) / 11
+                    area += best * (10 * found_hits[place] // positives - 10 * earlier // positives + (place == 0)) / 11
                 else:
-                    area += best * (recalled[place] - earlier) / wanted
-            found[draw, c] = area
-    return found
+                    area += best * (found_hits[place] - earlier) / positives
+            averages[draw, c] = area
+    return averages
 
 
-# The compiled loop under mutual proximity, for float32: logarithms of the normal distribution function from a table.
-#
-# The table is linear between 1,024 values a unit. That is off by 1e-7 below 0 and by less than 1e-5 of the value, which is
-# what rounding z to float32 does, where the value approaches 0. Beyond the table each row is computed again by itself.
-
+# Mutual proximity in float32 reads logarithms of the normal distribution function from a table, with linear
+# interpolation between 1,024 values a unit. The error is 1e-7 below 0. Where the value approaches 0 it is less than
+# 1e-5 of the value, as much as rounding z to float32 causes. Rows with values beyond the table are computed again
+# exactly.
 _PER_UNIT, _EDGE = 1024, 13.0
 
 
@@ -75,7 +75,7 @@ def _exact(z):
 
 @njit(cache=True, nogil=True)
 def _row(row, centre, sharpness, mean, item_sharpness, values, out):
-    """Fill ``out`` and return the smallest z met."""
+    """Fill ``out``; returns the smallest z of the row."""
     edge, per_unit, last = np.float32(_EDGE), np.float32(_PER_UNIT), len(values) - 2
     lowest = np.float32(0.0)
     for item in range(len(row)):
@@ -93,8 +93,11 @@ def _row(row, centre, sharpness, mean, item_sharpness, values, out):
 
 @njit(cache=True, nogil=True)
 def certainty(strip, centre, sharpness, mean, item_sharpness, values, out, start, stop):
-    """``log F_q + log F_n`` of the rows from start to stop. strip, out: float32 (rows, items); centre, sharpness: mean and
-    inverse deviation of each row, (rows,); mean, item_sharpness: the same of each item, (items,); values: ``table()``."""
+    """Fill ``out`` with ``log F_q + log F_n`` for the rows from start to stop.
+
+    strip, out: float32 (rows, items); centre, sharpness: mean and inverse deviation of each row, (rows,); mean,
+    item_sharpness: the same of each item, (items,); values: ``table()``.
+    """
     for number in range(start, stop):
         row = strip[number]
         lowest = _row(row, centre[number], sharpness[number], mean, item_sharpness, values, out[number])
@@ -105,17 +108,19 @@ def certainty(strip, centre, sharpness, mean, item_sharpness, values, out, start
                 out[number, item] = _exact(query_z) + _exact(item_z)
 
 
-# Metrics of a weighted query set, a row of weights at a time: compiled, and free of matrix products, so that
-# neither the number of rows at once nor the machine's BLAS changes a bit of the result.
+# The metrics of weighted queries take one row of weights at a time and no matrix product, so neither the number of rows
+# nor the machine's BLAS changes a bit of the result.
 
 
 @njit(cache=True, nogil=True)
 def means(weights, sums, sizes):
-    """Weighted means over queries. weights: int64 (draws, images); sums: float64 (images, metrics), what the
-    queries of each image add up to; sizes: int64 (images,), how many they are. float64 (draws, metrics), NaN
-    where no query is drawn."""
+    """Weighted means over queries, float64 (draws, metrics); NaN where no query is drawn.
+
+    weights: int64 (draws, images); sums: float64 (images, metrics), the sums over the queries of each image; sizes:
+    int64 (images,), the number of queries of each image.
+    """
     draws, images = weights.shape
-    found = np.zeros((draws, sums.shape[1]))
+    averages = np.zeros((draws, sums.shape[1]))
     for draw in range(draws):
         queries = 0
         for image in range(images):
@@ -123,45 +128,46 @@ def means(weights, sums, sizes):
             if weight:
                 queries += weight * sizes[image]
                 for metric in range(sums.shape[1]):
-                    found[draw, metric] += weight * sums[image, metric]
-        found[draw] = found[draw] / queries if queries else np.full(sums.shape[1], np.nan)
-    return found
+                    averages[draw, metric] += weight * sums[image, metric]
+        averages[draw] = averages[draw] / queries if queries else np.full(sums.shape[1], np.nan)
+    return averages
 
 
 @njit(cache=True, nogil=True)
 def medians(weights, ascending, images_of):
-    """floor of the weighted median rank. ascending: float64 (queries,), sorted ranks; images_of: int64, the
-    image of each. float64 (draws,), NaN where no query is drawn."""
+    """floor of the weighted median rank, float64 (draws,); NaN where no query is drawn.
+
+    weights: int64 (draws, images); ascending: float64 (queries,), sorted ranks; images_of: int64, their images.
+    """
     draws = len(weights)
-    found = np.empty(draws)
+    ranks = np.empty(draws)
     for draw in range(draws):
         queries = 0
         for query in range(len(ascending)):
             queries += weights[draw, images_of[query]]
         if queries == 0:
-            found[draw] = np.nan
+            ranks[draw] = np.nan
             continue
-        seen, query, lower = 0, -1, (queries - 1) // 2
-        while seen <= lower:
+        cumulated, query, lower = 0, -1, (queries - 1) // 2
+        while cumulated <= lower:
             query += 1
-            seen += weights[draw, images_of[query]]
+            cumulated += weights[draw, images_of[query]]
         low = ascending[query]
-        while seen <= queries // 2:
+        while cumulated <= queries // 2:
             query += 1
-            seen += weights[draw, images_of[query]]
-        found[draw] = np.floor((low + ascending[query]) / 2)
-    return found
+            cumulated += weights[draw, images_of[query]]
+        ranks[draw] = np.floor((low + ascending[query]) / 2)
+    return ranks
 
 
 @njit(cache=True, nogil=True)
 def hubness(weights, images_of, starts, picks, items, k):
-    """skewness, Robin Hood index, Gini index, anti-hubs in percent and largest hub of N_k: float64 (draws,
-    5).
+    """Skewness, Robin Hood index, Gini index, anti-hubs in percent and largest hub of N_k: float64 (draws, 5).
 
-    picks: int64, the chosen items, those of query q from starts[q] to starts[q + 1], of which the first k
-    count.
+    images_of: int64, the image of each query; picks: int64, the chosen items, for query q from starts[q] to starts[q +
+    1]; the first k count; items: number of items.
     """
-    found = np.empty((len(weights), 5))
+    figures = np.empty((len(weights), 5))
     counts = np.empty(items, np.int64)
     for draw in range(len(weights)):
         counts[:] = 0
@@ -170,8 +176,8 @@ def hubness(weights, images_of, starts, picks, items, k):
             if weight:
                 for pick in range(starts[query], min(starts[query] + k, starts[query + 1])):
                     counts[picks[pick]] += weight
-        found[draw] = _shape(counts)
-    return found
+        figures[draw] = _shape(counts)
+    return figures
 
 
 @njit(cache=True, nogil=True)
@@ -186,7 +192,7 @@ def _shape(counts):
         distance += abs(away)
     shape = np.zeros(5)
     shape[0] = (third / items) / (second / items) ** 1.5 if second > 0 else np.nan
-    # The sorted counts of the Gini index, by counting how many items share each value.
+    # The Gini index needs sorted counts: the number of items with each count.
     sharing = np.bincount(counts)
     if total:
         below, weighted = 0, 0

@@ -1,6 +1,5 @@
-"""Both directions in one pass: a product is made once, in tiles that stay in the processor's cache, and each tile is counted for its
-images and for its captions.
-"""
+"""Both directions in one pass: each product is computed once, in tiles that stay in the processor's cache, and counted
+for its images and for its captions. Also the best k items of queries."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,25 +15,25 @@ from vse_pipe.ranking.metrics.listed import counted, descending
 from vse_pipe.ranking.metrics.recall import Ties, Truth
 from vse_pipe.ranking.scores import Parts, Scores, Shuffled
 
-# A tile's images and captions: 8 MiB of scores. The last one may be half as high or wide again: narrow products have kernels of their
-# own, whose last bits may differ.
+# Images and captions of a tile: 8 MiB of scores. The last tile may be 1.5 times as high or wide, because the kernels
+# for narrow products may give other last bits.
 _HEIGHT, _WIDTH = 512, 4096
-# Scores from which on this is worth its checks; items that are kept of a query, and correct items of one.
+# Fewest scores that are worth the checks; most items per query, and most correct items per query.
 _FEWEST, _LONGEST, _CORRECT = 1 << 28, 128, 16
-# Captions of a product at least.
+# Fewest captions of a product.
 _WIDE = 64
 Places = int | np.integer | Int[np.ndarray, " pairs"]
-Found = tuple[Float[np.ndarray, " pairs"], Int[np.ndarray, "queries best"]]
+Ranking = tuple[Float[np.ndarray, " pairs"], Int[np.ndarray, "queries best"]]
 
 
 def fit(scores: Scores) -> bool:
-    """Are these, of which nothing was made since, so many that one pass over tiles is worth its checks, and would tiles on the CPU, in this
-    process, have the strips' scores? Checked once for both directions."""
+    """Whether one pass over tiles is worth its checks and gives the strips' scores: unrescored scores, many of them, on
+    the CPU, in this process. Checked once for both directions."""
     parts = scores.parts
     if parts is None or processes.elsewhere() or scores.shape[0] * scores.shape[1] < _FEWEST:
         return False
     if not parts.fits:
-        parts.fits.append(all(map(_alike, (scores, scores.transposed()))))
+        parts.fits.append(all(map(_agrees, (scores, scores.transposed()))))
         if not parts.fits[0]:
             console.say(
                 "scores of tiles differ in their last bits from those of strips here: one pass for each direction"
@@ -43,44 +42,46 @@ def fit(scores: Scores) -> bool:
 
 
 def tile_means(scores: Scores, k: int) -> Float[Tensor, " queries"] | None:
-    """``top.mean_of_top``, which is then known of the other direction too. None where a pass over strips must tell, as where the best of
-    all queries, 4 k bytes each, would take more than half of ``evaluate.memory``."""
+    """``mean_of_top``, cached for the other direction too. None where strips are needed, also where the best of all
+    queries, 4 k bytes each, would take more than half of ``evaluate.memory``."""
     parts = scores.parts
     if parts is None or parts.rescore or k > _LONGEST or not parts.room(4 * k * sum(scores.shape)) or not fit(scores):
         return None
     if k not in parts.means:
         sides = [scores.transposed(), scores] if parts.turned else [scores, scores.transposed()]
-        ways = [_Way.of(side, k) for side in sides]
+        ways = [_Way.begin(side, k) for side in sides]
         if not _passed(ways):
             return None
         parts.means[k] = (ways[0].means(), ways[1].means())
     return parts.means[k][parts.turned]
 
 
-def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Found] | None:
-    """Of images and of captions: the positions of all correct items as of ``metrics.positions``, and the k best items of all queries.
+def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Ranking] | None:
+    """For images and for captions: the positions of all correct items as in ``metrics.listed.positions``, and the k
+    best items of all queries.
 
-    sides: both directions of the same scores, which ``fit``, each corrected as it may be. None where passes over strips must tell: where
-    the corrected scores of tiles differ in a bit from the strips, or one is not finite, or a query has many correct items.
+    sides: both directions of the same scores, which ``fit``; each may be rescored. None where strips are needed:
+    rescored tiles differ in a bit from the strips, a score is not finite, or a query has many correct items.
     """
-    one, other = (side.parts for side in sides)
+    first, second = (side.parts for side in sides)
     widest = max(np.diff(truth.starts).max(initial=0) for truth in truths)
-    if one is None or other is None or one.product is not other.product or widest > _CORRECT:
+    if first is None or second is None or first.product is not second.product or widest > _CORRECT:
         return None
-    if not all(parts.rescore is None or _alike(side) for parts, side in zip((one, other), sides, strict=True)):
+    if not all(parts.rescore is None or _agrees(side) for parts, side in zip((first, second), sides, strict=True)):
         return None
-    ways = [_Way.of(side, k, truth) for side, truth in zip(sides, truths, strict=True)]
+    ways = [_Way.begin(side, k, truth) for side, truth in zip(sides, truths, strict=True)]
     if not _passed(ways):
         return None
-    return [way.found(ties) for way in ways]
+    return [way.ranking(ties) for way in ways]
 
 
 @dataclass
 class _Way:
-    """One direction. best, items: the best scores so far and their items, of no item where these are not asked for; images, captions, correct:
-    of the pairs that are correct, query by query with descending scores, and their scores; bounds: these by their number within the
-    query, infinite where there are fewer; over, reached: how many scores are above them, and not below; place: number and query of each pair;
-    tiles: of pairs the tile, ascending, and which they are; rest: the queries of a strip that is not whole, which is like no tile."""
+    """One direction of a pass. best, items: the best scores so far and their items (no items where only means are
+    needed); images, captions, correct: the correct pairs, query by query with descending scores, and their scores;
+    bounds: these scores by their number within the query, infinite where a query has fewer; over, reached: number of
+    scores above each bound, and not below it; place: number and query of each pair; tiles: tile of each pair,
+    ascending, and the pairs' order; rest: queries of a last strip that is shorter than a tile."""
 
     scores: Scores
     best: Float32[np.ndarray, "queries best"]
@@ -96,8 +97,8 @@ class _Way:
     rest: slice
 
     @classmethod
-    def of(cls, scores: Scores, k: int, truth: Truth | None = None) -> "_Way":
-        """truth: without it the best scores are what is asked for."""
+    def begin(cls, scores: Scores, k: int, truth: Truth | None = None) -> "_Way":
+        """truth: None for means of the best scores."""
         parts = scores.parts
         assert parts is not None
         best = np.full((scores.shape[0], min(k, scores.shape[1])), -np.inf, np.float32)
@@ -130,29 +131,29 @@ class _Way:
         return self.scores.parts
 
     def add(self, product: Tensor, images: slice, captions: slice) -> bool:
-        """Whether the tile can be: all its scores are finite, and those of correct pairs what they are taken for."""
+        """Counts a tile; False where a score is not finite or a correct pair has another score than expected."""
         from vse_pipe.ranking.kernels import of_columns, of_rows
 
-        tile = self.parts.of(product, images, captions).numpy()
-        known = self.bounds, self.over, self.reached, self.best, self.items
+        tile = self.parts.rescored(product, images, captions).numpy()
+        counters = self.bounds, self.over, self.reached, self.best, self.items
         finite: list[bool] = []
 
         def columns(start: int, stop: int) -> None:
-            finite.append(of_columns(tile, captions.start, images.start, *known, start, stop))
+            finite.append(of_columns(tile, captions.start, images.start, *counters, start, stop))
 
         def rows(start: int, stop: int) -> None:
-            finite.append(of_rows(tile, images.start, captions.start, *known, start, stop))
+            finite.append(of_rows(tile, images.start, captions.start, *counters, start, stop))
 
         over_rows(columns if self.parts.turned else rows, tile.shape[self.parts.turned])
         shape = self.scores.shape[::-1] if self.parts.turned else self.scores.shape
         number = int(_tile(images.start, captions.start, shape))
         first, last = np.searchsorted(self.tiles[0], (number, number + 1))
         inside = self.tiles[1][first:last]
-        there = tile[self.images[inside] - images.start, self.captions[inside] - captions.start]
-        return all(finite) and np.array_equal(there, self.correct[inside])
+        scores = tile[self.images[inside] - images.start, self.captions[inside] - captions.start]
+        return all(finite) and np.array_equal(scores, self.correct[inside])
 
     def finish(self) -> bool:
-        """After all tiles: the queries of ``rest`` anew, by their strip. Whether its scores are finite."""
+        """Counts the queries of ``rest`` again by their strip, after all tiles; False where a score is not finite."""
         from vse_pipe.ranking.kernels import of_rows
 
         if self.rest.start == self.rest.stop:
@@ -160,23 +161,23 @@ class _Way:
         self.best[self.rest] = -np.inf
         self.over[:, self.rest] = self.reached[:, self.rest] = 0
         strip = self.scores.strip(self.rest).numpy()
-        known = self.bounds, self.over, self.reached, self.best, self.items
-        return of_rows(strip, self.rest.start, 0, *known, 0, len(strip))
+        counters = self.bounds, self.over, self.reached, self.best, self.items
+        return of_rows(strip, self.rest.start, 0, *counters, 0, len(strip))
 
     def means(self) -> Float[Tensor, " queries"]:
-        """In strips, as ``top.mean_of_top``."""
+        """In strips, as ``mean_of_top``."""
         best = torch.from_numpy(self.best)
         return torch.cat([best[rows].mean(dim=1) for rows in self.scores.strips()])
 
-    def found(self, ties: Ties) -> Found:
+    def ranking(self, ties: Ties) -> Ranking:
         positions = counted(
             self.place[1], self.correct, ties, lambda strictly: (self.over if strictly else self.reached)[self.place]
         )
         return positions, self.items.astype(np.int64)
 
 
-def _alike(scores: Scores) -> bool:
-    """Do the first and the last whole strip agree to the bit with the tiles at both their ends? Products of other shapes need not."""
+def _agrees(scores: Scores) -> bool:
+    """Whether the first and the last whole strip equal the tiles at their ends to the bit."""
     parts, wholes = scores.parts, scores.wholes()
     assert parts is not None
     height, width = (_WIDTH, _HEIGHT) if parts.turned else (_HEIGHT, _WIDTH)
@@ -187,7 +188,7 @@ def _alike(scores: Scores) -> bool:
         queries = _around(rows.start, height, scores.shape[0])
         for items in (_around(0, width, scores.shape[1]), _around(scores.shape[1] - 1, width, scores.shape[1])):
             pair = (items, queries) if parts.turned else (queries, items)
-            tile = parts.of(parts.product(*pair), *pair)
+            tile = parts.rescored(parts.product(*pair), *pair)
             tile = tile.T if parts.turned else tile
             if not torch.equal(tile[rows.start - queries.start : rows.stop - queries.start], strip[:, items]):
                 return False
@@ -195,7 +196,7 @@ def _alike(scores: Scores) -> bool:
 
 
 def _passed(ways: Sequence[_Way]) -> bool:
-    """Every tile, images from first to last and for these all captions; False as soon as one cannot be."""
+    """Counts every tile, images first; False as soon as a tile cannot be counted."""
     images, captions = ways[0].scores.shape
     blocks = [_around(place * _HEIGHT, _HEIGHT, images) for place in range(_count(images, _HEIGHT))]
     for rows in console.track(blocks, len(blocks), "images and captions, both ways"):
@@ -210,18 +211,18 @@ def _passed(ways: Sequence[_Way]) -> bool:
 def _correct(
     parts: Parts, shape: tuple[int, int], images: Int[np.ndarray, " pairs"], captions: Int[np.ndarray, " pairs"]
 ) -> Float32[np.ndarray, " pairs"]:
-    """Scores of single pairs, from products as high as tiles and as wide as need be."""
-    found = np.empty(len(images), np.float32)
+    """Scores of single pairs, from products as high as tiles and as narrow as possible."""
+    values = np.empty(len(images), np.float32)
     for pairs in _blocks(images, shape[0]):
         rows = _around(int(images[pairs[0]]), _HEIGHT, shape[0])
         columns = torch.from_numpy(np.resize(captions[pairs], -(-len(pairs) // _WIDE) * _WIDE))
-        part = parts.of(parts.product(rows, columns), rows, columns).numpy()
-        found[pairs] = part[images[pairs] - rows.start, np.arange(len(pairs))]
-    return found
+        part = parts.rescored(parts.product(rows, columns), rows, columns).numpy()
+        values[pairs] = part[images[pairs] - rows.start, np.arange(len(pairs))]
+    return values
 
 
 def _blocks(images: Int[np.ndarray, " pairs"], end: int) -> Iterator[Int[np.ndarray, " some"]]:
-    """Pairs whose images are of one tile, at most as many as it has captions."""
+    """Groups of pairs whose images lie in one tile, at most as many pairs as a tile has captions."""
     order = np.argsort(images, kind="stable")
     edges = np.flatnonzero(np.diff(_number(images[order], _HEIGHT, end))) + 1
     for block in np.split(order, edges) if len(order) else ():
@@ -230,12 +231,12 @@ def _blocks(images: Int[np.ndarray, " pairs"], end: int) -> Iterator[Int[np.ndar
 
 
 def _count(end: int, size: int) -> int:
-    """Blocks of ``size``, of which the last takes in what would be less than half of one."""
+    """The number of blocks of ``size``; the last takes in a rest shorter than half a block."""
     return max(1, (end + size // 2) // size)
 
 
 def _number(place: Places, size: int, end: int) -> Places:
-    """Of the block that rows or columns lie in."""
+    """The number of the block of rows or columns."""
     return np.minimum(place // size, _count(end, size) - 1)
 
 
@@ -244,12 +245,12 @@ def _tile(images: Places, captions: Places, shape: tuple[int, int]) -> Places:
 
 
 def _around(place: int, size: int, end: int) -> slice:
-    """The block that a row or column lies in."""
+    """The block of a row or column."""
     number = int(_number(place, size, end))
     return slice(number * size, end if number == _count(end, size) - 1 else (number + 1) * size)
 
 
-# Where the compiled loop beats torch.topk, as measured: long lists, and short ones of long rows.
+# The compiled loop is faster than torch.topk for long lists, and for long rows.
 _LONG_LIST, _LONG_ROW = 64, 1 << 14
 _COMPILED = (torch.float32, torch.float64)
 
@@ -257,17 +258,17 @@ _COMPILED = (torch.float32, torch.float64)
 def top_k(
     scores: Float[Tensor, "rows items"], k: int, priority: Int[np.ndarray, " items"] | None = None
 ) -> tuple[Float[Tensor, "rows best"], Int[Tensor, "rows best"]]:
-    """Values and columns of the min(k, items) best per row, best first, equal scores by ascending ``priority``, by
-    ascending column without one. Entries of -inf count as absent: their columns are arbitrary.
+    """Values and columns of the min(k, items) best per row, best first, ties by ascending ``priority`` (by default by
+    ascending column). Entries of -inf count as absent: their columns are arbitrary.
 
-    ``torch.topk`` leaves open which of several equal scores it returns and in which order, so rows in which the best
-    k + 1 hold a tie are chosen again. A compiled loop takes its place where that is faster.
+    ``torch.topk`` leaves the order of ties open, so rows with a tie among the best k + 1 are chosen again. A compiled
+    loop replaces it where it is faster.
     """
     k = min(k, scores.shape[1])
     if scores.is_cpu and scores.dtype in _COMPILED and (k >= _LONG_LIST or scores.shape[1] >= _LONG_ROW):
-        found = _compiled(scores, k, priority)
-        if found is not None:
-            return found
+        best = _compiled(scores, k, priority)
+        if best is not None:
+            return best
     if priority is not None:
         order = torch.from_numpy(np.argsort(priority)).to(scores.device)
         values, places = top_k(scores[:, order], k)
@@ -291,14 +292,13 @@ def best_of(scores: Scores, rows: slice, k: int) -> tuple[Float[Tensor, "rows be
 
 def _compiled(scores: Tensor, k: int, priority: np.ndarray | None) -> tuple[Tensor, Tensor] | None:
     """None where an entry is not finite."""
-    # numba takes half a second to import, which commands that rank nothing should not pay.
     from vse_pipe.ranking.kernels import select
 
     rows = scores.contiguous().numpy()
     best, columns = np.empty((len(rows), k), rows.dtype), np.empty((len(rows), k), np.int64)
-    by = np.arange(rows.shape[1]) if priority is None else priority
+    order = np.arange(rows.shape[1]) if priority is None else priority
     finite: list[bool] = []
-    over_rows(lambda start, stop: finite.append(select(rows, k, by, best, columns, start, stop)), len(rows))
+    over_rows(lambda start, stop: finite.append(select(rows, k, order, best, columns, start, stop)), len(rows))
     return (torch.from_numpy(best), torch.from_numpy(columns)) if all(finite) else None
 
 
@@ -306,29 +306,29 @@ def _first_of_ties(scores: Float[Tensor, "rows items"], values: Float[Tensor, "r
     """Columns in the order (score descending, column ascending); values: the k best scores, sorted."""
     lowest = values[:, -1:]
     above, equal = scores > lowest, scores == lowest
-    wanted = values.shape[1] - above.sum(dim=1, keepdim=True)
-    equal &= equal.cumsum(dim=1, dtype=torch.int32) <= wanted
+    room = values.shape[1] - above.sum(dim=1, keepdim=True)
+    equal &= equal.cumsum(dim=1, dtype=torch.int32) <= room
     columns = (above | equal).nonzero()[:, 1].reshape(values.shape)
     order = scores.gather(1, columns).sort(dim=1, descending=True, stable=True).indices
     return columns.gather(1, order)
 
 
 def mean_of_top(scores: Scores, k: int) -> Float[Tensor, " queries"]:
-    """Mean of each query's min(k, items) largest scores: r of CSLS, MUSE's ``get_nn_avg_dist``."""
-    if (found := tile_means(scores, k)) is not None:
-        return found
-    # Filled in place: small results that live on between large strips keep the memory of the strips from being reused.
+    """The mean of each query's min(k, items) largest scores: r of CSLS, MUSE's ``get_nn_avg_dist``."""
+    if (means := tile_means(scores, k)) is not None:
+        return means
+    # Filled in place, because small results between large strips would prevent reuse of the strips' memory.
     means = torch.empty(0)
-    for rows, of_strip in scores.each(lambda rows: top_k(scores.strip(rows), k)[0].mean(dim=1)):
+    for rows, of_strip in scores.over_strips(lambda rows: top_k(scores.strip(rows), k)[0].mean(dim=1)):
         means = means if len(means) else of_strip.new_empty(scores.shape[0])
         means[rows] = of_strip
     return means
 
 
 def ever_in_top(scores: Scores, k: int) -> Bool[Tensor, " items"]:
-    """Is the item among the k best of some query?"""
+    """Whether the item is among the k best of any query."""
     chosen = torch.empty(0, dtype=torch.bool)
-    for _, found in scores.each(lambda rows: top_k(scores.strip(rows), k)[1].flatten()):
-        chosen = chosen if len(chosen) else found.new_zeros(scores.shape[1], dtype=torch.bool)
-        chosen[found] = True
+    for _, columns in scores.over_strips(lambda rows: top_k(scores.strip(rows), k)[1].flatten()):
+        chosen = chosen if len(chosen) else columns.new_zeros(scores.shape[1], dtype=torch.bool)
+        chosen[columns] = True
     return chosen

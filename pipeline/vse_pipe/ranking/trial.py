@@ -1,4 +1,5 @@
-"""Recall against lambda, the relaxation factor of a matching (Fig. 4 of the RGM paper)."""
+"""One direction of a fold under a criterion, and the choice of parameters such as lambda, the relaxation factor of a
+matching (Fig. 4 of the RGM paper)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,65 +20,52 @@ from vse_pipe.ranking.metrics.recall import Ties, Truth
 from vse_pipe.ranking.scores import Scores, Similarity
 from vse_pipe.ranking.split import Split
 
-# Lambdas tried on the split that is measured: enough to see the shape, and a third of the work of the default grid.
+# Lambdas tried on the measured split: enough for the curve, with a third of the work of the default grid.
 _DRAWN = 13
 _NOT_TRIED = -1
 
 
 @dataclass(frozen=True)
 class Scan:
-    """One fold under many lambdas. answered: queries with a correct item among those they are matched with, a row a K and
-    a column a lambda, -1 where it was not tried; queries: those that have a correct item at all; kept: by K, the matchings
-    that were asked for."""
+    """One fold under many lambdas. answered: queries matched with a correct item, (K, lambdas), -1 where not tried;
+    queries: number of queries with a correct item; matchings: by K, the requested matchings."""
 
     answered: Int[np.ndarray, "ks lambdas"]
     queries: int
-    kept: dict[int, MatchedPairs]
+    matchings: dict[int, MatchedPairs]
 
 
 def scan_relaxation(
     criterion: Criterion, scores: Scores, truth: Truth, ks: Sequence[int] = KS, keep: dict[int, float] | None = None
 ) -> Scan:
-    """Match ``scores``, already rescored, once for each K and each lambda that the criterion may choose from.
+    """Match rescored ``scores`` for each K and each lambda of the criterion.
 
-    keep: by K, the lambda whose matching is wanted; given it, of a long grid only some others are tried. All queries take
-    part; those without a correct item are in no figure.
+    keep: by K, the lambda whose matching is returned; with it only some other lambdas of a long grid are tried. All
+    queries take part; queries without a correct item are in no figure.
     """
-    tried = [(row, k, column) for row, k in enumerate(ks) for column in _columns(criterion, (keep or {}).get(k))]
-    settings = [Allowance(k, criterion.lambdas[column]) for _, k, column in tried]
-    counts, kept = np.full((len(ks), len(criterion.lambdas)), _NOT_TRIED), {}
-    matched = criterion.match(scores, settings, truth)
-    for (row, k, column), setting, pairs in zip(tried, settings, matched, strict=True):
-        counts[row, column] = _answered_queries(pairs, truth)
-        if (keep or {}).get(k) == setting.lam:
-            kept[k] = pairs
-    return Scan(counts, len(truth.judged()), kept)
-
-
-def _columns(criterion: Criterion, kept: float | None) -> list[int]:
-    count = len(criterion.lambdas)
-    if kept is None:
-        return list(range(count))
-    return sorted({*range(0, count, -(-count // _DRAWN)), count - 1, criterion.lambdas.index(kept)})
-
-
-def _answered_queries(pairs: MatchedPairs, truth: Truth) -> int:
-    """This runs for every lambda."""
-    # numba takes half a second to import, which commands that rank nothing should not pay.
     from vse_pipe.ranking.kernels import answered
 
-    return int(answered(pairs.rows, pairs.columns, pairs.lost, truth.starts, truth.items))
+    tried = [(row, k, column) for row, k in enumerate(ks) for column in _columns(criterion, (keep or {}).get(k))]
+    settings = [Allowance(k, criterion.lambdas[column]) for _, k, column in tried]
+    counts, matchings = np.full((len(ks), len(criterion.lambdas)), _NOT_TRIED), {}
+    matched = criterion.match(scores, settings, truth)
+    for (row, k, column), setting, pairs in zip(tried, settings, matched, strict=True):
+        counts[row, column] = answered(pairs.rows, pairs.columns, pairs.lost, truth.starts, truth.items)
+        if (keep or {}).get(k) == setting.lam:
+            matchings[k] = pairs
+    return Scan(counts, len(truth.judged()), matchings)
 
 
-def best(lambdas: Sequence[float], scans: Sequence[Scan], ks: Sequence[int] = KS) -> dict[int, float]:
-    """By K, the smallest lambda with the most queries answered over all folds."""
-    chosen = np.sum([one.answered for one in scans], axis=0).argmax(axis=1)
-    return {k: lambdas[place] for k, place in zip(ks, chosen, strict=True)}
+def _columns(criterion: Criterion, lam: float | None) -> list[int]:
+    count = len(criterion.lambdas)
+    if lam is None:
+        return list(range(count))
+    return sorted({*range(0, count, -(-count // _DRAWN)), count - 1, criterion.lambdas.index(lam)})
 
 
 def recalls(scans: Sequence[Scan]) -> Float[np.ndarray, "ks lambdas"]:
-    """R@K in percent, the mean over the folds; 0 where no query has a correct item, NaN where it was not tried."""
-    shares = [100.0 * one.answered / max(1, one.queries) for one in scans]
+    """R@K in percent, the mean over the folds; 0 where no query has a correct item, NaN where not tried."""
+    shares = [100.0 * scan.answered / max(1, scan.queries) for scan in scans]
     return np.where(scans[0].answered == _NOT_TRIED, np.nan, np.mean(shares, axis=0))
 
 
@@ -86,8 +74,7 @@ Ran = tuple[Outcome, dict[str, float], Scan | None]
 
 @dataclass(frozen=True)
 class Trial:
-    """One direction of one fold: what is ranked, what corrects it, and what is right. finish: of a cascade, what its second
-    model makes of the scores of the first."""
+    """One direction of one fold. finish: the second model of a cascade, applied to the scores of the first."""
 
     scores: Scores
     bank: Bank
@@ -95,21 +82,21 @@ class Trial:
     finish: Callable[[Scores], Scores] | None = None
 
     def under(self, criterion: Criterion) -> Scores:
-        """Corrected by the criterion, then in the order of the second model of a cascade."""
+        """The scores under the criterion, then in the order of a cascade's second model."""
         scores = criterion.rerank(self.scores, self.bank)
         return self.finish(scores) if self.finish else scores
 
     def item_by_item(self, criterion: Criterion) -> Scores:
-        """Corrected by one number an item where the criterion is that, as a search corrects: the ranking of ``under``, by scores
-        that may differ by what moves all items of a query alike, or by a function that grows. Else as ``under``."""
+        """The scores under the criterion's item bias, as a search corrects them; the ranking equals that of ``under``.
+        Without an item bias as ``under``."""
         bias = criterion.item_bias(self.bank)
         return self.under(criterion) if bias is None else bias.apply(self.scores)
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """A criterion with its parameters chosen. lambdas: the relaxation factor of its matching by K, empty without one;
-    recalls: R@K on validation data under every lambda it was chosen from, None where it was given."""
+    """A criterion with chosen parameters. lambdas: relaxation factor by K, empty without a matching; recalls: R@K on
+    validation data under each lambda, None where lambda was given."""
 
     criterion: Criterion
     lambdas: dict[int, float]
@@ -119,41 +106,39 @@ class Tuned:
 def trials(
     folds: Sequence[Split], source: BankSource, similarity: Similarity, memory: int, sets: int = 1
 ) -> dict[str, list[Trial]]:
-    """By direction, one for each fold; both directions of a fold share scores. memory: MiB for these ``sets`` of folds
-    and others together."""
+    """By direction, one trial per fold; both directions share scores. memory: MiB for all ``sets`` of folds."""
     if isinstance(similarity, Cascade):
         return _cascades(folds, source, similarity, memory, sets)
-    found: dict[str, list[Trial]] = {direction: [] for direction in DIRECTIONS}
+    by_direction: dict[str, list[Trial]] = {direction: [] for direction in DIRECTIONS}
     sets *= len(folds)
     for fold in folds:
-        one = fold.scores(similarity, memory, sets)
-        for direction, scores in zip(DIRECTIONS, (one, one.transposed()), strict=True):
+        forward = fold.scores(similarity, memory, sets)
+        for direction, scores in zip(DIRECTIONS, (forward, forward.transposed()), strict=True):
             bank = source.bank(fold, scores, direction, similarity, memory, sets)
-            found[direction].append(Trial(scores, bank, fold.truth(direction)))
-    return found
+            by_direction[direction].append(Trial(scores, bank, fold.truth(direction)))
+    return by_direction
 
 
 def _cascades(
     folds: Sequence[Split], source: BankSource, cascade: Cascade, memory: int, sets: int
 ) -> dict[str, list[Trial]]:
-    """Those of the first model, with the second behind each; both directions share the pairs it has scored."""
+    """Trials of the first model followed by the second; both directions share its scored pairs."""
     bank = source if source.split is None else replace(source, split=source.split.part(0))
-    found = trials([fold.part(0) for fold in folds], bank, cascade.first, memory, sets)
+    by_direction = trials([fold.part(0) for fold in folds], bank, cascade.first, memory, sets)
     seconds = [ScoredPairs(fold.part(1).images, fold.part(1).captions, cascade.second, memory) for fold in folds]
-    for direction, of in zip(DIRECTIONS, (ScoredPairs.of, ScoredPairs.turned), strict=True):
-        found[direction] = [
-            replace(trial, finish=partial(cascaded, pick=partial(of, pairs), k=cascade.k))
-            for trial, pairs in zip(found[direction], seconds, strict=True)
+    for direction, score in zip(DIRECTIONS, (ScoredPairs.score, ScoredPairs.turned), strict=True):
+        by_direction[direction] = [
+            replace(trial, finish=partial(cascaded, pick=partial(score, pairs), k=cascade.k))
+            for trial, pairs in zip(by_direction[direction], seconds, strict=True)
         ]
-    return found
+    return by_direction
 
 
 def run(tuned: Tuned, trial: Trial, ties: Ties, depths: Depths | None = None) -> Ran:
-    """What comes out, the notes of the rescoring (see ``Scores.notes``), and where lambda was chosen what the other
-    lambdas would have given.
+    """The outcome, the notes of the rescoring (see ``Scores.notes``), and the scan of lambdas if chosen.
 
-    All queries are ranked and correct hubs; those without a correct item are left out of the outcome. Raises InputError
-    when no other is left.
+    All queries are ranked and correct hubs; the outcome leaves out queries without a correct item. Raises InputError
+    when no query is left.
     """
     criterion = tuned.criterion
     scores = trial.under(criterion)
@@ -165,32 +150,34 @@ def run(tuned: Tuned, trial: Trial, ties: Ties, depths: Depths | None = None) ->
         pairs = dict(zip(KS, criterion.match(scores, settings, trial.truth), strict=True))
     else:
         scan = scan_relaxation(criterion, scores, trial.truth, keep=tuned.lambdas)
-        pairs = scan.kept
+        pairs = scan.matchings
     return evaluation.matched(*judged_pairs(pairs, trial.truth)), dict(scores.notes), scan
 
 
 def run_both(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths: Depths) -> list[Ran]:
     """``run`` of both directions of a fold, in one pass where there are many scores."""
-    of_tiles = not any(one.criterion.matching for one in tuned) and not any(side.finish for side in sides)
+    of_tiles = not any(choice.criterion.matching for choice in tuned) and not any(side.finish for side in sides)
     if not (of_tiles and tiles.fit(sides[0].scores)):
-        return [run(one, side, ties, depths) for one, side in zip(tuned, sides, strict=True)]
-    scores = [side.under(one.criterion) for one, side in zip(tuned, sides, strict=True)]
-    found = evaluation.rank_both(scores, [side.truth for side in sides], ties, depths)
-    return [(one, dict(of.notes), None) for one, of in zip(found, scores, strict=True)]
+        return [run(choice, side, ties, depths) for choice, side in zip(tuned, sides, strict=True)]
+    scores = [side.under(choice.criterion) for choice, side in zip(tuned, sides, strict=True)]
+    outcomes = evaluation.rank_both(scores, [side.truth for side in sides], ties, depths)
+    return [(outcome, dict(rescored.notes), None) for outcome, rescored in zip(outcomes, scores, strict=True)]
 
 
 def tuned(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:
     """The criterion with the parameters that answer most validation queries of one direction.
 
-    Lambda, where it is open, is chosen for each K, and the recalls it was chosen by are kept. everything: choose the rescoring's parameters too, before lambda, by
-    the sum of R@K over K. trials: the folds of that direction; not looked at where nothing is open.
+    An open lambda is the smallest of those that "maximize R@K on the validation set" (Fig. 4 of the RGM paper), for
+    each K. everything: first choose the rescoring's parameters by the sum of R@K over K. trials: the folds of that
+    direction; unused where nothing is open.
     """
     if everything:
         criterion = _best_rescoring(criterion, trials)
     lambdas = criterion.lambdas
     if len(lambdas) > 1:
-        scans = _scans(criterion, trials, KS)
-        return Tuned(criterion, best(lambdas, scans), recalls(scans))
+        scans = [scan_relaxation(criterion, trial.under(criterion), trial.truth) for trial in trials]
+        places = np.sum([scan.answered for scan in scans], axis=0).argmax(axis=1)
+        return Tuned(criterion, {k: lambdas[place] for k, place in zip(KS, places, strict=True)}, recalls(scans))
     return Tuned(criterion, dict.fromkeys(KS, lambdas[0]) if lambdas else {})
 
 
@@ -198,22 +185,9 @@ def _best_rescoring(criterion: Criterion, trials: Sequence[Trial]) -> Criterion:
     candidates = criterion.candidates()
     if len(candidates) == 1:
         return candidates[0]
-    shown = console.track(candidates, len(candidates), f"tuning {criterion.name}, candidates")
-    answered = [sum(_answered(candidate, trial) for trial in trials) for candidate in shown]
+    tracked = console.track(candidates, len(candidates), f"tuning {criterion.name}, candidates")
+    answered = []
+    for candidate in tracked:
+        outcomes = [evaluation.rank(trial.under(candidate), trial.truth, "pessimistic") for trial in trials]
+        answered.append(sum(int(hits.sum()) for outcome in outcomes for hits in outcome.hits.values()))
     return candidates[int(np.argmax(answered))]
-
-
-def _answered(criterion: Criterion, trial: Trial) -> int:
-    """Queries with a hit among the best K, summed over K; the matching on top is left out of it."""
-    found = evaluation.rank(trial.under(criterion), trial.truth, "pessimistic")
-    return sum(int(hits.sum()) for hits in found.hits.values())
-
-
-def best_lambdas(criterion: Criterion, trials: Sequence[Trial], ks: tuple[int, ...] = KS) -> dict[int, float]:
-    """By K, the smallest of ``criterion.lambdas`` with the most validation queries answered at that K ("lambdas that
-    maximize R@K on the validation set", Fig. 4 of the RGM paper)."""
-    return best(criterion.lambdas, _scans(criterion, trials, ks), ks)
-
-
-def _scans(criterion: Criterion, trials: Sequence[Trial], ks: tuple[int, ...]) -> list[Scan]:
-    return [scan_relaxation(criterion, trial.under(criterion), trial.truth, ks) for trial in trials]

@@ -1,6 +1,5 @@
-"""Vega, Vega-Lite and vega-embed as one script, which takes seconds to bundle and is the same each time."""
+"""Charts of the page as Vega-Lite specifications, and the script that draws them."""
 
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
@@ -21,24 +20,25 @@ from vse_pipe.report.settings import Point
 
 
 def bundle(vega_lite: str) -> str:
-    """The script for a version of Vega-Lite, such as ``6.1``; needs no network. Kept beside the byte code of this module,
-    by the versions of Vega-Lite and of vl_convert, where files can be written there."""
+    """Vega, Vega-Lite and vega-embed as one script for a version of Vega-Lite, such as ``6.1``; needs no network.
+
+    Bundling takes seconds, so the script is cached next to the byte code of this module if possible."""
     name = f"vega-{vega_lite}-{version('vl-convert-python')}.bundle"
-    kept = Path(cache_from_source(__file__)).with_name(name)
-    if kept.is_file():
-        return kept.read_text(encoding="utf-8")
+    cache = Path(cache_from_source(__file__)).with_name(name)
+    if cache.is_file():
+        return cache.read_text(encoding="utf-8")
     import vl_convert
 
     script = vl_convert.javascript_bundle(vl_version=vega_lite)
     try:
-        write_text(kept, script)
+        write_text(cache, script)
     except OSError as error:
-        detail(f"report: Vega's bundle is made anew each time, {kept} cannot be written ({error})")
+        detail(f"report: Vega's bundle is made anew each time, {cache} cannot be written ({error})")
     return script
 
 
 SMALL = 130
-# From one to eight: values that far apart were chosen by their ratio (1, 2, 5, 10; 32, 64, 128, 256).
+# Values with this ratio of largest to smallest get a logarithmic axis (1, 2, 5, 10; 32, 64, 128, 256).
 _RATIO = 8
 # On an axis of epochs.
 _TICKS = 12
@@ -46,20 +46,22 @@ _TICKS = 12
 
 @cache
 def library() -> str:
-    """Vega, Vega-Lite and vega-embed as one script for the Vega-Lite version Altair writes; needs no network."""
+    """The script for the Vega-Lite version that Altair writes."""
     version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     return bundle(version)
 
 
 def validation(histories: dict[str, pd.DataFrame]) -> dict:
-    """rsum on the validation split per epoch, a line a run; a point marks the epoch that was kept."""
+    """rsum on the validation split per epoch, one line a run; a point marks the best epoch."""
     rows = [
-        {"run": run, "epoch": int(epoch), "rsum": float(value), "kept": kept}
+        {"run": run, "epoch": int(epoch), "rsum": float(value), "kept": bool(kept)}
         for run, table in histories.items()
-        for epoch, value, kept in zip(table["epoch"], table["val_rsum"], _kept(table), strict=True)
+        for epoch, value, kept in zip(
+            table["epoch"], table["val_rsum"], table.index == table["val_rsum"].idxmax(), strict=True
+        )
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=_epochs(rows),
+        x=epochs_axis([int(epoch) for table in histories.values() for epoch in table["epoch"]]),
         y=alt.Y("rsum:Q", title="validation rsum", scale=alt.Scale(zero=False, nice=True)),
         tooltip=["run:N", "epoch:Q", alt.Tooltip("rsum:Q", format=".1f")],
     )
@@ -71,36 +73,40 @@ def validation(histories: dict[str, pd.DataFrame]) -> dict:
 
 
 def training(table: pd.DataFrame) -> dict:
-    """Training loss per epoch of one run; each run has its own axis, since losses differ in scale and meaning."""
+    """Training loss per epoch of one run, on a separate axis, because losses differ in scale and meaning."""
     rows = [
         {"epoch": int(epoch), "loss": float(value)} for epoch, value in zip(table["epoch"], table["loss"], strict=True)
     ]
     y = alt.Y("loss:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
     chart = alt.Chart(alt.Data(values=rows)).encode(
-        x=_epochs(rows), y=y, tooltip=["epoch:Q", alt.Tooltip("loss:Q", format=".4g")]
+        x=epochs_axis(list(map(int, table["epoch"]))), y=y, tooltip=["epoch:Q", alt.Tooltip("loss:Q", format=".4g")]
     )
     return spec(chart.mark_line(strokeWidth=2, style="after-line"), height=SMALL)
 
 
 def sweep(points: list[Point], baselines: list[Point], title: str, name: str) -> dict:
-    """rsum against the value swept over: a line through the means, a band from lowest to highest where runs share a
-    value, a point and an upright 95% interval a run, a level line a baseline. name: of the line in the legend."""
-    rows = [_swept_row(point, name) for point in points]
+    """rsum against the swept value: a line through the means, a band from lowest to highest for runs with equal values,
+    a point and a vertical 95% interval a run, a horizontal line a baseline. name: of the line in the legend."""
+    rows = []
+    for point in points:
+        low, high = point.interval or (None, None)
+        row = {"x": point.x, "rsum": point.rsum, "low": low, "high": high, "run": point.run, "series": name}
+        rows.append(row)
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=_swept([point.x for point in points if point.x is not None], title)
     )
     level: list[dict[str, Any]] = [{"rsum": point.rsum, "run": point.run, "series": point.run} for point in baselines]
     # The line comes first in the domain and so has the accent's colour, like its band and its points.
     names = [name, *(row["series"] for row in level)]
-    of: dict[str, Any] = {"type": "nominal", "title": None, "legend": alt.Legend() if level else None}
-    of |= {"scale": alt.Scale(domain=names)}
-    series = {"color": alt.Color("series", **of), "strokeDash": alt.StrokeDash("series", **of)}
+    encoding: dict[str, Any] = {"type": "nominal", "title": None, "legend": alt.Legend() if level else None}
+    encoding |= {"scale": alt.Scale(domain=names)}
+    series = {"color": alt.Color("series", **encoding), "strokeDash": alt.StrokeDash("series", **encoding)}
     tip = [alt.Tooltip("run:N"), alt.Tooltip("rsum:Q", format=".1f")]
-    at = {"tooltip": [*tip, alt.Tooltip("x:Q", title=title)]}
+    hover = {"tooltip": [*tip, alt.Tooltip("x:Q", title=title)]}
     layers = [
         base.mark_area(style="band").encode(y=_rsum("min(rsum):Q"), y2="max(rsum):Q"),
         base.mark_line(strokeWidth=2).encode(y=_rsum("mean(rsum):Q"), **series),
-        base.mark_point(filled=True, size=60, style="after-point").encode(y=_rsum("rsum:Q"), **at),
+        base.mark_point(filled=True, size=60, style="after-point").encode(y=_rsum("rsum:Q"), **hover),
     ]
     if any(point.interval for point in points):
         span = base.mark_rule(style="interval").transform_filter("isValid(datum.low)")
@@ -111,52 +117,34 @@ def sweep(points: list[Point], baselines: list[Point], title: str, name: str) ->
     return spec(alt.layer(*layers), height=280)
 
 
-def _swept_row(point: Point, name: str) -> dict:
-    low, high = point.interval or (None, None)
-    return {"x": point.x, "rsum": point.rsum, "low": low, "high": high, "run": point.run, "series": name}
-
-
 def _rsum(field: str) -> alt.Y:
     return alt.Y(field, title="rsum", scale=alt.Scale(zero=False, nice=True))
 
 
 def _swept(values: list[float], title: str) -> alt.X:
-    """An axis with a tick at each value that a run has; logarithmic where they span a ratio of 8 or more."""
+    """An axis with a tick at each value of a run; logarithmic if they span a ratio of 8 or more."""
     ratio = min(values) > 0 and max(values) >= _RATIO * min(values)
     kind = {"type": "log"} if ratio else {"type": "linear", "zero": False}
     scale = alt.Scale(**kind, nice=False, padding=14)
-    # A format would be given the precision of the distance between ticks: 128 came out as 1.3e+2.
+    # A format takes its precision from the distance between ticks: 128 became 1.3e+2.
     axis = alt.Axis(values=sorted(set(values)), labelExpr="'' + datum.value", grid=False, labelOverlap="greedy")
     return alt.X("x:Q", title=title, scale=scale, axis=axis)
 
 
-def _epochs(rows: list[dict]) -> alt.X:
-    return epochs_axis([row["epoch"] for row in rows])
-
-
 def epochs_axis(epochs: list[int]) -> alt.X:
-    """An axis of whole epochs, a dozen ticks at most. Left to itself, Vega puts ticks between two epochs and names both
-    neighbours alike."""
+    """An axis of whole epochs with at most a dozen ticks. By default Vega puts ticks between epochs."""
     first, last = min(epochs), max(epochs)
-    step = next(size for size in _steps_of_epochs() if (last - first) // size < _TICKS)
+    steps = (size * 10**power for power in count() for size in (1, 2, 5))
+    step = next(size for size in steps if (last - first) // size < _TICKS)
     ticks = [epoch for epoch in range(first, last + 1) if epoch % step == 0]
     return alt.X("epoch:Q", title="epoch", axis=alt.Axis(values=ticks, format="d", grid=False))
 
 
-def _steps_of_epochs() -> Iterator[int]:
-    """1, 2, 5, 10, 20, 50, ..."""
-    return (size * 10**power for power in count() for size in (1, 2, 5))
-
-
-def _kept(table: pd.DataFrame) -> list[bool]:
-    return (table.index == table["val_rsum"].idxmax()).tolist()
-
-
 def spec(chart: alt.LayerChart | alt.FacetChart | alt.Chart, height: int) -> dict:
-    """Vega-Lite for the page: as wide as its place, ``height`` pixels tall, without schema and theme."""
-    made = chart.properties(width="container", height=height).to_dict()
+    """Vega-Lite for the page: as wide as its container, ``height`` pixels tall, without schema and theme."""
+    document = chart.properties(width="container", height=height).to_dict()
     # The page names the Vega-Lite mode itself, and its own theme replaces Altair's.
-    return {key: value for key, value in made.items() if key not in ("$schema", "config")}
+    return {key: value for key, value in document.items() if key not in ("$schema", "config")}
 
 
 KINDS = ("matched", "mismatched")
@@ -165,12 +153,12 @@ _HEIGHT = 240
 
 
 def losses(table: pd.DataFrame) -> dict:
-    """Bars: pairs per bin, matched under mismatched where the truth is known; lines: what each component of the mixture
-    expects there. table: histogram.csv."""
-    known = table["matched"].notna().all()
-    kinds = list(KINDS) if known else [_UNKNOWN]
+    """Bars: pairs per bin, split into matched and mismatched if the truth is known; lines: pairs expected by each
+    component of the mixture. table: histogram.csv."""
+    is_labelled = table["matched"].notna().all()
+    kinds = list(KINDS) if is_labelled else [_UNKNOWN]
     bars = [bar for row in table.to_dict("records") for bar in _stacked(row, kinds)]
-    scale = alt.Scale(domain=list(KINDS) if known else [*KINDS, _UNKNOWN])
+    scale = alt.Scale(domain=list(KINDS) if is_labelled else [*KINDS, _UNKNOWN])
     colour = alt.Color("kind:N", title=None, scale=scale)
     x = alt.X("low:Q", title="loss of the pair", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False))
     tip = [
@@ -198,19 +186,20 @@ def losses(table: pd.DataFrame) -> dict:
 
 
 def _stacked(row: dict, kinds: list[str]) -> list[dict]:
-    """One bar a kind, each on top of the one before."""
-    made, foot = [], 0
+    """One bar a kind, stacked."""
+    bars, foot = [], 0
     for kind in kinds:
         count = int(row[kind])
-        made.append(
+        bars.append(
             {"low": row["low"], "high": row["high"], "from": foot, "to": foot + count, "kind": kind, "count": count}
         )
         foot += count
-    return made
+    return bars
 
 
 def costs(table: pd.DataFrame) -> dict:
-    """Median transport cost of matched and of mismatched pairs per epoch, in a band from the first to the third quartile.
+    """Median transport cost of matched and of mismatched pairs per epoch, in a band from the first to the third
+    quartile.
 
     table: rows of ``quartiles``.
     """
@@ -230,7 +219,7 @@ def costs(table: pd.DataFrame) -> dict:
 
 
 def alignment(mean: list[float]) -> dict:
-    """Bars: the mean refined alignment by rank, and the level at which all captions would have the same (L2RM, Figure 7)."""
+    """Bars: the mean refined alignment by rank; line: the level of a uniform alignment (L2RM, Figure 7)."""
     rows = [{"rank": rank, "weight": weight} for rank, weight in enumerate(mean, 1)]
     x = alt.X("rank:Q", title="captions of the batch, sorted", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False))
     base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=alt.Y("weight:Q", title="refined alignment"))
@@ -240,7 +229,7 @@ def alignment(mean: list[float]) -> dict:
 
 
 def quartiles(table: pd.DataFrame) -> pd.DataFrame:
-    """epoch, kind, low, median, high from costs.csv, values within a bin spread evenly; kinds without pairs left out."""
+    """epoch, kind, low, median, high from costs.csv, with values spread evenly within a bin; kinds without pairs are absent."""
     rows = []
     for epoch, bins in table.groupby("epoch"):
         for kind in KINDS:
@@ -263,22 +252,21 @@ _CALIBRATION_HEIGHT = 260
 
 
 def reliability(measured: dict[str, dict]) -> dict:
-    """A line a criterion and a point a bin that holds pairs, beside the diagonal. measured: as metrics.json has them, by
-    criterion."""
+    """One line a criterion, one point a bin with pairs, and the diagonal. measured: from metrics.json."""
     rows = [
-        {"criterion": name, "told": one["probability"], "matched": one["matched"], "pairs": one["pairs"]}
-        for name, of in measured.items()
-        for one in of["bins"]
-        if one["pairs"]
+        {"criterion": name, "told": bins["probability"], "matched": bins["matched"], "pairs": bins["pairs"]}
+        for name, figures in measured.items()
+        for bins in figures["bins"]
+        if bins["pairs"]
     ]
     return {**_calibration_layout(tuple(measured)), "data": {"values": rows}}
 
 
 @cache
 def _calibration_layout(criteria: tuple[str, ...]) -> dict:
-    whole = alt.Scale(domain=[0, 1])
-    x = alt.X("told:Q", title="probability told", scale=whole, axis=alt.Axis(grid=False, tickCount=5))
-    y = alt.Y("matched:Q", title=None, scale=whole, axis=alt.Axis(tickCount=5))
+    unit = alt.Scale(domain=[0, 1])
+    x = alt.X("told:Q", title="probability told", scale=unit, axis=alt.Axis(grid=False, tickCount=5))
+    y = alt.Y("matched:Q", title=None, scale=unit, axis=alt.Axis(tickCount=5))
     colour = alt.Color("criterion:N", legend=None, scale=alt.Scale(domain=list(criteria)))
     tip = [
         alt.Tooltip("criterion:N"),
@@ -290,17 +278,17 @@ def _calibration_layout(criteria: tuple[str, ...]) -> dict:
     ends = alt.Data(values=[{"told": 0, "matched": 0}, {"told": 1, "matched": 1}])
     right = alt.Chart(ends).mark_line(strokeDash=[4, 4], strokeWidth=1, opacity=0.5).encode(x=x, y=y)
     layers = alt.layer(right, base.mark_line(strokeWidth=1.75), base.mark_point(filled=True, size=45, opacity=1))
-    made = spec(layers, height=_CALIBRATION_HEIGHT)
-    for layer in made["layer"][1:]:  # the rows are given to all of them at once
+    layout = spec(layers, height=_CALIBRATION_HEIGHT)
+    for layer in layout["layer"][1:]:  # the top level holds the rows of these layers
         del layer["data"]
-    return made
+    return layout
 
 
 _ROW = 22
 
 
 def balance(rows: list[tuple[str, int, int]]) -> dict:
-    """A bar to the right for the queries repaired, one to the left for those broken. rows: criterion, repaired, broken."""
+    """Bars to the right for repaired queries, to the left for broken ones. rows: criterion, repaired, broken."""
     bars = [
         {"criterion": name, "change": kind, "queries": count, "at": sign * count}
         for name, repaired, broken in rows
@@ -311,7 +299,7 @@ def balance(rows: list[tuple[str, int, int]]) -> dict:
 
 @cache
 def _change_layout(criteria: int) -> dict:
-    """Everything but the bars, which Altair would take long to check."""
+    """The chart without bars, because Altair takes long to check a chart."""
     x = alt.X("at:Q", title=None, axis=alt.Axis(labelExpr="abs(datum.value)", tickCount=5, format="d"))
     y = alt.Y("criterion:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False))
     tip = ["criterion:N", "change:N", "queries:Q"]
@@ -328,10 +316,10 @@ PARTS = ("validation", "ranked")
 
 
 def curves(tables: dict[str, pd.DataFrame], names: dict[str, str]) -> dict:
-    """R@K against lambda of one direction and K, a colour a criterion; a point marks the lambda that was chosen.
+    """R@K against lambda for one direction and K, one colour a criterion and one dash a split; a point marks the chosen
+    lambda.
 
-    tables: rows of relaxation.parquet by criterion; names: of the two splits, by PARTS; dashes tell them apart. The page has
-    one legend for all charts of a run.
+    tables: rows of relaxation.parquet by criterion. names: of the two splits, by PARTS.
     """
     rows = [
         {"criterion": name, "split": names[part], "lambda": lam, "recall": round(value, 3), "chosen": chosen}
@@ -345,7 +333,7 @@ def curves(tables: dict[str, pd.DataFrame], names: dict[str, str]) -> dict:
 
 @cache
 def _relaxation_layout(criteria: tuple[str, ...], splits: tuple[str, ...]) -> dict:
-    """Everything but the rows: Altair needs longer to check a chart than all the rest of the section takes."""
+    """The chart without rows, because Altair takes long to check a chart."""
     tip = ["criterion:N", "split:N", alt.Tooltip("lambda:Q"), alt.Tooltip("recall:Q", format=".1f")]
     x_axis = alt.Axis(grid=False, tickCount=10)
     x = alt.X("lambda:Q", title="λ", axis=x_axis, scale=alt.Scale(zero=False, nice=False))
@@ -360,8 +348,8 @@ def _relaxation_layout(criteria: tuple[str, ...], splits: tuple[str, ...]) -> di
 
 # N_k as the papers draw it (HAL and RGM, Figs. 2 and 3): both axes logarithmic, before and after a criterion.
 #
-# Differs from them: items are binned, and a bin's share is divided by its width, because a small data set has hardly two
-# items with the same large N_k. Items with N_k = 0 have no place on a log axis; the page says how many there are.
+# Unlike the papers, items are binned and a bin's share is divided by its width, because few items of a small data set
+# share a large N_k. Items with N_k = 0 have no place on a log axis; the page gives their number.
 
 _POWERS = [10.0**power for power in range(-6, 7)]
 _HUB_TICKS = [first * 10**power for power in range(7) for first in (1, 2, 5)]
@@ -369,7 +357,7 @@ _HUB_TICKS = [first * 10**power for power in range(7) for first in (1, 2, 5)]
 
 @dataclass(frozen=True)
 class Extent:
-    """What the charts of a row share: the largest N_k, and the lowest and the highest share."""
+    """The largest N_k and the lowest and highest share of the charts of a row."""
 
     largest: int
     lowest: float
@@ -383,7 +371,7 @@ def extent(columns: list[np.ndarray]) -> Extent:
 
 
 def points(n: np.ndarray) -> list[dict]:
-    """One a bin: its middle on a log axis, its values in words, its items, and their share per value of N_k."""
+    """One row a bin: its middle on a log axis, its range as text, its items, and their share per value of N_k."""
     return [
         {
             "n": round(float(np.sqrt(low * high)), 3),
@@ -395,23 +383,23 @@ def points(n: np.ndarray) -> list[dict]:
     ]
 
 
-def distribution(after: np.ndarray, before: np.ndarray | None, shared: Extent) -> dict:
-    """Share of the items against N_k: a line with points after, a plain line before (None: nothing to compare with), and
-    an upright line at the mean, where all items would be if all were retrieved equally often."""
+def distribution(after: np.ndarray, before: np.ndarray | None, extent: Extent) -> dict:
+    """Share of the items against N_k: a line with points for ``after``, a plain line for ``before`` (or None), and a
+    vertical line at the mean, the N_k of every item if all were retrieved equally often."""
     mean = [{"n": float(after.mean())}] if after.any() else []
     rows = [mean, [] if before is None else points(before), points(after)]
-    made = deepcopy(_layout())
-    for layer, values in zip(made["layer"], rows, strict=True):
+    layout = deepcopy(_layout())
+    for layer, values in zip(layout["layer"], rows, strict=True):
         layer["data"] = {"values": values}
-        layer["encoding"]["x"]["scale"]["domain"] = [0.9, shared.largest * 1.1]
+        layer["encoding"]["x"]["scale"]["domain"] = [0.9, extent.largest * 1.1]
         if "y" in layer["encoding"]:
-            layer["encoding"]["y"]["scale"]["domain"] = [shared.lowest, shared.highest]
-    return made
+            layer["encoding"]["y"]["scale"]["domain"] = [extent.lowest, extent.highest]
+    return layout
 
 
 @cache
 def _layout() -> dict:
-    """Everything but the rows and the ends of the axes: Altair needs longer to check a chart than all the rest takes."""
+    """The chart without rows and ends of the axes, because Altair takes long to check a chart."""
     empty = alt.Chart(alt.Data(values=[]))
     scale = alt.Scale(type="log", domain=[1, 2], nice=False)
     x_axis = alt.Axis(values=_HUB_TICKS, grid=False, format="~s", labelOverlap="greedy")

@@ -1,4 +1,4 @@
-"""A judged claim in words and numbers, the same on the terminal, in Markdown and on the page."""
+"""Claims of papers: their file, their verdicts from evaluations, and their table for terminal, Markdown and page."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -21,14 +21,14 @@ from vse_pipe.report.formatting import spread
 
 
 def problem(params: Params, model: str) -> str | None:
-    """Why nothing should be said of a run, a repetition or an ensemble; None where it has converged.
+    """The reason why a run, a repetition or an ensemble has not converged; None if it has.
 
-    ``vse-pipe train`` has written it into config.json, by the rule of ``ranking.metrics.convergence``. Raises InputError and
+    ``vse-pipe train`` writes it into config.json by the rule of ``ranking.metrics.convergence``. Raises InputError and
     IntegrityError for a file that cannot be used.
     """
     ensemble = params.ensembles.get(model)
-    named = ensemble.members if ensemble else (model,)
-    for run in (one for name in named for one in params.models(name)):
+    members = ensemble.members if ensemble else (model,)
+    for run in (run for member in members for run in params.models(member)):
         folder = paths.trained(params.trained(run))
         if not (folder / model_files.CONFIG).is_file():
             return f"{run}: no {folder / model_files.CONFIG}, so that nobody knows whether it has converged"
@@ -37,21 +37,20 @@ def problem(params: Params, model: str) -> str | None:
             return f"{run}: trained before config.json told whether it has converged; train it again"
         if not ended["converged"]:
             single = ended.get("epoch") == 1
-            why = "one epoch does not tell" if single else "rsum on val was still rising in its last epochs"
-            return f"{run} has not converged: {why}"
+            reason = "one epoch does not tell" if single else "rsum on val was still rising in its last epochs"
+            return f"{run} has not converged: {reason}"
     return None
 
 
 def below(params: Params, run: str, criterion: str, floor: float | None) -> str | None:
-    """Why a run is too weak to say anything with: its rsum under nns, or under ``criterion`` where it has no other, is below
-    ``floor``; the mean over its seeds."""
+    """The reason if the mean rsum over seeds, under nns or else ``criterion``, is below ``floor``."""
     if floor is None:
         return None
     models = params.models(run)
     plain = all((paths.evaluated(model, "nns") / evaluation.METRICS).is_file() for model in models)
     under = "nns" if plain else criterion
-    found = [evaluation.read_metrics(paths.evaluated(model, under))["rsum"] for model in models]
-    mean = sum(found) / len(found)
+    sums = [evaluation.read_metrics(paths.evaluated(model, under))["rsum"] for model in models]
+    mean = sum(sums) / len(sums)
     return f"{run} is below the floor: rsum {mean:.1f} under {under}, asked is {floor:g}" if mean < floor else None
 
 
@@ -66,7 +65,7 @@ def _a_figure(name: str) -> str:
 
 
 class ClaimSide(Strict):
-    """One side of a claim. run: of params.yaml, or a name under the file's ``runs``; criterion: null for the claim's."""
+    """One side of a claim. run: of params.yaml, or a name under the file's ``runs``. criterion: null for the claim's."""
 
     run: str
     criterion: str | None = None
@@ -78,9 +77,8 @@ Named = Annotated[ClaimSide, BeforeValidator(lambda side: {"run": side} if isins
 class PaperClaim(Strict):
     """One claim: the figure of the left side is greater or less than that of the right, or within ``margin`` of it.
 
-    text, source: the claim, and where it is printed; figure: as metrics.json has it, rsum or image_to_text.r@1; criterion: of
-    sides that name none; floor: instead of the file's, null for none.
-    """
+    text, source: the claim and its place in a paper. figure: an address in metrics.json, rsum or image_to_text.r@1.
+    criterion: of sides without one. floor: replaces that of the file; null for none."""
 
     text: str
     source: str
@@ -104,8 +102,8 @@ class PaperClaim(Strict):
 
 
 class ClaimsFile(Strict):
-    """The whole file. floor: rsum under nns that a run must reach before anything is said of it; seeds: the fewest trainings
-    a side must have, 1 to judge models as they are; runs: names of params.yaml by the names that the claims use."""
+    """A file of claims. floor: the rsum under nns that a run needs for a verdict. seeds: the least number of trainings
+    of a side, 1 to judge single models. runs: names of params.yaml, by the names in the claims."""
 
     title: str = "Claims"
     floor: float | None = None
@@ -114,7 +112,7 @@ class ClaimsFile(Strict):
     claims: Annotated[list[PaperClaim], Field(min_length=1)]
 
     def run(self, side: ClaimSide) -> str:
-        """As params.yaml names it."""
+        """The run's name in params.yaml."""
         return self.runs.get(side.run, side.run)
 
     def floor_of(self, claim: PaperClaim) -> float | None:
@@ -122,14 +120,17 @@ class ClaimsFile(Strict):
 
 
 def read(path: Path) -> ClaimsFile:
-    """Raises MissingResource where no file is, ParamsError with the address of everything that is wrong in it."""
+    """The claims of a file. Raises MissingResource without a file, ParamsError with the address of every error."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file; packaged claims are {', '.join(PACKAGED)}")
     try:
         return ClaimsFile.model_validate(read_document(path))
     except ValidationError as error:
         raise ParamsError(
-            [f"{path.name} {'.'.join(map(str, one['loc']))}: {described(ClaimsFile, one)}" for one in error.errors()]
+            [
+                f"{path.name} {'.'.join(map(str, issue['loc']))}: {described(ClaimsFile, issue)}"
+                for issue in error.errors()
+            ]
         ) from error
 
 
@@ -139,14 +140,14 @@ _FILES = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
 
 @dataclass(frozen=True)
 class Judged:
-    """left, right: what was compared, ``hal (nns)``; difference: of left - right, None where ``why`` says there is none to
-    speak of; interval: of 95%; p: two-sided, corrected for all claims of the file that can be judged (Holm)."""
+    """left, right: the sides, ``hal (nns)``. difference: left - right, None for the given ``reason``. interval: 95%. p:
+    two-sided, corrected (Holm) for all claims of the file with a verdict."""
 
     claim: PaperClaim
     left: str
     right: str
     verdict: str
-    why: str = ""
+    reason: str = ""
     difference: Difference | None = None
     interval: list[float] | None = None
     p: float | None = None
@@ -157,52 +158,53 @@ class Judged:
 
 
 def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unknown: bool = False) -> list[Judged]:
-    """One for each claim, in the order of the file.
+    """One verdict for each claim, in the order of the file.
 
-    A claim holds where the interval of left - right lies on the side it names and the corrected p is below 0.05, it does not
-    where the same is true of the other side, and otherwise these data cannot tell. Of equality the sides are within the
-    margin and beyond it. There is no verdict on sides that are not evaluated, have too few trainings, are below the floor or
-    have not converged, or that cannot be paired. Raises UsageError with all runs that do not exist, unless ``skip_unknown``;
-    IntegrityError for evaluations of another model or of other data than there are now.
-    """
-    known = sorted({*params.evaluated(), *params.groups})
+    A claim holds if the corrected p is below 0.05 and left - right has the claimed sign; it does not hold if the sign
+    is the opposite; otherwise these data cannot tell. For equality, inside and outside of the margin replace the signs.
+    There is no verdict on sides that are not evaluated, have too few trainings, are below the floor, have not
+    converged, or cannot be paired. Raises UsageError with all unknown runs, unless ``skip_unknown``; IntegrityError for
+    evaluations of another model or data."""
+    names = sorted({*params.evaluated(), *params.groups})
     sides = [side for claim in file.claims for side in (claim.left, claim.right)]
-    strange = {file.run(side): None for side in sides if file.run(side) not in known}
-    if strange and not skip_unknown:
-        raise UsageError("\n".join(unknown("run", name, known) for name in strange))
+    unknown_runs = {file.run(side): None for side in sides if file.run(side) not in names}
+    if unknown_runs and not skip_unknown:
+        raise UsageError("\n".join(unknown("run", name, names) for name in unknown_runs))
     measured: dict[tuple, dict[tuple[str, ...], Difference]] = {}
-    found = [_measured(params, file, claim, strange, measured, (resamples, seed)) for claim in file.claims]
-    asked = [number for number, one in enumerate(found) if one.p is not None]
-    for number, p in zip(asked, holm([found[number].p or 0.0 for number in asked]), strict=True):
-        found[number] = replace(found[number], p=p, verdict=_verdict(found[number], p))
-    return found
+    verdicts = [_measured(params, file, claim, unknown_runs, measured, (resamples, seed)) for claim in file.claims]
+    testable = [number for number, verdict in enumerate(verdicts) if verdict.p is not None]
+    for number, p in zip(testable, holm([verdicts[number].p or 0.0 for number in testable]), strict=True):
+        verdicts[number] = replace(verdicts[number], p=p, verdict=_verdict(verdicts[number], p))
+    return verdicts
 
 
 def _measured(
-    params: Params, file: ClaimsFile, claim: PaperClaim, strange: dict, measured: dict, draws: tuple[int, int]
+    params: Params, file: ClaimsFile, claim: PaperClaim, unknown_runs: dict, measured: dict, draws: tuple[int, int]
 ) -> Judged:
-    """With the p-value of this claim alone. measured: differences by pair of sides, which several claims share."""
+    """The claim with its uncorrected p-value. measured: differences by pair of sides, shared by the claims."""
     # Left - right is the B - A of a comparison.
     pair = tuple((file.run(side), side.criterion or claim.criterion) for side in (claim.right, claim.left))
     right, left = (f"{run} ({criterion})" for run, criterion in pair)
     for run, criterion in reversed(pair):
-        why = f"there is no run '{run}'" if run in strange else _objection(params, file, claim, run, criterion)
-        if why:
-            return Judged(claim, left, right, NONE, why)
+        reason = f"there is no run '{run}'" if run in unknown_runs else _objection(params, file, claim, run, criterion)
+        if reason:
+            return Judged(claim, left, right, NONE, reason)
     if pair not in measured:
         a, b = (_method(params, *side) for side in pair)
         try:
-            measured[pair] = {one.address: one for one in differences(a, b, *draws)[1]}
+            measured[pair] = {difference.address: difference for difference in differences(a, b, *draws)[1]}
         except InputError as error:
             return Judged(claim, left, right, NONE, str(error))
-    one = measured[pair].get(claim.address)
-    if one is None or one.doubt is None:
-        return Judged(claim, left, right, NONE, "a matching's tables do not hold this figure query by query", one)
-    return Judged(claim, left, right, UNSURE, "", one, one.doubt.interval(), _p_value(claim, one))
+    difference = measured[pair].get(claim.address)
+    if difference is None or difference.doubt is None:
+        return Judged(
+            claim, left, right, NONE, "a matching's tables do not hold this figure query by query", difference
+        )
+    return Judged(claim, left, right, UNSURE, "", difference, difference.doubt.interval(), _p_value(claim, difference))
 
 
 def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, criterion: str) -> str | None:
-    """Why nothing can be said of a side."""
+    """The reason why a side allows no verdict."""
     models = params.models(run)
     for model in models:
         folder = paths.evaluated(model, criterion)
@@ -211,62 +213,70 @@ def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, cr
         evaluation.require_current(params, model, [criterion])
     if len(models) < file.seeds:
         return f"{run} has {len(models)} training{'s' if len(models) > 1 else ''}, the file asks for {file.seeds}"
-    if why := below(params, run, criterion, file.floor_of(claim)):
-        return why
+    if reason := below(params, run, criterion, file.floor_of(claim)):
+        return reason
     return next(filter(None, (problem(params, model) for model in models)), None)
 
 
 def _method(params: Params, run: str, criterion: str) -> Method:
-    models = {model: Compared.read(model, paths.evaluated(model, criterion)) for model in params.models(run)}
-    return Method(run, {model.removeprefix(run).removeprefix("/"): one for model, one in models.items()})
+    tables = {model: Compared.read(model, paths.evaluated(model, criterion)) for model in params.models(run)}
+    return Method(run, {model.removeprefix(run).removeprefix("/"): table for model, table in tables.items()})
 
 
-def _p_value(claim: PaperClaim, one: Difference) -> float:
-    """Of no difference; of equality, of a difference just as large as the margin, on the side that is nearer."""
-    assert one.doubt is not None
+def _p_value(claim: PaperClaim, difference: Difference) -> float:
+    """The p-value of no difference; for equality, of a difference equal to the nearer margin."""
+    assert difference.doubt is not None
     if claim.margin is None:
-        return one.doubt.p_value()
+        return difference.doubt.p_value()
     nulls = (-claim.margin, claim.margin)
-    mean = one.b.mean() - one.a.mean()
+    mean = difference.b.mean() - difference.a.mean()
     nearest = nulls if abs(mean) < claim.margin else (nulls[int(mean > 0)],)
-    return max(one.doubt.p_value(null) for null in nearest)
+    return max(difference.doubt.p_value(null) for null in nearest)
 
 
-def _verdict(one: Judged, p: float) -> str:
-    if p >= SIGNIFICANT or one.mean is None:
+def _verdict(judged: Judged, p: float) -> str:
+    if p >= SIGNIFICANT or judged.mean is None:
         return UNSURE
-    if one.claim.margin is not None:
-        return HOLDS if abs(one.mean) < one.claim.margin else FAILS
-    return HOLDS if (one.mean > 0) == (one.claim.says == "greater") else FAILS
+    if judged.claim.margin is not None:
+        return HOLDS if abs(judged.mean) < judged.claim.margin else FAILS
+    return HOLDS if (judged.mean > 0) == (judged.claim.says == "greater") else FAILS
 
 
 HEADER = ("claim", "source", "figure", "left", "right", "left - right", "95% interval", "p (Holm)", "verdict")
 _WORDS = {"greater": "left greater", "less": "left less"}
 
 
-def cells(one: Judged) -> list[str]:
-    """In the order of HEADER."""
-    claim = one.claim
+def cells(judged: Judged) -> list[str]:
+    """The cells of a row, in the order of HEADER."""
+    claim = judged.claim
     says = _WORDS.get(claim.says, f"within {claim.margin or 0:g}")
     head = [claim.text, claim.source, f"{' '.join(claim.address)}, {says}"]
-    if one.difference is None or one.mean is None:
-        return [*head, one.left, one.right, "-", "-", "-", said(one)]
-    sides = [
-        f"{name} {_mean(values)}" for name, values in ((one.left, one.difference.b), (one.right, one.difference.a))
+    if judged.difference is None or judged.mean is None:
+        return [*head, judged.left, judged.right, "-", "-", "-", verdict_text(judged)]
+    sides = []
+    for name, values in ((judged.left, judged.difference.b), (judged.right, judged.difference.a)):
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        sides.append(f"{name} {spread(float(values.mean()), deviation)}")
+    if judged.interval is None:
+        return [*head, *sides, f"{judged.mean:+z.2f}", "-", "-", verdict_text(judged)]
+    low, high = judged.interval
+    return [
+        *head,
+        *sides,
+        f"{judged.mean:+z.2f}",
+        f"{low:+z.2f} to {high:+z.2f}",
+        f"{judged.p:.3f}",
+        verdict_text(judged),
     ]
-    if one.interval is None:
-        return [*head, *sides, f"{one.mean:+z.2f}", "-", "-", said(one)]
-    low, high = one.interval
-    return [*head, *sides, f"{one.mean:+z.2f}", f"{low:+z.2f} to {high:+z.2f}", f"{one.p:.3f}", said(one)]
 
 
-def said(one: Judged) -> str:
-    return f"{one.verdict}: {one.why}" if one.why else one.verdict
+def verdict_text(judged: Judged) -> str:
+    return f"{judged.verdict}: {judged.reason}" if judged.reason else judged.verdict
 
 
-def counted(found: list[Judged]) -> str:
+def counted(claims: list[Judged]) -> str:
     """``12 hold, 3 do not hold, ...``"""
-    counts = Counter(one.verdict for one in found)
+    counts = Counter(claim.verdict for claim in claims)
     words = {HOLDS: "hold", FAILS: "do not hold", UNSURE: "cannot be told from these data", NONE: "without a verdict"}
     return ", ".join(f"{counts[verdict]} {word}" for verdict, word in words.items())
 
@@ -276,7 +286,3 @@ def caption(resamples: int, seed: int) -> str:
         f"mean ± standard deviation over seeds; {resamples} draws of images, seed {seed}; "
         "p corrected for all claims with a verdict"
     )
-
-
-def _mean(values: np.ndarray) -> str:
-    return spread(float(values.mean()), float(np.std(values, ddof=1)) if len(values) > 1 else None)

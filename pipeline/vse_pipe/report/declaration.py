@@ -1,4 +1,4 @@
-"""report: all evaluations in, the page and the metrics out. One stage without entries."""
+"""report: all evaluations in, the page and the metrics out. The stage has no entries."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ _ROOMS = ("prepare", "train", "evaluate", "audit", "localize")
 
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:
-    """Claims in a file; those that are packaged are code."""
+    """The file of claims; packaged claims are code."""
     claims = params.report.claims
     return [SourceFiles(Path(claims))] if claims and claims not in PACKAGED else []
 

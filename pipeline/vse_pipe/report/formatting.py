@@ -1,4 +1,4 @@
-"""How numbers and directions are written on the page, and templates that know it."""
+"""Formats of numbers and directions, and the templates that use them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ HEADINGS = {"image_to_text": "Image to text", "text_to_image": "Text to image"}
 
 
 def fixed(value: float | None, digits: int = 1) -> str:
-    """``12.3``; a real minus sign, and a dash where there is no value."""
+    """``12.3`` with a typographic minus sign; a dash for None."""
     if value is None:
         return _NONE
     text = f"{value:.{digits}f}"
@@ -31,13 +31,13 @@ def significant(value: float) -> str:
 
 
 def thousands(value: int) -> str:
-    """Thousands apart: ``25,000``."""
+    """``25,000``."""
     return f"{value:,}"
 
 
-def plural(value: int, one: str, many: str | None = None) -> str:
+def plural(value: int, singular: str, many: str | None = None) -> str:
     """``1 query``, ``2 queries``."""
-    return f"{thousands(value)} {one if value == 1 else many or one + 's'}"
+    return f"{thousands(value)} {singular if value == 1 else many or singular + 's'}"
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -45,12 +45,12 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def interval(ends: tuple[float, float] | None, digits: int = 1) -> str:
-    """``12.3\u201314.5``, and a dash where there is none."""
+    """``12.3\u201314.5``; a dash for None."""
     return _NONE if ends is None else _NONE.join(fixed(end, digits) for end in ends)
 
 
 def spread(mean: float, deviation: float | None, digits: int = 2) -> str:
-    """``12.34 \u00b1 0.56``, of one value the mean alone: on a terminal and in Markdown."""
+    """``12.34 \u00b1 0.56``, for a terminal and Markdown; the mean alone without a deviation."""
     return f"{mean:z.{digits}f}" + ("" if deviation is None else f" \u00b1 {deviation:.{digits}f}")
 
 
@@ -64,13 +64,13 @@ FILTERS = {
 
 
 def template_environment(folder: Path) -> Environment:
-    """The templates of ``folder``, with ``FILTERS``; whatever a data set or a visitor says is escaped."""
-    made = Environment(
+    """The templates of ``folder`` with ``FILTERS``; text of data sets and visitors is escaped."""
+    environment = Environment(
         loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= FILTERS
-    return made
+    environment.filters |= FILTERS
+    return environment

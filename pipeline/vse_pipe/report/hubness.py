@@ -1,4 +1,4 @@
-"""How unevenly the items of a fold are retrieved, as the page shows it; n: int (items,), N_k of a fold's items."""
+"""Hubness of the items of a fold. n: int (items,), N_k of the items."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ _SHARES = (hubness.robin_hood, hubness.gini, hubness.anti_hubs, hubness.hub_shar
 
 @dataclass(frozen=True)
 class Hubness:
-    """robin_hood, gini, anti_hubs, hub_share: shares in 0..1; largest: the greatest N_k in any fold."""
+    """robin_hood, gini, anti_hubs, hub_share: shares in 0..1. largest: the largest N_k of all folds."""
 
     robin_hood: float
     gini: float
@@ -25,7 +25,7 @@ class Hubness:
 
 
 def measure(items: pd.DataFrame, k: int) -> Hubness:
-    """items: rows of occurrence.parquet in one direction. Mean over folds; ``largest`` is the maximum."""
+    """The mean over folds. items: rows of occurrence.parquet in one direction."""
     folds = [group[f"n_{k}"].to_numpy() for _, group in items.groupby("fold")]
     robin_hood, gini, anti_hubs, hub_share = np.mean(
         [[measure(n) for measure in _SHARES] for n in folds], axis=0
@@ -34,11 +34,9 @@ def measure(items: pd.DataFrame, k: int) -> Hubness:
 
 
 def log_histogram(n: np.ndarray) -> list[tuple[int, int, int]]:
-    """(first N_k, last N_k, items) of each bin that is not empty, for N_k of at least 1: 1, 2, 3, 4 to 5, 6 to 7, 8 to 10, ...
+    """(first N_k, last N_k, items) of each bin with items, for N_k of at least 1: 1, 2, 3, 4 to 5, 6 to 7, 8 to 10, ...
 
-    A bin ends a quarter above its start, so that bins look equally wide on a log axis and a long tail of
-    hubs with few items each becomes a line that can be read.
-    """
+    A bin ends a quarter above its start, so that bins have equal widths on a log axis and a long tail is readable."""
     edges = log_edges(int(n.max(initial=0)))
     counts, _ = np.histogram(n, edges)
     return [
@@ -47,7 +45,7 @@ def log_histogram(n: np.ndarray) -> list[tuple[int, int, int]]:
 
 
 def log_edges(largest: int) -> list[int]:
-    """Where the bins of ``log_histogram`` begin, and one past the last; two edges at least."""
+    """The starts of the bins of ``log_histogram`` and the end of the last one; at least two edges."""
     edges = [1]
     while edges[-1] <= largest or len(edges) < 2:
         edges.append(max(edges[-1] + 1, int(edges[-1] * _GROWTH) + 1))
@@ -55,14 +53,14 @@ def log_edges(largest: int) -> list[int]:
 
 
 def attracted(top: pa.ListArray, items: list[int], limit: int) -> dict[int, tuple[list[int], int]]:
-    """For each of ``items`` the rows of ``top`` whose list holds it, at most ``limit``, those that hold it nearest to the
-    beginning first, then in the order of the rows; and how many rows hold it in all."""
+    """For each item: at most ``limit`` rows of ``top`` with the item in their list, ordered by its position and then by
+    row; and the number of all such rows."""
     flat, rows = (part.to_numpy(zero_copy_only=False) for part in (pc.list_flatten(top), pc.list_parent_indices(top)))
     lengths = pc.list_value_length(top).to_numpy(zero_copy_only=False)
     place = np.arange(len(flat)) - np.repeat(lengths.cumsum() - lengths, lengths)
-    found = {}
+    lists = {}
     for item in items:
-        held = np.flatnonzero(flat == item)
-        nearest = held[np.lexsort((rows[held], place[held]))]
-        found[item] = rows[nearest[:limit]].tolist(), len(held)
-    return found
+        positions = np.flatnonzero(flat == item)
+        nearest = positions[np.lexsort((rows[positions], place[positions]))]
+        lists[item] = rows[nearest[:limit]].tolist(), len(positions)
+    return lists

@@ -1,4 +1,4 @@
-"""What a paper printed, beside what was measured: for runs that name the row of a table they set out to repeat."""
+"""Published figures next to measured ones, and the contents of metrics.json and of the plots."""
 
 from dataclasses import dataclass
 
@@ -15,19 +15,18 @@ Row = tuple[str, float, float, float]
 
 @dataclass(frozen=True)
 class Table:
-    """title: paper and row; rows: (figure, published, ours, difference); how ours came about: "ranked with nns", "localised"."""
+    """ranking: "ranked with nns" or "localised". title: paper and row. rows: (figure, published, ours, difference)."""
 
-    how: str
+    ranking: str
     title: str
     rows: list[Row]
 
 
 @dataclass(frozen=True)
 class Published:
-    """A run and the row it repeats: a table for each criterion that the paper ranks this model under and the run has, or of its
-    localisation.
+    """A run and the row it repeats, with a table for each common criterion or for its localisation.
 
-    kind: run or ensemble; cautions: what keeps our figures from being those of the row, a sentence each.
+    kind: run or ensemble. cautions: differences from the setting of the row, one sentence each.
     """
 
     run: str
@@ -38,43 +37,46 @@ class Published:
 
 
 def collect(results: Results) -> list[Published]:
-    """One for each run that names a row, in the order of the page. Raises UsageError for a row that does not exist."""
+    """One entry for each run that names a row, in the order of the page. Raises UsageError for an unknown row."""
     return [_published(run, run.row, localised(results, run)) for run in results.methods() if run.row]
 
 
-def _published(run: RunResult, row: str, found: dict | None) -> Published:
-    measured = [(f"ranked with {one.inference}", one.metrics, one.inference) for one in run.evaluations.values()]
-    if found:
-        measured.append(("localised", found, BASELINE))
-    tables = [table for one in measured if (table := _table(*one, row))]
-    metrics = {**run.baseline.metrics, **(found or {})}
+def _published(run: RunResult, row: str, localisation: dict | None) -> Published:
+    measured = [
+        (f"ranked with {result.inference}", result.metrics, result.inference) for result in run.evaluations.values()
+    ]
+    if localisation:
+        measured.append(("localised", localisation, BASELINE))
+    tables = [table for figures in measured if (table := _table(*figures, row))]
+    metrics = {**run.baseline.metrics, **(localisation or {})}
     return Published(run.name, run.kind, row, tables, compare.cautions(row, metrics, run.params))
 
 
-def _table(how: str, metrics: dict, inference: str, row: str) -> Table | None:
-    found = compare.beside(row, metrics, inference)
-    if not found:
+def _table(ranking: str, metrics: dict, inference: str, row: str) -> Table | None:
+    rows = compare.beside(row, metrics, inference)
+    if not rows:
         return None
     entry = compare.under(row)[inference]
     paper = catalogue.load(entry.paper)
-    return Table(how, f"{paper.title} ({paper.venue}), row {entry.id}", found)
+    return Table(ranking, f"{paper.title} ({paper.venue}), row {entry.id}", rows)
 
 
-# Below one query in a million; keeps the last bits of a float, which differ between machines, out of git.
+# Finer than one query in a million; excludes the last bits of a float, which differ between machines.
 _DECIMALS = 4
-# What a pull request is judged by: a value that is changed changes every figure, and a table of all of them nobody reads.
-# The others are in data/evaluate/, on the page, and in what `vse-pipe compare` prints.
+# A pull request is judged by these. All figures are in data/evaluate/, on the page, and in `vse-pipe compare`.
 _OF_A_DIRECTION = ("r@1",)
-# Sizes of the split: they would be two lines of every `dvc metrics show` and never change.
+# Sizes of the split never change, so they are no metrics.
 _COUNTS = ("queries", "items", "judgements", "unranked")
 _FURTHER = {"judged", "plausible"}
 _SUMS = ("rsum", "hs_sum")
 
 
 def metrics(results: Results) -> dict:
-    """{run: {criterion: {direction: {"r@1": number}, "rsum": number, "hs_sum": number}, "data": digest, "localisation": ...}}: numbers, and
-    what they were measured on; hs_sum is left out where it is not defined; beside the sums "judged" and "plausible" by direction, where an evaluation has them. Of a run with
-    seeds the means, with "seeds", and "sd" and "interval" beside "rsum"; of a transfer what evaluate tells of it, as "transfer"."""
+    """{run: {criterion: {direction: {"r@1": number}, "rsum": number, "hs_sum": number}, "data": digest, "localisation":
+    ...}}.
+
+    A criterion has hs_sum, "judged" and "plausible" only if they are defined. A run with seeds has means, "seeds", and
+    "sd" and "interval" of the sums; a transfer has "transfer"."""
     return {run.name: _figures(run) | _localisation(results, run) for run in results.methods()}
 
 
@@ -84,23 +86,23 @@ def _figures(run: RunResult) -> dict:
         data["transfer"] = run.best.metrics["transfer"]
     if run.repetitions:
         data["seeds"] = run.seeds
-    return data | {name: _numbers(one.metrics) | _spread(one) for name, one in run.evaluations.items()}
+    return data | {name: _numbers(result.metrics) | _spread(result) for name, result in run.evaluations.items()}
 
 
-def _spread(one: Evaluation) -> dict:
-    """Of a run with seeds: {"sd": {metric: number}, "interval": {metric: [low, high]}} of the sums over both directions."""
-    if not isinstance(one, RepeatedEvaluation):
+def _spread(result: Evaluation) -> dict:
+    """{"sd": {metric: number}, "interval": {metric: [low, high]}} of the sums, for a run with seeds."""
+    if not isinstance(result, RepeatedEvaluation):
         return {}
-    ends = {name: one.interval_of((name,)) for name in _SUMS}
-    found = {
-        "sd": _rounded({name: one.deviations.get(name) for name in _SUMS}),
-        "interval": {name: [round(end, _DECIMALS) for end in both] for name, both in ends.items() if both},
+    ends = {name: result.interval_of((name,)) for name in _SUMS}
+    figures = {
+        "sd": _rounded({name: result.deviations.get(name) for name in _SUMS}),
+        "interval": {name: [round(end, _DECIMALS) for end in pair] for name, pair in ends.items() if pair},
     }
-    return {name: content for name, content in found.items() if content}
+    return {name: content for name, content in figures.items() if content}
 
 
 def _localisation(results: Results, run: RunResult) -> dict:
-    """{"localisation": {metric: number, "types": {type: {metric: number}}}}; nothing of a run that params does not name."""
+    """{"localisation": {metric: number, "types": {type: {metric: number}}}}; empty for a run without a localisation."""
     measured = localised(results, run)
     if measured is None:
         return {}
@@ -109,7 +111,8 @@ def _localisation(results: Results, run: RunResult) -> dict:
 
 
 def _rounded(figures: dict) -> dict:
-    return {name: round(value, _DECIMALS) for name, value in figures.items() if _is_number(value)}
+    numbers = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+    return {name: round(value, _DECIMALS) for name, value in numbers.items() if not isinstance(value, bool)}
 
 
 def _numbers(measured: dict) -> dict:
@@ -118,30 +121,26 @@ def _numbers(measured: dict) -> dict:
         content[direction] = _rounded({name: measured[direction][name] for name in _OF_A_DIRECTION})
     for key in _FURTHER & measured.keys():
         content[key] = {direction: _without_counts(measured[key][direction]) for direction in DIRECTIONS}
-    if sure := measured.get("calibration"):
+    if calibration := measured.get("calibration"):
         content["calibration"] = {
-            direction: {name: round(sure[direction][name], _DECIMALS) for name in ("ece", "brier")}
+            direction: {name: round(calibration[direction][name], _DECIMALS) for name in ("ece", "brier")}
             for direction in DIRECTIONS
         }
     return content
 
 
 def _without_counts(figures: dict) -> dict:
-    """Agreement with people is a dictionary of its own there."""
-    found = {name: _without_counts(value) for name, value in figures.items() if isinstance(value, dict)}
-    return found | {name: value for name, value in _rounded(figures).items() if name not in _COUNTS}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Rounded figures without sizes, in nested dictionaries too."""
+    nested = {name: _without_counts(value) for name, value in figures.items() if isinstance(value, dict)}
+    return nested | {name: value for name, value in _rounded(figures).items() if name not in _COUNTS}
 
 
 def rsum(results: Results) -> pd.DataFrame:
     """run, inference, rsum: one row per run and criterion."""
     rows = [
-        {"run": one.run, "inference": one.inference, "rsum": round(one.rsum, _DECIMALS)}
+        {"run": result.run, "inference": result.inference, "rsum": round(result.rsum, _DECIMALS)}
         for run in results.methods()
-        for one in run.evaluations.values()
+        for result in run.evaluations.values()
     ]
     return pd.DataFrame(rows, columns=["run", "inference", "rsum"])
 
@@ -158,9 +157,9 @@ def occurrence(results: Results) -> pd.DataFrame:
     columns = ["run", "inference", "direction", "n_10", "items"]
     tables = [pd.DataFrame(columns=columns)]
     for run in results.runs():
-        for one in run.evaluations.values():
+        for result in run.evaluations.values():
             for direction in DIRECTIONS:
-                values, counts = np.unique(one.items(direction)["n_10"].to_numpy(), return_counts=True)
-                names = {"run": one.run, "inference": one.inference, "direction": direction}
+                values, counts = np.unique(result.items(direction)["n_10"].to_numpy(), return_counts=True)
+                names = {"run": result.run, "inference": result.inference, "direction": direction}
                 tables.append(pd.DataFrame({"n_10": values, "items": counts}).assign(**names))
     return pd.concat(tables[1:] or tables, ignore_index=True)[columns]

@@ -1,4 +1,4 @@
-"""What a reader must know before the figures: it stands at the top of the page, a sentence each."""
+"""The page: its notes, its sections, and the page of timings."""
 
 import base64
 import hashlib
@@ -23,11 +23,13 @@ from vse_pipe.report.results import Group, Results, RunResult, TrainedRun
 
 
 def notes(results: Results, collector: Collector) -> list[str]:
-    """Trainings that gave nothing, settings that are no longer those of params.yaml, and what the figures leave out."""
+    """Sentences for the top of the page: failed trainings, changed settings, and data that the figures leave out."""
     sentences: dict[str, list[str]] = {}
     for group in results.groups:
         for run in group.runs:
-            for sentence in (*_training(run), *_chance(run, group), *_changed(run, results), *_left_out(run)):
+            stuck = run.config.get("ended", {}).get("stuck")
+            training = [f"{stuck}."] if stuck else []
+            for sentence in (*training, *_chance(run, group), *_changed(run, results), *_left_out(run)):
                 sentences.setdefault(sentence, []).append(f"{run.kind} {run.name}")
     lines = [f"{', '.join(names)}: {sentence}" for sentence, names in sentences.items()]
     lines += list(_criteria(results))
@@ -37,23 +39,18 @@ def notes(results: Results, collector: Collector) -> list[str]:
     return [line[0].upper() + line[1:] for line in lines]
 
 
-def _training(run: RunResult) -> Iterator[str]:
-    if stuck := run.config.get("ended", {}).get("stuck"):
-        yield f"{stuck}."
-
-
 def _chance(run: RunResult, group: Group) -> Iterator[str]:
-    one, chance = run.baseline, chance_rsum(run, group)
-    low = one.interval[0] if one.interval else one.rsum
+    plain, chance = run.baseline, chance_rsum(run, group)
+    low = plain.interval[0] if plain.interval else plain.rsum
     if low <= chance:
-        ends = f", 95% interval {formatting.interval(one.interval)}," if one.interval else ""
-        figure = f"rsum {formatting.fixed(one.rsum)} under {one.inference}{ends}"
+        ends = f", 95% interval {formatting.interval(plain.interval)}," if plain.interval else ""
+        figure = f"rsum {formatting.fixed(plain.rsum)} under {plain.inference}{ends}"
         yield f"{figure} cannot be told from chance, which gives {formatting.fixed(chance)}."
 
 
 def chance_rsum(run: RunResult, group: Group) -> float:
-    """rsum that a random order of the items would give on average: the sum over directions and K of
-    ``1 - C(n - r, K) / C(n, K)``, r of n items correct."""
+    """Mean rsum of a random order of the items: the sum over directions and K of ``1 - C(n - r, K) / C(n, K)`` for r
+    correct items of n."""
     total = 0.0
     counts = group.catalogue.captions.groupby("image_id").size()
     for direction in ("image_to_text", "text_to_image"):
@@ -104,12 +101,10 @@ def _criteria(results: Results) -> Iterator[str]:
             yield f"criterion {name}: ranked with {', '.join(changed)}; `vse-pipe evaluate` or `dvc repro` ranks anew."
 
 
-# The page: one HTML file that asks nothing of the network.
-#
-# A section is one module and one template of the same name in ``sections``: ``TITLE`` and
-# ``context(results, collector) -> dict | None`` (None: nothing to show, the section is left out). SECTIONS is the
-# reading order. Everything a data set says (captions, file names) is escaped by the templates; the page's own security
-# policy allows its two scripts by their digest and no request at all.
+# The page is one HTML file that sends no requests. A section is a module and a template of the same name in
+# ``sections``. The module has ``TITLE`` and ``context(results, collector) -> dict | None``; None leaves the section
+# out. SECTIONS is the reading order. The templates escape all text of data sets; the security policy of the page allows
+# two scripts by their digests and no request.
 
 SECTIONS = (
     "summary",
@@ -129,7 +124,7 @@ SECTIONS = (
     "failures",
     "setup",
 )
-# The whole page stays below 10 MB; what a symbol needs beside its picture is within the difference.
+# Keeps the page below 10 MB; the difference is for the markup of the symbols.
 LIMIT = 9_000_000
 _STYLES = ("page.css", "tables.css", "figures.css")
 _FOLDER = Path(__file__).parent
@@ -144,13 +139,13 @@ class Section:
 
 def render(results: Results, collector: Collector) -> str:
     """The whole document, below LIMIT unless its tables alone are larger. Raises InputError from the sections."""
-    # Pictures take what the rest leaves. Those that do not fit even when small are linked, which needs a second round.
+    # Pictures fill the rest of the page. Those that do not fit even when small are linked, which needs a second round.
     while True:
-        shown = SECTIONS if results.groups else ()
-        sections = [found for name in shown if (found := _section(name, results, collector))]
+        names = SECTIONS if results.groups else ()
+        sections = [section for name in names if (section := _section(name, results, collector))]
         room = LIMIT - len(_document(results, collector, sections, {}, collector.side).encode())
-        symbols, side, whole = collector.symbols(max(0, room))
-        if whole:
+        symbols, side, is_complete = collector.symbols(max(0, room))
+        if is_complete:
             return _document(results, collector, sections, symbols, side)
 
 
@@ -178,20 +173,20 @@ def _document(
 
 
 def title(params: Params) -> str:
-    """Of every page."""
+    """The title of every page."""
     names = list(dict.fromkeys(map(params.dataset, params.runs or params.transfers)))
-    of = f" on the {' and '.join(names)} data set{'s' if len(names) > 1 else ''}" if names else ""
-    return params.report.title or f"vse-pipe{of}"
+    suffix = f" on the {' and '.join(names)} data set{'s' if len(names) > 1 else ''}" if names else ""
+    return params.report.title or f"vse-pipe{suffix}"
 
 
 def style() -> Markup:
-    """Of every page."""
+    """The styles of every page."""
     return Markup("\n").join(_asset(name) for name in _STYLES)
 
 
 @cache
 def page_environment() -> Environment:
-    """Templates of every page."""
+    """The templates of every page."""
     return formatting.template_environment(_FOLDER)
 
 
@@ -209,12 +204,12 @@ def _asset(name: str) -> Markup:
 
 
 def _trusted(text: str) -> Markup:
-    """For the page's own code and for what a template has already escaped."""
+    """Markup of the page's own code, or of text that a template has escaped."""
     return Markup(text)  # noqa: S704
 
 
 def _policy(scripts: Sequence[str]) -> str:
-    """Vega compiles its expressions, hence unsafe-eval; it styles its tooltips, hence inline styles."""
+    """Vega compiles expressions (unsafe-eval) and styles its tooltips (unsafe-inline)."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return (
@@ -228,22 +223,22 @@ Row = tuple[str, str, float | None]
 
 
 def rows(params: Params) -> list[Row]:
-    """(stage, name, seconds) in the order of the pipeline, for what params names; None for work that was never done here."""
+    """(stage, name, seconds) of params in the order of the pipeline; None for work that was not done here."""
     return [(node.declaration.room, node.name, step.timing_of(node.out)) for node in nodes(params)]
 
 
-def render_timings(found: list[Row], title: str) -> str:
-    """The document. found: of ``rows``."""
-    known = [seconds for _, _, seconds in found if seconds is not None]
-    longest = max(known, default=0.0)
+def render_timings(timings: list[Row], title: str) -> str:
+    """The document. timings: from ``rows``."""
+    seconds = [spent for _, _, spent in timings if spent is not None]
+    longest = max(seconds, default=0.0)
     return (
         page_environment()
         .get_template("template/timings.html")
         .render(
             title=title,
-            rows=[(*row, 100 * (row[2] or 0.0) / longest if longest else 0.0) for row in found],
-            total=sum(known),
-            absent=len(found) - len(known),
+            rows=[(*row, 100 * (row[2] or 0.0) / longest if longest else 0.0) for row in timings],
+            total=sum(seconds),
+            absent=len(timings) - len(seconds),
             style=style(),
         )
     )

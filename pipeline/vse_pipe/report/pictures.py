@@ -1,4 +1,4 @@
-"""Thumbnails: each picture goes into the page once, as a WebP data URI, however often it is shown."""
+"""Thumbnails: each picture is in the page once, as a WebP data URI."""
 
 import base64
 import io
@@ -25,9 +25,10 @@ _SMALLEST = 64
 
 
 def thumbnail(content: bytes, side: int) -> bytes | None:
-    """WebP of at most ``side`` x ``side`` pixels, upright, its proportions kept; None when it is no readable picture.
+    """WebP of at most ``side`` x ``side`` pixels, upright, with the picture's proportions; None for an unreadable
+    picture.
 
-    What counts as one is what ``prepare`` takes: no other format is tried, EPS least of all.
+    Only the formats that ``prepare`` accepts are readable.
     """
     try:
         with open_picture(content, "") as image:
@@ -53,34 +54,32 @@ def data_uri(webp: bytes) -> str:
 
 
 def embedded_size(webp: bytes) -> int:
-    """Bytes in the page: base64 takes 4 for 3."""
+    """Bytes in the page: base64 has 4 for 3."""
     return math.ceil(len(webp) / 3) * 4
 
 
 def fit(make: Callable[[int], dict[Key, bytes]], side: int, budget: int) -> tuple[dict[Key, bytes], int]:
-    """The thumbnails of ``make(side)``, with the side reduced until all of them together stay below ``budget`` bytes of
-    base64. Smaller than 64 px nothing can be made out: from there on the last ones are left out instead. Returns them with
-    the side that was used.
-    """
+    """The thumbnails of ``make(side)`` and their side, which is reduced until they fit into ``budget`` bytes of base64.
+    Below 64 px the side is not reduced; the last thumbnails are left out instead."""
     while True:
-        made = make(side)
-        size = sum(map(embedded_size, made.values()))
+        thumbnails = make(side)
+        size = sum(map(embedded_size, thumbnails.values()))
         if size <= budget:
-            return made, side
+            return thumbnails, side
         if side <= _SMALLEST:
-            return _first(made, budget), side
+            return _first(thumbnails, budget), side
         side = max(_SMALLEST, min(side - 8, int(side * math.sqrt(budget / size))))
 
 
-def _first(made: dict[Key, bytes], budget: int) -> dict[Key, bytes]:
-    """As many from the beginning as fit."""
-    kept = {}
-    for symbol, webp in made.items():
+def _first(thumbnails: dict[Key, bytes], budget: int) -> dict[Key, bytes]:
+    """The first thumbnails that fit."""
+    first = {}
+    for symbol, webp in thumbnails.items():
         budget -= embedded_size(webp)
         if budget < 0:
             break
-        kept[symbol] = webp
-    return kept
+        first[symbol] = webp
+    return first
 
 
 Reader = Callable[[Path], bytes | None]
@@ -88,8 +87,7 @@ Reader = Callable[[Path], bytes | None]
 
 @dataclass(frozen=True)
 class Picture:
-    """symbol: id of the SVG symbol, None where there is no picture to show; label: what it shows, for every reader; link:
-    where the picture lies, for one that is not in the page and is a file of its own."""
+    """symbol: id of the SVG symbol, None without a picture. label: a description. link: to a picture outside of the page."""
 
     symbol: str | None
     label: str
@@ -98,7 +96,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Chart:
-    """id: of the element that holds ``spec``; label: the chart in a sentence, for those who cannot see it."""
+    """id: of the element that holds ``spec``. label: the chart in a sentence, for screen readers."""
 
     id: str
     label: str
@@ -107,10 +105,8 @@ class Chart:
 
 @dataclass
 class Collector:
-    """read: the bytes of a picture's file, None when the file is gone; side: pixels of a thumbnail's longer side.
-
-    linked: the pictures that did not fit into the page and are linked instead, those that are files of their own.
-    """
+    """The pictures and charts of a page. read: returns the bytes of a picture, None if the file does not exist. side:
+    pixels of a thumbnail's longer side. linked: pictures that do not fit into the page."""
 
     read: Reader
     side: int
@@ -126,29 +122,28 @@ class Collector:
         return Chart(f"chart-{self._charts}", label, embeddable(spec))
 
     def picture(self, catalogue: DatasetIndex, image_id: int) -> Picture:
-        """Raises InputError when the data set names a file outside its root."""
+        """The picture of an image. Raises InputError when its file is outside the root of the data set."""
         key = catalogue.name, image_id
         if key not in self._pictures:
             self._pictures[key] = self._picture(catalogue, image_id)
         return self._pictures[key]
 
     def symbols(self, budget: int) -> tuple[dict[str, str], int, bool]:
-        """{symbol id: data URI}, the side they have, smaller than asked for where they would take more than ``budget`` bytes,
-        and whether that is all of them. If not, the others are ``linked`` from now on and the sections must be built again.
-        """
-        made, side = fit(self._at, self.side, budget)
-        over = [symbol for symbol in self._files if symbol not in made]
+        """{symbol id: data URI}, their side, reduced to fit into ``budget`` bytes, and whether these are all pictures.
+        If not, the rest is now ``linked`` and the sections must be built again."""
+        thumbnails, side = fit(self._at, self.side, budget)
+        over = [symbol for symbol in self._files if symbol not in thumbnails]
         for symbol in over:
             self.linked.add(self._files.pop(symbol))
             del self._thumbnails[symbol]
         if over:
             self._pictures.clear()
             self._charts = 0
-        return {symbol: data_uri(webp) for symbol, webp in made.items()}, side, not over
+        return {symbol: data_uri(webp) for symbol, webp in thumbnails.items()}, side, not over
 
     @property
     def links(self) -> int:
-        """How many of ``linked`` have a link: members of shards have none."""
+        """The number of ``linked`` pictures with a link; members of shards have none."""
         return sum(_link(path) is not None for path in self.linked)
 
     def _picture(self, catalogue: DatasetIndex, image_id: int) -> Picture:
@@ -160,22 +155,22 @@ class Collector:
         return Picture(self._symbol(path), label)
 
     def _symbol(self, path: Path) -> str | None:
-        known = next((symbol for symbol, file in self._files.items() if file == path), None)
-        if known or path in self.unreadable:
-            return known
+        symbol = next((symbol for symbol, file in self._files.items() if file == path), None)
+        if symbol or path in self.unreadable:
+            return symbol
         symbol = f"picture-{len(self._files) + 1}"
-        made = self._thumbnail(path, self.side)
-        if made is None:
+        webp = self._thumbnail(path, self.side)
+        if webp is None:
             self.unreadable.append(path)
             return None
-        self._files[symbol], self._thumbnails[symbol] = path, made
+        self._files[symbol], self._thumbnails[symbol] = path, webp
         return symbol
 
     def _at(self, side: int) -> dict[str, bytes]:
         if side == self.side:
             return self._thumbnails
-        made = {symbol: self._thumbnail(path, side) for symbol, path in self._files.items()}
-        return {symbol: webp for symbol, webp in made.items() if webp is not None}
+        thumbnails = {symbol: self._thumbnail(path, side) for symbol, path in self._files.items()}
+        return {symbol: webp for symbol, webp in thumbnails.items() if webp is not None}
 
     def _thumbnail(self, path: Path, side: int) -> bytes | None:
         content = self.read(path)
@@ -183,9 +178,9 @@ class Collector:
 
 
 def _path(catalogue: DatasetIndex, image_id: int) -> Path | None:
-    """Raises InputError for a file outside the data set's root."""
+    """The file of an image, if it has one. Raises InputError for a file outside the root of the data set."""
     row = catalogue.images.loc[image_id]
-    # Width 0 is how prepare marks images that exist as precomputed features only.
+    # Width 0 marks images that exist only as precomputed features.
     if not row["width"]:
         return None
     where = f"{catalogue.folder / 'images.parquet'}: image_id {image_id}"
@@ -193,21 +188,21 @@ def _path(catalogue: DatasetIndex, image_id: int) -> Path | None:
 
 
 def _link(path: Path) -> str | None:
-    """From the page, which lies in reports/; roots are relative to the project, or absolute. None for a member of a shard:
-    no browser opens it."""
+    """The link from the page in reports/; roots are relative to the project, or absolute. None for a member of a shard,
+    which a browser cannot open."""
     if file_of(path) != path:
         return None
     return path.as_uri() if path.is_absolute() else "../" + quote(path.as_posix())
 
 
 def embeddable(content: object) -> Markup:
-    """JSON that stays inside its <script> element whatever strings it holds."""
+    """JSON whose strings cannot end its <script> element."""
     text = json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704 (escaped here)
 
 
 def _label(catalogue: DatasetIndex, image_id: int) -> str:
-    """The image's first caption: the best text there is for somebody who cannot see the picture."""
+    """A description for screen readers: the image's first caption."""
     written, names = catalogue.captions_of.get(image_id), catalogue.names
-    shown = image_id if names is None else names.shown("image_id", image_id)
-    return f"Picture {shown}" + (f": {catalogue.captions.at[written[0], 'text']}" if written else "")
+    text_id = image_id if names is None else names.shown("image_id", image_id)
+    return f"Picture {text_id}" + (f": {catalogue.captions.at[written[0], 'text']}" if written else "")

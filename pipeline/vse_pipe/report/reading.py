@@ -1,4 +1,4 @@
-"""What there is to report of all that params.yaml names, and what is not there yet."""
+"""Read the outputs that params.yaml names, and list those that are missing."""
 
 import math
 import statistics
@@ -20,17 +20,16 @@ from vse_pipe.report import results
 from vse_pipe.report.results import DatasetIndex, Evaluation, Group, Results, RunResult, TrainedRun
 
 CONFIG = "config.json"
-# How the reason begins where no command would help.
+# A reason that begins with this has no command that helps.
 UNCOMPUTED = "cannot be computed"
-# What a run may have besides, and the command that makes it.
-_BESIDE = (("audit", "audit"), ("localisation", "localize"))
 _EVALUATED = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
 
 
 @dataclass(frozen=True)
 class Present:
-    """params: without the runs, ensembles, criteria, sweeps, audits and localisations that cannot be shown, and those of data sets without captions,
-    which miss nothing; inferences: those of each run and ensemble, in the order of the grid; missing: ("run hal under gm, rgm", why and how to make it) of what was left out."""
+    """params: reduced to the entries that the page can show. inferences: the evaluated criteria of each run and
+    ensemble, in the order of the grid. missing: each missing output, as "run hal under gm, rgm", with the reason and
+    the command that makes it; data sets without captions miss nothing."""
 
     params: Params
     inferences: dict[str, list[str]]
@@ -38,7 +37,7 @@ class Present:
 
 
 def present(params: Params) -> Present:
-    """By the files that lie there; whether they can be used is for their readers to say."""
+    """The entries whose files exist. The readers of the files check their contents."""
     inferences: dict[str, list[str]] = {}
     missing = []
     for name in params.evaluated():
@@ -47,39 +46,49 @@ def present(params: Params) -> Present:
         node, moved = params.ensembles.get(name), params.transfers.get(name)
         kind = "ensemble" if node else "transfer" if moved else "run"
         lacking = [run for run in node.members if run not in inferences] if node else []
-        if moved and _untrained(moved.run):  # a trained one may be of pictures without captions, and measured here
+        # A trained run on pictures without captions is measured through its transfers only.
+        if moved and _untrained(moved.run):
             lacking = [moved.run]
-        asked = ranked_under(params, name)
-        found = [one for one in asked if _is_evaluated(name, one)]
-        absent = [one for one in asked if one not in found]
+        criteria = ranked_under(params, name)
+        evaluated = [criterion for criterion in criteria if _is_evaluated(name, criterion)]
+        absent = [criterion for criterion in criteria if criterion not in evaluated]
         if kind == "run" and (untrained := _untrained(name)):
-            missing.append((f"run {name}", f"{untrained} does not exist; {_made('train', name)}"))
+            missing.append((f"run {name}", f"{untrained} does not exist; {_advice('train', name)}"))
         elif lacking:
             missing.append((f"{kind} {name}", f"run {lacking[0]} is not there"))
-        elif not found:
-            missing.append((f"{kind} {name}", f"not evaluated; {_made('evaluate', name)}"))
+        elif not evaluated:
+            missing.append((f"{kind} {name}", f"not evaluated; {_advice('evaluate', name)}"))
         else:
-            inferences[name] = found
-            why = evaluation.read_unmeasured(paths.evaluations(name))
-            missing += [(f"{kind} {name} under {one}", f"{UNCOMPUTED}: {why[one]}") for one in absent if one in why]
-            if absent := [one for one in absent if one not in why]:
-                made = _made("evaluate", name, f" --inference {','.join(absent)}")
-                missing.append((f"{kind} {name} under {', '.join(absent)}", f"not evaluated; {made}"))
-    beside = {"audits": (paths.audited, audit.METRICS), "localized": (paths.localized, localisation.METRICS)}
-    there: dict[str, list[str]] = {}
-    for (key, (folder, file)), (what, command) in zip(beside.items(), _BESIDE, strict=True):
+            inferences[name] = evaluated
+            reasons = evaluation.read_unmeasured(paths.evaluations(name))
+            missing += [
+                (f"{kind} {name} under {criterion}", f"{UNCOMPUTED}: {reasons[criterion]}")
+                for criterion in absent
+                if criterion in reasons
+            ]
+            if absent := [criterion for criterion in absent if criterion not in reasons]:
+                advice = _advice("evaluate", name, f" --inference {','.join(absent)}")
+                missing.append((f"{kind} {name} under {', '.join(absent)}", f"not evaluated; {advice}"))
+    extras = (
+        ("audits", "audit", "audit", paths.audited, audit.METRICS),
+        ("localized", "localisation", "localize", paths.localized, localisation.METRICS),
+    )
+    present_runs: dict[str, list[str]] = {}
+    for key, kind, command, folder, file in extras:
         named = getattr(params.report, key)
-        there[key] = [run for run in named if (folder(run) / file).is_file()]
-        missing += [(f"{what} of {run}", f"not made; {_made(command, run)}") for run in named if run not in there[key]]
-    return Present(_reduced(params, inferences, there), inferences, missing)
+        present_runs[key] = [run for run in named if (folder(run) / file).is_file()]
+        missing += [
+            (f"{kind} of {run}", f"not made; {_advice(command, run)}") for run in named if run not in present_runs[key]
+        ]
+    return Present(_reduced(params, inferences, present_runs), inferences, missing)
 
 
-def _made(command: str, run: str, more: str = "") -> str:
+def _advice(command: str, run: str, more: str = "") -> str:
     return f"make it with `vse-pipe {command} --run {run}{more}` or `dvc repro`"
 
 
 def _untrained(run: str) -> str:
-    """The first file of a training that is not there."""
+    """The first file of the training that does not exist; "" when all exist."""
     files = [paths.trained(run) / name for name in (model_files.HISTORY, CONFIG)]
     return next((str(path) for path in files if not path.is_file()), "")
 
@@ -88,126 +97,125 @@ def _is_evaluated(name: str, inference: str) -> bool:
     return all((paths.evaluated(name, inference) / file).is_file() for file in _EVALUATED)
 
 
-def _reduced(params: Params, inferences: dict[str, list[str]], made: dict[str, list[str]]) -> Params:
-    used = {one for found in inferences.values() for one in found}
+def _reduced(params: Params, inferences: dict[str, list[str]], extras: dict[str, list[str]]) -> Params:
+    used = {criterion for criteria in inferences.values() for criterion in criteria}
     sweeps = {name: _sweep(params, node, inferences) for name, node in params.report.sweeps.items()}
-    report = {**made, "sweeps": {name: node for name, node in sweeps.items() if node.runs}}
-    grid = {"inferences": [one for one in params.grid.inferences if one in used]}
+    report = {**extras, "sweeps": {name: node for name, node in sweeps.items() if node.runs}}
+    grid = {"inferences": [criterion for criterion in params.grid.inferences if criterion in used]}
     return replace(
         params,
         grid=params.grid.model_copy(update=grid),
         runs={name: run for name, run in params.runs.items() if name in inferences},
-        groups={name: there for name, models in params.groups.items() if (there := _there(models, inferences))},
+        groups={
+            name: subset for name, models in params.groups.items() if (subset := _evaluated_models(models, inferences))
+        },
         ensembles={name: node for name, node in params.ensembles.items() if name in inferences},
         transfers={name: node for name, node in params.transfers.items() if name in inferences},
         report=params.report.model_copy(update=report),
     )
 
 
-def _there(models: tuple[str, ...], inferences: dict[str, list[str]]) -> tuple[str, ...]:
-    return tuple(one for one in models if one in inferences)
+def _evaluated_models(models: tuple[str, ...], inferences: dict[str, list[str]]) -> tuple[str, ...]:
+    return tuple(model for model in models if model in inferences)
 
 
 def _sweep(params: Params, node: SweepNode, inferences: dict[str, list[str]]) -> SweepNode:
-    """Without the runs that lack its criterion."""
+    """The sweep without the runs that lack its criterion."""
 
-    def shown(run: str) -> bool:
-        models = _there(params.models(run), inferences)
-        return bool(models) and (node.x == EPOCH or all(node.inference in inferences[one] for one in models))
+    def is_evaluated(run: str) -> bool:
+        models = _evaluated_models(params.models(run), inferences)
+        return bool(models) and (node.x == EPOCH or all(node.inference in inferences[model] for model in models))
 
     named = {"runs": node.runs, "baselines": node.baselines}
-    return node.model_copy(update={key: list(filter(shown, runs)) for key, runs in named.items()})
+    return node.model_copy(update={key: list(filter(is_evaluated, runs)) for key, runs in named.items()})
 
 
 @dataclass(frozen=True)
 class RepeatedEvaluation(Evaluation):
-    """metrics: the means over the seeds, with intervals that hold both sources of chance; the tables are those of the first
-    seed. deviations: standard deviation between the seeds, by the keys of metrics; empty of a single seed."""
+    """metrics: means over the seeds; their intervals cover the draw of images and the draw of seeds. The tables are
+    those of the first seed. deviations: standard deviation over the seeds, with the keys of metrics; empty for a single
+    seed."""
 
     deviations: dict = field(default_factory=dict)
 
 
 def repeated(name: str, runs: Sequence[RunResult], params: Params) -> RunResult:
-    """runs: its models; criteria that one of them lacks are left out. Raises InputError where nothing is left,
-    or they are of different data."""
+    """The mean result of ``runs``, the models of one run with seeds, under the criteria that all of them have.
+
+    Raises InputError when they share no criterion or were evaluated on different data."""
     first = runs[0]
-    common = [one for one in first.evaluations if all(one in run.evaluations for run in runs)]
+    common = [criterion for criterion in first.evaluations if all(criterion in run.evaluations for run in runs)]
     if not common:
         raise InputError(f"run {name}: its seeds have no criterion in common; run `vse-pipe evaluate --run {name}`")
-    if len({run.evaluations[one].metrics.get("data") for run in runs for one in common}) > 1:
+    if len({run.evaluations[criterion].metrics.get("data") for run in runs for criterion in common}) > 1:
         raise InputError(
             f"run {name}: its seeds were evaluated on different data; run `vse-pipe evaluate --run {name}` again"
         )
-    found: dict[str, Evaluation] = {
-        one: _repeated_evaluation(name, [run.evaluations[one] for run in runs], params) for one in common
+    evaluations: dict[str, Evaluation] = {
+        key: _repeated_evaluation(name, [run.evaluations[key] for run in runs], params) for key in common
     }
-    return RunResult(name, first.params, None, found, row=first.row, repetitions=tuple(runs), moved=first.moved)
+    return RunResult(name, first.params, None, evaluations, row=first.row, repetitions=tuple(runs), moved=first.moved)
 
 
-def _repeated_evaluation(name: str, ones: list[Evaluation], params: Params) -> RepeatedEvaluation:
-    first, documents = ones[0], [one.metrics for one in ones]
+def _repeated_evaluation(name: str, evaluations: list[Evaluation], params: Params) -> RepeatedEvaluation:
+    first, documents = evaluations[0], [result.metrics for result in evaluations]
     metrics = mean(documents)
     metrics.pop("intervals", None)
     if params.evaluate.resamples > 1:
-        metrics["intervals"] = _intervals(ones, params.evaluate.resamples, params.seed)
-    deviations = _numbers(documents, _deviation) if len(ones) > 1 else {}
+        metrics["intervals"] = _intervals(evaluations, params.evaluate.resamples, params.seed)
+    deviations = _numbers(documents, statistics.stdev) if len(evaluations) > 1 else {}
     return RepeatedEvaluation(
         name, first.inference, metrics, first.ranks, first.occurrence, first.relaxation, deviations
     )
 
 
-def _intervals(ones: list[Evaluation], resamples: int, seed: int) -> dict:
-    # Numba takes a second to import, which reports without seeds need not wait for.
+def _intervals(evaluations: list[Evaluation], resamples: int, seed: int) -> dict:
+    # Numba takes a second to import; reports without seeds do not need it.
     from vse_pipe.ranking.comparison import spreads
     from vse_pipe.ranking.intervals import Figures, nest, within
 
-    found: dict = {}
-    for address, spread in spreads([Figures.of(one.ranks, one.occurrence) for one in ones], resamples, seed).items():
-        nest(found, address, within(address, spread.interval()))
-    return found
+    intervals: dict = {}
+    for address, spread in spreads(
+        [Figures.of(result.ranks, result.occurrence) for result in evaluations], resamples, seed
+    ).items():
+        nest(intervals, address, within(address, spread.interval()))
+    return intervals
 
 
 def localised(results: Results, run: RunResult) -> dict | None:
-    """What localize has measured, of a run with seeds the mean of its models."""
-    found = [results.localised[one.name].metrics for one in run.repetitions or (run,) if one.name in results.localised]
-    return mean(found) if found else None
+    """The metrics of localize for a run; for a run with seeds, the mean over its models."""
+    documents = [
+        results.localised[model.name].metrics for model in run.repetitions or (run,) if model.name in results.localised
+    ]
+    return mean(documents) if documents else None
 
 
 def mean(documents: Sequence[dict]) -> dict:
-    """Of every number, by the keys of the documents; counts that agree stay whole, what else they hold is the first one's."""
-    return _merged(documents[0], _numbers(documents, _mean))
+    """The mean of every number. Counts that agree stay integers; all other content comes from the first document."""
+    return _merged(documents[0], _numbers(documents, statistics.fmean))
 
 
-def _mean(values: list) -> float | None:
-    """None where a figure is not defined for one of them."""
-    return None if None in values else statistics.fmean(values)
-
-
-def _deviation(values: list) -> float | None:
-    return None if None in values else statistics.stdev(values)
-
-
-def _numbers(documents: Sequence[dict], of: Callable[[list], float | None]) -> dict:
-    """``of`` the values of every number that all documents have, null among them."""
-    found: dict = {}
+def _numbers(documents: Sequence[dict], statistic: Callable[[list], float]) -> dict:
+    """``statistic`` of every number that all documents have; None when one of them has null there."""
+    numbers: dict = {}
     for key, value in documents[0].items():
-        values = [one.get(key) for one in documents]
-        below = [one for one in values if isinstance(one, dict)]
+        values = [document.get(key) for document in documents]
+        below = [part for part in values if isinstance(part, dict)]
         if isinstance(value, dict) and len(below) == len(values):
-            found[key] = _numbers(below, of)
-        elif set(map(type, values)) - {int, float, type(None)} or all(one is None for one in values):
+            numbers[key] = _numbers(below, statistic)
+        elif set(map(type, values)) - {int, float, type(None)} or all(part is None for part in values):
             continue
         elif all(key in document for document in documents):
-            found[key] = of(values)
-    return found
+            numbers[key] = None if None in values else statistic(values)
+    return numbers
 
 
 def _merged(first: dict, means: dict) -> dict:
-    found = dict(first)
+    merged = dict(first)
     for key, value in means.items():
-        whole = isinstance(first[key], int) and value == first[key]
-        found[key] = _merged(first[key], value) if isinstance(value, dict) else first[key] if whole else value
-    return found
+        is_same_count = isinstance(first[key], int) and value == first[key]
+        merged[key] = _merged(first[key], value) if isinstance(value, dict) else first[key] if is_same_count else value
+    return merged
 
 
 _SHOWN = 5
@@ -216,37 +224,33 @@ _CURVES = ("epoch", "loss", "val_rsum")
 
 
 def read(params: Params) -> Results:
-    """What there is of everything params names, nothing else; no group where no data set has captions. Raises InputError for what
-    is not finite or measured otherwise than params.yaml asks for, or where nothing is there that could be, IntegrityError for what was
-    made from another model or other data than there are now, UsageError when params names no run."""
+    """The outputs that exist for the entries of params; no groups when no data set has captions.
+
+    Raises UsageError when params names no run, InputError when no output exists, a figure is not finite or was measured
+    under other settings than params.yaml has, IntegrityError when an output was made from another model or from other
+    data than the present."""
     if not params.runs:
         raise UsageError("params.yaml runs: there is no run to report on")
-    there, all_runs = present(params), params.runs
-    if there.missing and not there.inferences:
-        raise InputError("\n".join(told(there.missing)))
-    params = there.params
+    available, all_runs = present(params), params.runs
+    if available.missing and not available.inferences:
+        raise InputError("\n".join(missing_lines(available.missing)))
+    params = available.params
     evaluations = {
-        name: {inference: _evaluation(params, name, inference) for inference in found}
-        for name, found in there.inferences.items()
+        name: {inference: _evaluation(params, name, inference) for inference in criteria}
+        for name, criteria in available.inferences.items()
     }
-    for name, inferences in there.inferences.items():
-        evaluation.require_current(there.params, name, inferences)
+    for name, inferences in available.inferences.items():
+        evaluation.require_current(params, name, inferences)
     by_dataset: dict[str, list[RunResult]] = {}
     trained = {
-        name: TrainedRun(
-            name,
-            run,
-            _history(name, run),
-            evaluations[name],
-            row=run.row,
-            config=read_json(paths.trained(name) / CONFIG),
-        )
+        name: TrainedRun(name, run, _history(name, run), evaluations[name], row=run.row, config=config)
         for name, run in params.runs.items()
+        for config in [read_json(paths.trained(name) / CONFIG)]
     }
     for name in params.named(params.runs):
-        models = [trained[one] for one in params.models(name)]
-        found = repeated(name, models, params) if name in params.groups else models[0]
-        by_dataset.setdefault(models[0].params.dataset, []).append(found)
+        models = [trained[model] for model in params.models(name)]
+        method = repeated(name, models, params) if name in params.groups else models[0]
+        by_dataset.setdefault(models[0].params.dataset, []).append(method)
     for name, node in params.ensembles.items():
         by_dataset[params.dataset(name)].append(RunResult(name, None, None, evaluations[name], node.members, node.row))
     moved = {
@@ -254,29 +258,29 @@ def read(params: Params) -> Results:
         for name, node in params.transfers.items()
     }
     for name in params.named(moved):
-        elsewhere = [moved[one] for one in params.models(name)]
-        found = repeated(name, elsewhere, params) if name in params.groups else elsewhere[0]
-        by_dataset.setdefault(params.dataset(elsewhere[0].name), []).append(found)
+        transfers = [moved[model] for model in params.models(name)]
+        method = repeated(name, transfers, params) if name in params.groups else transfers[0]
+        by_dataset.setdefault(params.dataset(transfers[0].name), []).append(method)
     groups = [Group(_catalogue(dataset, runs), runs) for dataset, runs in by_dataset.items()]
-    return Results(params, groups, results.read_audit(params), there.missing, results.read_localisation(params))
+    return Results(params, groups, results.read_audit(params), available.missing, results.read_localisation(params))
 
 
 def _catalogue(dataset: str, runs: list[RunResult]) -> DatasetIndex:
-    """What the runs' queries and items are."""
-    models = [one for run in runs for one in run.repetitions or (run,)]
+    """The pictures and captions of the data set that the runs were evaluated on."""
     origins = [
         evaluation.origin(
-            paths.evaluated(model.name, name), one.metrics, f"run `vse-pipe evaluate --run {model.name}` again"
+            paths.evaluated(model.name, name), measured.metrics, f"run `vse-pipe evaluate --run {model.name}` again"
         )
-        for model in models
-        for name, one in model.evaluations.items()
+        for run in runs
+        for model in run.repetitions or (run,)
+        for name, measured in model.evaluations.items()
     ]
     return results.catalogue(paths.prepared(dataset), *origins)
 
 
-def told(missing: list[tuple[str, str]]) -> list[str]:
-    """A line each, of many the first."""
-    lines = [f"{what}: {why}" for what, why in missing[:_SHOWN]]
+def missing_lines(missing: list[tuple[str, str]]) -> list[str]:
+    """One line an output; of many, the first."""
+    lines = [f"{subject}: {reason}" for subject, reason in missing[:_SHOWN]]
     more = len(missing) - len(lines)
     return lines + [f"and {more} more; `dvc repro` makes them all"] * bool(more)
 
@@ -300,9 +304,9 @@ def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
 
 
 def _problems(metrics: dict, params: Params) -> list[str]:
-    """Missing or non-finite figures, and figures measured under another protocol than params.yaml now asks for."""
+    """Missing or non-finite figures, and figures measured under another protocol than params.yaml has."""
     figures = {name: metrics.get(name) for name in ("rsum", "hs_sum")}
-    # Skewness of counts that are all alike is not defined.
+    # Equal counts have no skewness.
     undefined = {"hs_sum"} if "hs_sum" in metrics else set()
     for direction in evaluation.DIRECTIONS:
         side = metrics.get(direction)
@@ -310,32 +314,32 @@ def _problems(metrics: dict, params: Params) -> list[str]:
         names = [*_NEEDED, *[name for name, value in measured.items() if isinstance(value, int | float)]]
         figures |= {f"{direction}.{name}": measured.get(name) for name in names}
         undefined |= {f"{direction}.{name}" for name in measured if name.startswith("skew@")}
-    found = [
+    problems = [
         f"{name} is {value!r}, expected a finite number"
         for name, value in figures.items()
         if not _finite(value) and not (value is None and name in undefined)
     ]
     for name in ("split", "protocol", "ties"):
-        wanted = getattr(params.evaluate, name)
-        if metrics.get(name) != wanted:
-            found.append(f"{name} is {metrics.get(name)!r}, params.yaml evaluate.{name} is {wanted!r}")
+        setting = getattr(params.evaluate, name)
+        if metrics.get(name) != setting:
+            problems.append(f"{name} is {metrics.get(name)!r}, params.yaml evaluate.{name} is {setting!r}")
     if not isinstance(metrics.get("bank"), str):
-        found.append(f"bank is {metrics.get('bank')!r}, expected the name of the query bank")
-    found += [
+        problems.append(f"bank is {metrics.get('bank')!r}, expected the name of the query bank")
+    problems += [
         f"intervals.{name} is {ends!r}, expected two finite numbers"
         for name, ends in _ends(metrics.get("intervals", {}))
         if ends is not None and not (isinstance(ends, list) and len(ends) == 2 and all(map(_finite, ends)))
     ]
     if not isinstance(metrics.get("transductive"), bool):
-        found.append(f"transductive is {metrics.get('transductive')!r}, expected true or false")
-    return found
+        problems.append(f"transductive is {metrics.get('transductive')!r}, expected true or false")
+    return problems
 
 
 def _ends(intervals: dict, prefix: str = "") -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
+    pairs: list[tuple[str, object]] = []
     for name, value in intervals.items():
-        found += _ends(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
-    return found
+        pairs += _ends(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return pairs
 
 
 def _finite(value: object) -> bool:
@@ -343,7 +347,7 @@ def _finite(value: object) -> bool:
 
 
 def _history(run: str, node: Run) -> pd.DataFrame:
-    """Without epochs of a run that trains nothing, and of no other."""
+    """The epochs of a run; none when its scheme does not train. Raises InputError for missing or infinite figures."""
     table = model_files.read_history(paths.trained(run))
     problem = None
     if table.empty and not SCHEMES.traits(node.scheme.name).trains:

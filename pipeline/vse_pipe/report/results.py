@@ -1,4 +1,4 @@
-"""The audits that params names under report.audits, read and checked; never what happens to lie on disk."""
+"""Results of runs, audits and localisations, as the sections of the page use them."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,7 +22,7 @@ _OF_AUDIT = ("pairs", "flagged", "threshold", "gallery", "partners_from", "mixtu
 
 @dataclass(frozen=True)
 class Audit:
-    """metrics: as audit wrote it; pairs: indexed by caption_id; histogram: of the losses; costs: by epoch, or None."""
+    """metrics: of audit. pairs: indexed by caption_id. histogram: of the losses. costs: by epoch, or None."""
 
     run: str
     metrics: dict
@@ -32,8 +32,8 @@ class Audit:
 
 
 def read_audit(params: Params) -> dict[str, Audit]:
-    """By run, in the order of report.audits. Raises InputError for what is missing, IntegrityError for what was made with another
-    model, or of other images or captions, than there are now."""
+    """The audits by run, in the order of report.audits. Raises InputError for a missing output, IntegrityError for one
+    that was made with another model or from other images or captions."""
     return {run: _audit(params, run) for run in params.report.audits}
 
 
@@ -47,29 +47,27 @@ def _audit(params: Params, run: str) -> Audit:
         raise InputError(f"{where}: {problem}; {mend}")
     joins.require_model(where, metrics["model_sha256"], paths.trained(run), run, mend)
     joins.require(paths.prepared(params.dataset(run)), audit.origin(where, metrics, mend))
-    # Ids stay whole numbers beside nulls.
+    # Ids stay integers in columns with nulls.
     pairs = audit.read_pairs(folder).to_pandas(integer_object_nulls=True).set_index("caption_id")
     return Audit(run, metrics, pairs, audit.read_histogram(folder), audit.read_costs(folder))
 
 
-# In the order they take turns: a short page still shows that a criterion can both help and hurt.
+# In this order they take turns, so that a short page shows both gains and losses of a criterion.
 KINDS = ("repaired", "right", "wrong", "broken")
 
 
 @dataclass(frozen=True)
 class Pick:
-    """repaired: wrong under the baseline, right under the contrast; broken: the reverse; right, wrong: under both."""
+    """kind: repaired (wrong under the baseline, right under the contrast), broken (the reverse), right, wrong."""
 
     query_id: int
     kind: str
 
 
 def mix(baseline: pd.DataFrame, contrast: pd.DataFrame, count: int, generator: np.random.Generator) -> list[Pick]:
-    """``count`` queries (fewer if there are not so many), the kinds taking turns; right means a hit at 1.
+    """At most ``count`` queries, the kinds by turns; right means a hit at 1.
 
-    baseline, contrast: ranks of the same queries, indexed by query_id in ascending order, so that the choice depends
-    on the generator alone.
-    """
+    baseline, contrast: ranks of the same queries, indexed by query_id in ascending order, so that only the generator chooses."""
     before, after = baseline["hit_1"].to_numpy(), contrast["hit_1"].to_numpy()
     masks = {"repaired": ~before & after, "right": before & after, "wrong": ~before & ~after, "broken": before & ~after}
     ids = baseline.index.to_numpy()
@@ -91,14 +89,14 @@ class Change:
 
 
 def change(baseline: pd.DataFrame, contrast: pd.DataFrame, k: int) -> Change:
-    """What turns right or wrong at K = ``k``. baseline, contrast: as for ``mix``."""
+    """The queries that turn right or wrong at K = ``k``. baseline, contrast: as in ``mix``."""
     before, after = baseline[f"hit_{k}"].to_numpy(), contrast[f"hit_{k}"].to_numpy()
     ids = baseline.index.to_numpy()
     return Change(ids[~before & after], ids[before & ~after])
 
 
 def worst(ranks: pd.DataFrame, count: int) -> list[int]:
-    """query_ids whose best correct item ranks lowest, worst first; equal ranks in ascending order of query_id."""
+    """query_ids with the lowest ranks of the best correct item, worst first, then by query_id."""
     missed = ranks[ranks["rank"] > 1]
     return [int(number) for number in missed.sort_values("rank", ascending=False, kind="stable").index[:count]]
 
@@ -109,7 +107,7 @@ _WEIGHTS = "model.safetensors"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One run under one criterion. metrics: as evaluate wrote it, checked; the tables as in artifacts.evaluation."""
+    """One run under one criterion: checked metrics and tables of artifacts.evaluation."""
 
     run: str
     inference: str
@@ -124,20 +122,19 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of rsum; see ``interval_of``."""
+        """The interval of rsum; see ``interval_of``."""
         return self.interval_of(("rsum",))
 
     def interval_of(self, path: tuple[str, ...]) -> tuple[float, float] | None:
-        """95%, from a bootstrap over images; None where evaluate drew no resamples, or has none of that figure. path: keys
-        into metrics.json."""
-        found = self.metrics.get("intervals", {})
+        """The 95% bootstrap interval over images of a figure, if it has one. path: keys into metrics.json."""
+        ends = self.metrics.get("intervals", {})
         for key in path:
-            found = found.get(key, {})
-        return tuple(found) if found else None
+            ends = ends.get(key, {})
+        return tuple(ends) if ends else None
 
     @property
     def transductive(self) -> bool:
-        """Does a query's result depend on the other queries it is measured with?"""
+        """Does a query's result depend on the other queries?"""
         return self.metrics["transductive"]
 
     @cached_property
@@ -151,7 +148,7 @@ class Evaluation:
         return rows.set_index("query_id").sort_index()
 
     def lists(self, direction: str) -> tuple[np.ndarray, pa.ListArray]:
-        """query_ids in one direction, as they lie in the file, and what each retrieved, best first."""
+        """query_ids in one direction, in the order of the file, and the items of each, best first."""
         rows = self.ranks.filter(pc.equal(self.ranks["direction"], direction))
         top = rows["top"].combine_chunks()
         return rows["query_id"].to_numpy(), top.chunk(0) if isinstance(top, pa.ChunkedArray) else top
@@ -167,12 +164,9 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class RunResult:
-    """history: one row per epoch; evaluations: in the order of grid.inferences.
-
-    An ensemble has no parameters and no history of its own, but ``parts``: the names of its runs. row: of a paper, if named.
-    config: its config.json. repetitions: of a run with seeds its models, of
-    whose evaluations these are the means. moved: a run on a data set that it was not trained on; params: of the run.
-    """
+    """params: of the run; of a transfer, those of its run; None for an ensemble. history: one row per epoch.
+    evaluations: in the order of grid.inferences; the means over ``repetitions``, the models of a run with seeds. parts:
+    the runs of an ensemble. row: a row of a paper, if named. config: config.json of the run. moved: of a transfer."""
 
     name: str
     params: Run | None
@@ -190,47 +184,47 @@ class RunResult:
 
     @property
     def seeds(self) -> list[int]:
-        """Of the repetitions."""
-        return [one.params.seed for one in self.repetitions if one.params is not None]
+        """The seeds of the repetitions."""
+        return [run.params.seed for run in self.repetitions if run.params is not None]
 
     @property
     def data(self) -> str | None:
-        """Digest of what was ranked; None where the evaluations do not say, or are of different data."""
-        found = {one.metrics.get("data") for one in self.evaluations.values()}
-        return found.pop() if len(found) == 1 else None
+        """Digest of the ranked data; None when the evaluations have no digest or different ones."""
+        digests = {result.metrics.get("data") for result in self.evaluations.values()}
+        return digests.pop() if len(digests) == 1 else None
 
     @property
     def best(self) -> Evaluation:
-        return max(self.evaluations.values(), key=lambda one: one.rsum)
+        return max(self.evaluations.values(), key=lambda result: result.rsum)
 
     @property
     def baseline(self) -> Evaluation:
-        """Plain nearest neighbours where the grid has them, else its first criterion."""
+        """Nearest neighbours if the grid has them, else its first criterion."""
         return self.evaluations.get(BASELINE) or next(iter(self.evaluations.values()))
 
     @property
     def contrast(self) -> Evaluation:
-        """The criterion to set beside the baseline: the best that ranks, else the best, else the baseline itself."""
-        others = [one for one in self.evaluations.values() if one is not self.baseline]
-        ranking = [one for one in others if not one.matching]
-        return max(ranking or others or [self.baseline], key=lambda one: one.rsum)
+        """The criterion to compare with the baseline: the best ranking, else the best matching, else the baseline."""
+        rest = [result for result in self.evaluations.values() if result is not self.baseline]
+        ranking = [result for result in rest if not result.matching]
+        return max(ranking or rest or [self.baseline], key=lambda result: result.rsum)
 
 
 @dataclass(frozen=True)
 class TrainedRun(RunResult):
-    """One run and no ensemble: it has parameters and a history."""
+    """A run that was trained here, with parameters and a history."""
 
     params: Run
     history: pd.DataFrame
 
     def member(self, kind: str) -> str:
-        """The name of its loss, scheme, ... when it was trained."""
-        made = self.config.get(kind)
-        return made["name"] if made else getattr(self.params, kind).name
+        """The name of the loss, scheme, ... of the training."""
+        recorded = self.config.get(kind)
+        return recorded["name"] if recorded else getattr(self.params, kind).name
 
     @property
     def digests(self) -> dict[str, str]:
-        """SHA-256 of what it was trained on and of its weights, by name."""
+        """SHA-256 of the training inputs and of the weights, by name."""
         of_files = self.config.get("sha256")
         digests = {name: self.config.get(f"{name}_sha256") for name in ("features", "texts", "pairs")}
         digests["weights"] = of_files.get(_WEIGHTS) if isinstance(of_files, dict) else None
@@ -239,8 +233,8 @@ class TrainedRun(RunResult):
 
 @dataclass(frozen=True)
 class DatasetIndex:
-    """A data set's pictures and texts. folder: where it lies; images: indexed by image_id; captions: indexed by caption_id; root:
-    of the files; digests: SHA-256 of its tables, by file name; names: of ids that are text."""
+    """The pictures and texts of the data set in ``folder``. images: indexed by image_id. captions: indexed by
+    caption_id. root: of the picture files. digests: SHA-256 of the tables, by file name. names: of text ids."""
 
     folder: Path
     images: pd.DataFrame
@@ -251,7 +245,7 @@ class DatasetIndex:
 
     @property
     def name(self) -> str:
-        """Its folder for one of another project, which may have a name of this one's."""
+        """The name of the folder; its path for a data set of another project."""
         return self.folder.name if self.folder == paths.prepared(self.folder.name) else str(self.folder)
 
     @cached_property
@@ -259,40 +253,37 @@ class DatasetIndex:
         """caption_ids of each image, in the data set's order."""
         return {image: list(group.index) for image, group in self.captions.groupby("image_id", sort=False)}
 
-    def known(self, ids: list[int], direction: str, side: str) -> list[int]:
-        """``ids`` if the data set has them all. side: ``queries`` or ``items``. Raises InputError."""
+    def require(self, ids: list[int], direction: str, side: str) -> list[int]:
+        """``ids``. side: ``queries`` or ``items``. Raises InputError if the data set lacks one of them."""
         pictures = (direction == "image_to_text") == (side == "queries")
         table, key = (self.images, "image_id") if pictures else (self.captions, "caption_id")
-        strange = [number for number in ids if number not in table.index]
-        if strange:
+        unknown = [number for number in ids if number not in table.index]
+        if unknown:
             advice = "run `vse-pipe evaluate` again"
-            raise InputError(f"{self.folder}: no {key} {strange[0]}, but the evaluation names it; {advice}")
+            raise InputError(f"{self.folder}: no {key} {unknown[0]}, but the evaluation names it; {advice}")
         return ids
 
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one data set, then their ensembles, then runs that were trained elsewhere: only these can be compared with
-    each other.
-
-    methods: a run with seeds is one of them; runs: a model each, as ``max/1``.
-    """
+    """The comparable results of one data set: runs, then ensembles, then transfers. A run with seeds is one method."""
 
     catalogue: DatasetIndex
     methods: list[RunResult]
 
     @property
     def runs(self) -> list[RunResult]:
-        return [one for method in self.methods for one in method.repetitions or (method,)]
+        """The models; a run with seeds has several, such as ``max/1``."""
+        return [run for method in self.methods for run in method.repetitions or (method,)]
 
     @property
-    def shown(self) -> list[RunResult]:
-        """One model a method, where single queries and items are shown: of seeds the first."""
+    def first_models(self) -> list[RunResult]:
+        """One model a method, for single queries and items: the first seed."""
         return [method.repetitions[0] if method.repetitions else method for method in self.methods]
 
     @property
     def best_run(self) -> RunResult:
-        """Of ``shown``, the model of the best method."""
+        """The first model of the best method."""
         best = self.best_method
         return best.repetitions[0] if best.repetitions else best
 
@@ -302,28 +293,28 @@ class Group:
 
     @property
     def plain_method(self) -> RunResult:
-        """That with the largest rsum under plain nearest neighbours; under its first criterion where none has them."""
+        """The method with the largest rsum under nearest neighbours; if none has them, under the first criterion."""
         plain = [method for method in self.methods if BASELINE in method.evaluations]
         return max(plain or self.methods, key=lambda run: run.baseline.rsum)
 
     @property
     def trained(self) -> list[TrainedRun]:
-        """Without the ensembles and the runs that were trained elsewhere."""
+        """The runs, without ensembles and transfers."""
         return [run for run in self.runs if isinstance(run, TrainedRun)]
 
     @property
     def with_curves(self) -> list[TrainedRun]:
-        """Those of them that were trained at all."""
+        """The runs with a training history."""
         return [run for run in self.trained if len(run.history)]
 
     def evaluations(self) -> list[Evaluation]:
-        """Of the methods."""
-        return [one for run in self.methods for one in run.evaluations.values()]
+        """The evaluations of the methods."""
+        return [result for run in self.methods for result in run.evaluations.values()]
 
 
 @dataclass(frozen=True)
 class Results:
-    """audits, localised: by run, those that params names; missing: what params.yaml names beside these and why it is not there."""
+    """audits, localised: by run. missing: each missing output of params.yaml with the reason."""
 
     params: Params
     groups: list[Group]
@@ -338,7 +329,7 @@ class Results:
         return [run for group in self.groups for run in group.methods]
 
     def with_curves(self) -> list[TrainedRun]:
-        """Without the ensembles and the runs that train nothing."""
+        """The runs with a training history."""
         return [run for group in self.groups for run in group.with_curves]
 
 
@@ -347,7 +338,7 @@ _OF_LOCALISATION = ("model_sha256", "data", "proposals", "split", "threshold", "
 
 @dataclass(frozen=True)
 class Localisation:
-    """metrics: as localize wrote it; mentions: its table, indexed by phrase_id; catalogue: of the whole pictures."""
+    """metrics, mentions: of localize; mentions are indexed by phrase_id. catalogue: of the uncropped pictures."""
 
     run: str
     metrics: dict
@@ -358,16 +349,17 @@ class Localisation:
     def recall(self) -> float:
         return self.metrics["all"]["r@1"]
 
-    def comparable(self, other: "Localisation") -> bool:
-        """Is ``other`` about the same mentions of the same pictures?"""
-        return self.catalogue is other.catalogue and self.mentions.index.sort_values().equals(
-            other.mentions.index.sort_values()
+    def comparable(self, right: "Localisation") -> bool:
+        """Do both have the same mentions of the same pictures?"""
+        return self.catalogue is right.catalogue and self.mentions.index.sort_values().equals(
+            right.mentions.index.sort_values()
         )
 
 
 def read_localisation(params: Params) -> dict[str, Localisation]:
-    """By run, in the order of report.localized. Raises InputError for what is missing or measured otherwise than params.yaml now
-    asks for, IntegrityError for what was made with another model or is of other phrases, boxes or pictures."""
+    """The localisations by run, in the order of report.localized. Raises InputError for a missing output or other
+    settings than in params.yaml, IntegrityError for an output of another model or of other phrases, boxes or
+    pictures."""
     catalogues: dict[Path, DatasetIndex] = {}
     return {run: _localisation(params, run, catalogues) for run in params.report.localized}
 
@@ -375,9 +367,9 @@ def read_localisation(params: Params) -> dict[str, Localisation]:
 def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]) -> Localisation:
     folder = paths.localized(run)
     metrics = localisation.read_metrics(folder)
-    asked = params.localize.model_dump()
+    settings = params.localize.model_dump()
     problem = next((f"{name} is missing" for name in _OF_LOCALISATION if name not in metrics), "") or next(
-        (f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}" for name, value in asked.items() if metrics.get(name) != value),
+        (f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}" for name, value in settings.items() if metrics.get(name) != value),
         "",
     )  # fmt: skip
     where, mend = (
@@ -388,8 +380,8 @@ def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]
         raise InputError(f"{where}: {problem}; {mend}")
     joins.require_model(where, metrics["model_sha256"], paths.trained(run), run, mend)
     prepared = paths.prepared(params.runs[run].dataset)
-    held = localisation.data(prepared).items()
-    if changed := [name for name, digest in held if metrics["data"].get(name) != digest]:
+    digests = localisation.data(prepared).items()
+    if changed := [name for name, digest in digests if metrics["data"].get(name) != digest]:
         raise IntegrityError(f"{where}: made from another {changed[0]} than {prepared} now holds; {mend}")
     ranks = localisation.read_ranks(folder)
     source, origin = _named(localisation.source(ranks)), localisation.origin(where, metrics, mend)
@@ -400,13 +392,13 @@ def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]
 
 
 def _named(folder: Path) -> Path:
-    """As ``paths.prepared`` has it, where it is that however it was written."""
-    own = paths.prepared(folder.name)
-    return own if own.resolve() == folder.resolve() else folder.resolve()
+    """``paths.prepared`` of the folder's name if it is the same folder, else the absolute path."""
+    prepared = paths.prepared(folder.name)
+    return prepared if prepared.resolve() == folder.resolve() else folder.resolve()
 
 
 def catalogue(folder: Path, *origins: joins.Origin) -> DatasetIndex:
-    """Of a prepared data set. origins: of what is shown with its pictures and captions. Raises as ``joins.compared``."""
+    """The index of a prepared data set. origins: of outputs with its ids. Raises as ``joins.compared``."""
     pictures = joins.images_of(folder, *origins)
     texts = joins.captions_of(folder, *origins).to_pandas().set_index("caption_id")
     digests = {name: sha256(folder / name) for name in (images.NAME, captions.NAME)}

@@ -1,4 +1,4 @@
-"""What a run was trained with and what a criterion ranked with, as their files say, beside what params.yaml has now."""
+"""The recorded options of runs and criteria, compared with those of params.yaml; the sweeps over options."""
 
 import json
 import statistics
@@ -17,7 +17,7 @@ _LONGEST = 6
 
 @dataclass(frozen=True)
 class OptionValue:
-    """text: an option and its value, ``gamma 30``, or the name of a member; now: the value in params.yaml where it differs."""
+    """text: an option and its value, ``gamma 30``, or the name of a member. now: a different value in params.yaml."""
 
     text: str
     now: str | None = None
@@ -25,8 +25,7 @@ class OptionValue:
 
 @dataclass(frozen=True)
 class MemberOptions:
-    """One member of a run with its options. recorded: whether the run's config.json has them; else they are those of
-    params.yaml."""
+    """A member of a run with its options. recorded: they come from the run's config.json, else from params.yaml."""
 
     kind: str
     member: OptionValue
@@ -48,16 +47,16 @@ class CriterionOptions:
 
 
 def of_run(run: TrainedRun, params: Params) -> list[MemberOptions]:
-    """Its inputs, its members, its training and its seed."""
+    """The run's inputs, members, training options and seed."""
     node, config = run.params, run.config
     inputs = {
         "features": params.features[node.features].backbone,
         "texts": params.texts[node.texts].method,
         "pairs": params.pairs(node.noise).protocol,
     }
-    copied = node.model is not None  # from another project, whose inputs have nothing to do with those of this one
-    made = config.get("inputs", {})
-    rows = [_member(kind, made.get(kind), None if copied else member, member) for kind, member in inputs.items()]
+    copied = node.model is not None  # from another project: its inputs are not those of this project
+    recorded = config.get("inputs", {})
+    rows = [_member(kind, recorded.get(kind), None if copied else member, member) for kind, member in inputs.items()]
     for kind in ("sampler", "loss", "scheme", "similarity", "text", "image"):
         member = getattr(node, kind)
         rows.append(_member(kind, config.get(kind), member, member))
@@ -71,38 +70,34 @@ def of_run(run: TrainedRun, params: Params) -> list[MemberOptions]:
         )
         seed = config.get("seed")
         (option,) = compared({"seed": node.seed if seed is None else seed}, {} if copied else {"seed": node.seed})
-        rows.append(
-            MemberOptions(
-                "seed", OptionValue(""), [OptionValue(option.text.removeprefix("seed "), option.now)], seed is not None
-            )
-        )
+        number = OptionValue(option.text.removeprefix("seed "), option.now)
+        rows.append(MemberOptions("seed", OptionValue(""), [number], seed is not None))
     return rows
 
 
-def _member(kind: str, made: dict | None, now: Member | None, named: Member) -> MemberOptions:
-    """made: as config.json describes it; now: what to compare it with; named: what stands for it where nothing is recorded."""
-    if made is None:
-        return MemberOptions(
-            kind, OptionValue(named.name), compared(named.params.model_dump(mode="json"), {}), recorded=False
-        )
-    other = now is not None and now.name != made["name"]
-    known = {} if now is None or other else now.params.model_dump(mode="json")
-    name = OptionValue(str(made["name"]), now.name if now and other else None)
-    return MemberOptions(kind, name, compared(made.get("params", {}), known))
+def _member(kind: str, recorded: dict | None, now: Member | None, named: Member) -> MemberOptions:
+    """recorded: the member in config.json. now: the member to compare with. named: for runs without a record."""
+    if recorded is None:
+        options = compared(named.params.model_dump(mode="json"), {})
+        return MemberOptions(kind, OptionValue(named.name), options, recorded=False)
+    is_replaced = now is not None and now.name != recorded["name"]
+    current = {} if now is None or is_replaced else now.params.model_dump(mode="json")
+    name = OptionValue(str(recorded["name"]), now.name if now and is_replaced else None)
+    return MemberOptions(kind, name, compared(recorded.get("params", {}), current))
 
 
 def trained_at(run: TrainedRun, address: str) -> object:
-    """The value at ``loss.margin``, ``train.lr``, ``noise.rate``, ... in its config.json; None where that does not say."""
+    """The value at ``loss.margin``, ``train.lr``, ``noise.rate``, ... in the run's config.json, or None."""
     kind, _, option = address.partition(".")
     inputs = run.config.get("inputs", {})
     if kind == "train":
         return run.config.get("train", {}).get(option)
-    made = inputs.get("pairs" if kind == "noise" else kind) or run.config.get(kind)
-    return flat(made["params"]).get(option) if isinstance(made, dict) else None
+    recorded = inputs.get("pairs" if kind == "noise" else kind) or run.config.get(kind)
+    return flat(recorded["params"]).get(option) if isinstance(recorded, dict) else None
 
 
 def of_criteria(results: Results) -> list[tuple[str, list[CriterionOptions]]]:
-    """By criterion in the order of the grid; several where runs, or directions, were ranked with different options."""
+    """By criterion in the order of the grid. Runs or directions with different options have separate entries."""
     return [(name, _criterion(name, results)) for name in results.params.grid.inferences]
 
 
@@ -111,22 +106,25 @@ def _criterion(name: str, results: Results) -> list[CriterionOptions]:
     variants: dict[str, tuple[dict, list[str]]] = {}
     for run in results.runs():
         if name in run.evaluations:
-            made = checks.made_with(run.evaluations[name].metrics)
-            alike = len({json.dumps(values, sort_keys=True) for values in made.values()}) == 1
-            for direction, values in made.items():
+            options = checks.made_with(run.evaluations[name].metrics)
+            is_same = len({json.dumps(values, sort_keys=True) for values in options.values()}) == 1
+            for direction, values in options.items():
                 _, runs = variants.setdefault(json.dumps(values, sort_keys=True), (values, []))
-                known = run.name if alike else f"{run.name}, {direction.replace('_', ' ')}"
-                runs += [known] if known not in runs else []
+                label = run.name if is_same else f"{run.name}, {direction.replace('_', ' ')}"
+                runs += [label] if label not in runs else []
     if not variants:
         return [CriterionOptions(compared(now, {}), [], recorded=False)]
     return [CriterionOptions(compared(flat(values), now), runs) for values, runs in variants.values()]
 
 
-def compared(made: dict, now: dict) -> list[OptionValue]:
-    """Each value of ``made``, in the order of ``now``, with that of ``now`` where it has another one of that name."""
+def compared(recorded: dict, now: dict) -> list[OptionValue]:
+    """The options of ``recorded`` in the order of ``now``, with the value of ``now`` if it differs."""
     return [
-        OptionValue(f"{key} {shown(made[key])}", shown(now[key]) if key in now and now[key] != made[key] else None)
-        for key in dict.fromkeys([*(key for key in now if key in made), *made])
+        OptionValue(
+            f"{key} {value_text(recorded[key])}",
+            value_text(now[key]) if key in now and now[key] != recorded[key] else None,
+        )
+        for key in dict.fromkeys([*(key for key in now if key in recorded), *recorded])
     ]
 
 
@@ -134,10 +132,10 @@ def listed(values: dict) -> str:
     return ", ".join(setting.text for setting in compared(values, {}))
 
 
-def shown(value: object) -> str:
-    """As in params.yaml; of a long list its ends, since the grid of a search fills lines and says little."""
+def value_text(value: object) -> str:
+    """The text as in params.yaml; a long list, such as the grid of a search, is shortened to its ends."""
     if isinstance(value, list):
-        texts = [shown(item) for item in value]
+        texts = [value_text(item) for item in value]
         few = len(texts) <= _LONGEST
         return f"[{', '.join(texts)}]" if few else f"{texts[0]} to {texts[-1]} ({len(texts)} values)"
     if isinstance(value, bool):
@@ -148,7 +146,7 @@ def shown(value: object) -> str:
 
 
 def flat(values: dict, prefix: str = "") -> dict:
-    """Values of dictionaries in it by ``outer.inner``."""
+    """The leaves of nested dictionaries, with keys ``outer.inner``."""
     leaves: dict = {}
     for key, value in values.items():
         leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
@@ -161,8 +159,8 @@ _DECIMALS = 4
 
 @dataclass(frozen=True)
 class Point:
-    """x: the value swept over, None for a baseline; rsum: on the split that is measured, interval: 95%, where there is
-    one; val_rsum, val_epoch: of the kept epoch, None of what was not trained."""
+    """x: the swept value, None for a baseline. rsum: on the evaluated split. interval: 95%, if there is one. val_rsum,
+    val_epoch: of the best epoch, None for a run that was not trained."""
 
     x: int | float | None
     run: str
@@ -174,7 +172,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """points: by x, then in the order of params.yaml, and none for learning curves; histories: of the runs swept over."""
+    """points: by x, then in the order of params.yaml; none for learning curves. histories: of the swept runs."""
 
     name: str
     node: SweepNode
@@ -198,8 +196,8 @@ def collect(results: Results) -> list[Sweep]:
 
 
 def table(results: Results) -> pd.DataFrame:
-    """A row a run, baselines with no x; of learning curves a row an epoch, with no criterion and no rsum but that on
-    validation. Columns as in COLUMNS; numbers that may be absent are objects, so that 1 is not written 1.0."""
+    """A row a run, with columns COLUMNS; baselines have no x. Learning curves have a row an epoch, without criterion
+    and rsum. Numbers that may be absent are objects, so that 1 is not written 1.0."""
     rows = []
     for sweep in collect(results):
         if sweep.curves:
@@ -210,7 +208,7 @@ def table(results: Results) -> pd.DataFrame:
 
 
 def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Params) -> Sweep:
-    histories = {one.name: one.history for run in node.runs for one in _models(runs[run])}
+    histories = {model.name: model.history for run in node.runs for model in _models(runs[run])}
     if node.x == checks.EPOCH:
         return Sweep(name, node, [], [], histories)
     values = {run: _value(runs[run], params, node.x) for run in node.runs}
@@ -220,24 +218,24 @@ def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Param
 
 
 def _value(run: RunResult, params: Params, x: str) -> int | float:
-    """The value that it was trained with; that of params.yaml where its config.json does not say."""
-    models = [one for one in run.repetitions or (run,) if isinstance(one, TrainedRun)]
-    made = trained_at(models[0], x) if models else None
-    return made if isinstance(made, int | float) else checks.value(params, run.name, x)
+    """The value that the run was trained with, or that of params.yaml if config.json does not have it."""
+    models = [model for model in run.repetitions or (run,) if isinstance(model, TrainedRun)]
+    recorded = trained_at(models[0], x) if models else None
+    return recorded if isinstance(recorded, int | float) else checks.value(params, run.name, x)
 
 
 def _point(run: RunResult, node: SweepNode, x: int | float | None) -> Point:
-    kept = [one.history.loc[one.history["val_rsum"].idxmax()] for one in _models(run)]
-    one = run.evaluations[node.inference]
-    if not kept:
-        return Point(x, run.name, one.rsum, one.interval, None, None)
-    val_rsum, epoch = (statistics.fmean(float(row[key]) for row in kept) for key in ("val_rsum", "epoch"))
-    return Point(x, run.name, one.rsum, one.interval, val_rsum, round(epoch))
+    best = [model.history.loc[model.history["val_rsum"].idxmax()] for model in _models(run)]
+    evaluation = run.evaluations[node.inference]
+    if not best:
+        return Point(x, run.name, evaluation.rsum, evaluation.interval, None, None)
+    val_rsum, epoch = (statistics.fmean(float(row[key]) for row in best) for key in ("val_rsum", "epoch"))
+    return Point(x, run.name, evaluation.rsum, evaluation.interval, val_rsum, round(epoch))
 
 
 def _models(run: RunResult) -> list[TrainedRun]:
-    """Of a run with seeds all of its models; those that were trained."""
-    return [one for one in run.repetitions or (run,) if isinstance(one, TrainedRun) and len(one.history)]
+    """The trained models of a run: all seeds of a run with seeds."""
+    return [model for model in run.repetitions or (run,) if isinstance(model, TrainedRun) and len(model.history)]
 
 
 def _row(sweep: Sweep, point: Point) -> dict:

@@ -1,5 +1,5 @@
-"""report: reports/metrics.json for git, reports/plots/*.csv for DVC, reports/index.html for people, and beside it, known to
-neither, reports/timings.html."""
+"""report writes reports/metrics.json for git, reports/plots/*.csv for DVC, and index.html and timings.html for
+people."""
 
 import contextlib
 import os
@@ -16,18 +16,16 @@ from vse_pipe.report import formatting, outputs, settings
 from vse_pipe.report import page as report_page
 from vse_pipe.report.page import render, title
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.reading import read, told
+from vse_pipe.report.reading import missing_lines, read
 
 _PLURALS = {"criterion": "criteria"}
 
 
 def report(params: Params) -> Path:
-    """Write the report on every run and criterion that params names and return the page's path.
+    """Write the report on every run and criterion of params; return the page's path.
 
-    All files change together. metrics.json holds figures only, no times and no paths: the same evaluations give the same
-    bytes. What is not there yet is left out, and named by a warning and the page. Where no data set has captions the page says so,
-    and there are no figures. Raises InputError when there is nothing, or an evaluation, a history or a prepared data set is stale or not finite.
-    """
+    All files change together. metrics.json holds figures only, no times and no paths, so the same evaluations give the
+    same bytes. Missing outputs are named by a warning and on the page. Raises as ``reading.read``."""
     with claim(paths.REPORT):
         results = read(params)
         tables = {
@@ -46,7 +44,7 @@ def report(params: Params) -> Path:
         contents |= {paths.REPORTS / "plots" / f"{name}.csv": csv_text(table) for name, table in plots.items()}
         contents[paths.REPORTS / report_page.NAME] = report_page.render_timings(spent, title(params))
         _write_together(contents)
-    for line in told(results.missing):
+    for line in missing_lines(results.missing):
         warn(f"not in the report: {line}")
     if collector.unreadable:
         warn(
@@ -58,16 +56,16 @@ def report(params: Params) -> Path:
         ("transfer", results.params.transfers),
         ("criterion", results.params.grid.inferences),
     ]
-    told_of = [formatting.plural(len(of), word, _PLURALS.get(word)) for word, of in counted if of]
-    what = "nothing to measure, for no data set has captions"
+    counts = [formatting.plural(len(names), word, _PLURALS.get(word)) for word, names in counted if names]
+    summary = "nothing to measure, for no data set has captions"
     if results.groups:
-        what = f"{' and '.join(told_of[:-1])} under {told_of[-1]}"
-    say(f"report: {what}, {page} ({len(html.encode()) / 1e6:.1f} MB)")
+        summary = f"{' and '.join(counts[:-1])} under {counts[-1]}"
+    say(f"report: {summary}, {page} ({len(html.encode()) / 1e6:.1f} MB)")
     return page
 
 
 def _write_together(contents: dict[Path, str]) -> None:
-    """All are complete on the disk before the first takes its place."""
+    """Every file is complete on the disk before the first one replaces its predecessor."""
     with contextlib.ExitStack() as stack:
         for path, text in contents.items():
             content = text.encode()

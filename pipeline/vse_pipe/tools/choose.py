@@ -1,4 +1,4 @@
-"""What is tried of each run: a YAML file of values by run and address, as many settings for each."""
+"""choose: train every setting of a grid, a YAML file of values by run and address, and write the best ones into params.yaml."""
 
 import hashlib
 import itertools
@@ -24,24 +24,23 @@ _TRAIN = "train"
 
 @dataclass(frozen=True)
 class Candidate:
-    """Of one run. values: by address, ``{"loss.margin": 0.1, "train.lr": 5e-4}``."""
+    """A setting of one run. values: by address, ``{"loss.margin": 0.1, "train.lr": 5e-4}``."""
 
     run: str
     values: dict[str, Any]
 
     @property
     def out(self) -> Path:
-        """Its folder below data/choose/<run>/, named after the values, so that a grid may grow or be sorted otherwise."""
+        """Its folder below data/choose/<run>/. The name depends on the values alone, so a grid can grow or change its order."""
         digest = hashlib.sha256(json.dumps(self.values, sort_keys=True).encode()).hexdigest()
         return paths.DATA / "choose" / self.run / digest[:12]
 
     @property
     def overrides(self) -> list[str]:
-        """As of --set: where params.yaml has these values of the run."""
-        places = [key if key.startswith(f"{_TRAIN}.") else f"options.{key}" for key in self.values]
+        """The values in the form of --set."""
         return [
-            f"runs.{self.run}.{place}={json.dumps(value)}"
-            for place, value in zip(places, self.values.values(), strict=True)
+            f"runs.{self.run}.{'' if key.startswith(f'{_TRAIN}.') else 'options.'}{key}={json.dumps(value)}"
+            for key, value in self.values.items()
         ]
 
     def __str__(self) -> str:
@@ -49,49 +48,52 @@ class Candidate:
 
 
 def read(path: Path, params: Params) -> dict[str, list[Candidate]]:
-    """Every combination of the values of each run, by run, in the order of the file.
+    """All combinations of the values of each run, by run, in the order of the file.
 
-    Raises MissingResource without the file, ParamsError for what is no list of values under an address of a run, and
-    UsageError unless all runs have the same number of settings: the best of more is better by chance alone.
+    Raises MissingResource without the file, ParamsError for content other than lists of values by address of a run, and
+    UsageError unless all runs have the same number of settings: the best of more settings is better by chance.
     """
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
-    found = {run: _settings(path, run, values, params) for run, values in read_document(path).items()}
-    if not found:
+    grid = {run: _settings(path, run, values, params) for run, values in read_document(path).items()}
+    if not grid:
         raise ParamsError([f"{path.name}: expected runs, and of each what is tried by address"])
-    counts = {run: len(settings) for run, settings in found.items()}
+    counts = {run: len(settings) for run, settings in grid.items()}
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{run} {count}" for run, count in counts.items())
-        raise UsageError(f"{path.name}: every run needs as many settings as the others, these have {told}")
-    return found
+        message = ", ".join(f"{run} {count}" for run, count in counts.items())
+        raise UsageError(f"{path.name}: every run needs as many settings as the others, these have {message}")
+    return grid
 
 
 def _settings(path: Path, run: str, values: object, params: Params) -> list[Candidate]:
-    known = params.named(params.runs)
-    if run not in known:
-        raise ParamsError([f"{path.name}: {unknown('run', str(run), known)}"])
+    runs = params.named(params.runs)
+    if run not in runs:
+        raise ParamsError([f"{path.name}: {unknown('run', str(run), runs)}"])
     if not isinstance(values, dict) or not values:
         raise ParamsError([f"{path.name} {run}: expected values by address, such as loss.margin: [0.1, 0.2]"])
-    for address, tried in values.items():
+    for address, choices in values.items():
         entry, _, key = str(address).partition(".")
         if entry not in (*RUN_FAMILIES, _TRAIN) or not key or "=" in key:
-            told = unknown("address", str(address), [f"{one}.*" for one in (*RUN_FAMILIES, _TRAIN)])
-            raise ParamsError([f"{path.name} {run}: {told}"])
-        if not isinstance(tried, list) or not tried:
-            raise ParamsError([f"{path.name} {run}.{address}: expected a list of values, got {tried!r}"])
+            message = unknown("address", str(address), [f"{name}.*" for name in (*RUN_FAMILIES, _TRAIN)])
+            raise ParamsError([f"{path.name} {run}: {message}"])
+        if not isinstance(choices, list) or not choices:
+            raise ParamsError([f"{path.name} {run}.{address}: expected a list of values, got {choices!r}"])
         try:
-            different = {json.dumps(value) for value in tried}
+            different = {json.dumps(value) for value in choices}
         except TypeError as error:
             raise ParamsError([f"{path.name} {run}.{address}: expected numbers, words or lists; {error}"]) from error
-        if len(different) < len(tried):
-            raise ParamsError([f"{path.name} {run}.{address}: a value stands twice in {tried!r}"])
-    return [Candidate(run, dict(zip(values, one, strict=True))) for one in itertools.product(*values.values())]
+        if len(different) < len(choices):
+            raise ParamsError([f"{path.name} {run}.{address}: a value stands twice in {choices!r}"])
+    combinations = itertools.product(*values.values())
+    return [Candidate(run, dict(zip(values, combination, strict=True))) for combination in combinations]
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A setting that was trained: rsum of its best epoch on val, that epoch, whether it converged, and seconds spent. A setting
-    whose training was dead has none of these, and ``dead`` says why."""
+class Trial:
+    """A trained setting: rsum of its best epoch on val, that epoch, whether it converged, and seconds.
+
+    If the training was dead, ``dead`` holds the reason and the other values have no meaning.
+    """
 
     setting: Candidate
     val_rsum: float
@@ -101,14 +103,14 @@ class Tried:
     dead: str = ""
 
     @classmethod
-    def of(cls, setting: Candidate) -> "Tried":
+    def read(cls, setting: Candidate) -> "Trial":
         config = model_files.read_config(setting.out, setting.run)
         best, ended = config["best"], config["ended"]
         return cls(setting, best["val_rsum"], best["epoch"], ended["converged"], step.timing_of(setting.out))
 
     @property
     def figures(self) -> str:
-        """For the list that the command prints."""
+        """The figures in the list that the command prints."""
         if self.dead:
             return "dead"
         spent = "" if self.seconds is None else f", {self.seconds:.0f} s"
@@ -124,51 +126,52 @@ class Tried:
 
 
 def params_of(setting: Candidate, overrides: list[str], further: Sequence[Check]) -> Params:
-    """params.yaml with the setting in it, its run with the seed of the file. Raises ParamsError where a value does not fit,
-    UsageError for a run that trains nothing."""
-    found = load(PARAMS, [*overrides, *setting.overrides], further=further)
-    one = replace(found.runs[found.models(setting.run)[0]], seed=found.seed)
-    if not SCHEMES.traits(one.scheme.name).trains:
+    """Params with the setting; its run has the seed of params.yaml. Raises ParamsError for an unfit value, UsageError for a run
+    that trains nothing."""
+    params = load(PARAMS, [*overrides, *setting.overrides], further=further)
+    run = replace(params.runs[params.models(setting.run)[0]], seed=params.seed)
+    if not SCHEMES.traits(run.scheme.name).trains:
         raise UsageError(
-            f"run '{setting.run}' trains nothing (scheme {one.scheme.name}), so there is nothing to choose"
+            f"run '{setting.run}' trains nothing (scheme {run.scheme.name}), so there is nothing to choose"
         )
-    return replace(found, runs={**found.runs, setting.run: one})
+    return replace(params, runs={**params.runs, setting.run: run})
 
 
-def tried(settings: list[Candidate], params: Mapping[Path, Params], device: str) -> list[Tried]:
-    """Train the settings, or find them trained. A dead one does not end the others. Raises DeadRun where all are dead.
+def train_all(settings: list[Candidate], params: Mapping[Path, Params], device: str) -> list[Trial]:
+    """Trials of the settings; finished trainings are not repeated. Raises DeadRun only if all settings are dead.
 
-    params: of each by its folder, as of ``params_of``."""
+    params: result of ``params_of`` by the folder of the setting.
+    """
     from vse_pipe.train.stage import flush_denormals, train  # torch
 
     flush_denormals()
-    found = []
-    for one in settings:
+    trials = []
+    for setting in settings:
         try:
-            train(params[one.out], one.run, device, one.out)
-            found.append(Tried.of(one))
+            train(params[setting.out], setting.run, device, setting.out)
+            trials.append(Trial.read(setting))
         except DeadRun as error:
             warn(str(error))
-            found.append(Tried(one, -1.0, 0, False, None, str(error)))
-    if all(one.dead for one in found):
-        raise DeadRun(f"all settings of run '{settings[0].run}' are dead; the last: {found[-1].dead}")
-    return found
+            trials.append(Trial(setting, -1.0, 0, False, None, str(error)))
+    if all(trial.dead for trial in trials):
+        raise DeadRun(f"all settings of run '{settings[0].run}' are dead; the last: {trials[-1].dead}")
+    return trials
 
 
-def best(found: list[Tried]) -> Tried:
-    """The first of those with the highest rsum."""
-    return max(found, key=lambda one: one.val_rsum)
+def best(trials: list[Trial]) -> Trial:
+    """The first trial with the highest rsum."""
+    return max(trials, key=lambda trial: trial.val_rsum)
 
 
 def write(chosen: list[Candidate], seeds: int, further: Sequence[Check]) -> None:
-    """Put the values into params.yaml, and that each run is repeated with seeds 1, 2, ... Comments stay."""
+    """Write the values into params.yaml and repeat each run with seeds 1, 2, ... Comments stay."""
     changes = [change for setting in chosen for change in setting.overrides]
     overlay.edit(PARAMS, changes + _repeated([setting.run for setting in chosen], seeds), further)
 
 
 def check(runs: Sequence[str], seeds: int, overrides: list[str], further: Sequence[Check]) -> None:
-    """Raises ParamsError where the runs cannot have seeds, such as those that ``first`` of an ensemble names, before hours go
-    into a choice that cannot be written down."""
+    """Raises ParamsError before hours of training if the runs cannot have seeds, such as the runs that ``first`` of an ensemble
+    names."""
     load(PARAMS, [*overrides, *_repeated(runs, seeds)], further=further)
 
 

@@ -16,55 +16,61 @@ from vse_pipe.report.formatting import markdown_row
 _STYLES = {HOLDS: "green", FAILS: "red"}
 
 
-def terminal(file: ClaimsFile, found: list[Judged], resamples: int, seed: int) -> None:
+def terminal(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(
-        title=escape(f"{file.title}: {counted(found)}"), caption=escape(caption(resamples, seed)), show_lines=True
+        title=escape(f"{file.title}: {counted(verdicts)}"), caption=escape(caption(resamples, seed)), show_lines=True
     )
     for place, name in enumerate(_stacked(HEADER)):
-        table.add_column(name, overflow="fold", no_wrap=place == 2)  # the numbers
-    for one in found:
-        table.add_row(*map(escape, _stacked(cells(one))), style=_STYLES.get(one.verdict, ""))
+        table.add_column(name, overflow="fold", no_wrap=place == 2)  # the column of numbers
+    for verdict in verdicts:
+        table.add_row(*map(escape, _stacked(cells(verdict))), style=_STYLES.get(verdict.verdict, ""))
     stdout.print(table)
 
 
-def _stacked(nine: Sequence[str]) -> list[str]:
-    """Four columns of up to three lines: claim and source, the sides, the numbers, the verdict. Nine would be a few letters wide."""
-    return ["\n".join(nine[start:end]) for start, end in ((0, 2), (2, 5), (5, 8), (8, 9))]
+def _stacked(cells: Sequence[str]) -> list[str]:
+    """Nine cells as four cells of up to three lines: claim and source, sides, numbers, verdict. Nine columns are too narrow."""
+    return ["\n".join(cells[start:end]) for start, end in ((0, 2), (2, 5), (5, 8), (8, 9))]
 
 
-def markdown(file: ClaimsFile, found: list[Judged], resamples: int, seed: int) -> None:
-    lines = [HEADER, ["---"] * len(HEADER), *map(cells, found)]
+def markdown(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
+    lines = [HEADER, ["---"] * len(HEADER), *map(cells, verdicts)]
     rows = map(markdown_row, lines)
     stdout.file.write(
-        f"### {file.title}\n\n{counted(found)}\n\n" + "\n".join(rows) + f"\n\n{caption(resamples, seed)}\n"
+        f"### {file.title}\n\n{counted(verdicts)}\n\n" + "\n".join(rows) + f"\n\n{caption(resamples, seed)}\n"
     )
 
 
-def as_document(file: ClaimsFile, found: list[Judged], resamples: int, seed: int) -> None:
+def as_document(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
     """``{"title", "resamples", "seed", "claims": [{"text", "source", "figure", "says", "margin", "left", "right", "verdict",
-    "why", "left_values", "right_values", "difference", "interval", "p"}]}``, the last five absent where there are none."""
-    claims = [_plain(one) for one in found]
+    "why", "left_values", "right_values", "difference", "interval", "p"}]}``; the last five are optional."""
+    claims = [_plain(verdict) for verdict in verdicts]
     document({"title": file.title, "resamples": resamples, "seed": seed, "claims": claims})
 
 
-def _plain(one: Judged) -> dict[str, Any]:
-    claim = one.claim.model_dump(include={"text", "source", "figure", "says", "margin"})
-    plain: dict[str, Any] = {**claim, "left": one.left, "right": one.right, "verdict": one.verdict, "why": one.why}
-    if one.difference is not None and one.mean is not None:
-        sides = {"left_values": one.difference.b, "right_values": one.difference.a}
+def _plain(verdict: Judged) -> dict[str, Any]:
+    claim = verdict.claim.model_dump(include={"text", "source", "figure", "says", "margin"})
+    plain: dict[str, Any] = {
+        **claim,
+        "left": verdict.left,
+        "right": verdict.right,
+        "verdict": verdict.verdict,
+        "why": verdict.reason,
+    }
+    if verdict.difference is not None and verdict.mean is not None:
+        sides = {"left_values": verdict.difference.b, "right_values": verdict.difference.a}
         plain |= {name: np.round(values, 6).tolist() for name, values in sides.items()} | {
-            "difference": round(one.mean, 6)
+            "difference": round(verdict.mean, 6)
         }
-    if one.interval is not None and one.p is not None:
-        plain |= {"interval": [round(end, 6) for end in one.interval], "p": round(one.p, 6)}
+    if verdict.interval is not None and verdict.p is not None:
+        plain |= {"interval": [round(end, 6) for end in verdict.interval], "p": round(verdict.p, 6)}
     return plain
 
 
 def find(name: str, start: Path) -> Path:
-    """A packaged file of claims by name, or a file as seen from ``start``. Raises MissingResource with the near miss."""
+    """A packaged file of claims by name, or a path relative to ``start``. Raises MissingResource with a similar name."""
     path = start / name
     if path.is_file() or name not in report_claims.PACKAGED:
         if not path.is_file():
@@ -76,6 +82,6 @@ def find(name: str, start: Path) -> Path:
 def claims(
     params: Params, path: Path, resamples: int, seed: int, skip_unknown: bool
 ) -> tuple[ClaimsFile, list[Judged]]:
-    """The file and a verdict on each of its claims. Raises as ``schema.read`` and ``verdict.judged``."""
+    """The file and a verdict on each of its claims. Raises as ``report.claims.read`` and ``report.claims.judged``."""
     file = report_claims.read(path)
     return file, report_claims.judged(params, file, resamples, seed, skip_unknown)

@@ -1,4 +1,4 @@
-"""The figures of compositional sets on the terminal."""
+"""compose: how often a model prefers the correct pairs of compositional sets such as Winoground and SugarCrepe."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ from vse_pipe.ranking.metrics.recall import places
 
 
 def show(figures: dict, as_json: bool) -> None:
-    """Percentages are 0 to 100."""
+    """Print figures of ``compose_run`` or ``compose_files``."""
     if as_json:
         document(figures)
         return
@@ -35,16 +35,13 @@ def show(figures: dict, as_json: bool) -> None:
     for name in ("sets", *scores):
         table.add_column(name, justify="right", no_wrap=True)
     rows = {"all": figures, **figures.get("categories", {})}
-    for name, of in rows.items():
-        table.add_row(name, str(of["sets"]), *(_with_ends(of, score) for score in scores))
+    for name, row in rows.items():
+        ends = (row["intervals"][score] for score in scores)
+        cells = (f"{row[score]:.1f} [{low:.1f}, {high:.1f}]" for score, (low, high) in zip(scores, ends, strict=True))
+        table.add_row(name, str(row["sets"]), *cells)
     table.add_row("chance", "", *(f"{figures['chance'][score]:.1f}" for score in scores))
     stdout.print(table)
     line(f"{figures['file']}: share of sets in percent, in brackets the 95% interval; an equal score is no preference")
-
-
-def _with_ends(figures: dict, score: str) -> str:
-    low, high = figures["intervals"][score]
-    return f"{figures[score]:.1f} [{low:.1f}, {high:.1f}]"
 
 
 _TWO_BY_TWO = ("image_0", "caption_0", "image_1", "caption_1")
@@ -55,82 +52,83 @@ _DIGITS = 6
 
 
 def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> dict:
-    """The figures of a run or an ensemble on images and captions of the split that ``evaluate.split`` names. Raises InputError
-    for a file that is not of sets, or names what is not embedded, IntegrityError for
-    embeddings of another model or of other data than there are now."""
-    where = resolve_device(device)
-    own = params.evaluate.model_copy(update={"bank": "test"})  # nothing is corrected, so no bank need be there
-    embedded = ensemble.embedded(params, run, where)
-    given = stage.read_inputs(embedded, run, own, where)
-    names = of_dataset(paths.prepared(params.dataset(run)), embedded.origin(own.split))
-    return _figures(sets, given, names, params.evaluate)
+    """Figures of a run or an ensemble on the split ``evaluate.split``, in percent.
+
+    sets: a table of sets. Raises InputError for a file with other columns or with ids that are not embedded, IntegrityError for
+    embeddings of another model or of other data than the present ones.
+    """
+    resolved = resolve_device(device)
+    options = params.evaluate.model_copy(update={"bank": "test"})  # no criterion corrects scores, so no bank is needed
+    embedded = ensemble.embedded(params, run, resolved)
+    inputs = stage.read_inputs(embedded, run, options, resolved)
+    names = of_dataset(paths.prepared(params.dataset(run)), embedded.origin(options.split))
+    return _figures(sets, inputs, names, params.evaluate)
 
 
 def compose_files(files: InputFiles, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:
-    """The same of vectors in files; which caption is of which image need not be known."""
-    given = external.read(files, params, resolve_device(device), paired=False)
-    seen, read = zip(KEYS, (given.ranked.image_ids, given.ranked.caption_ids), strict=True)
-    return _figures(sets, given, (Names.of_key(*seen, given.names), Names.of_key(*read, given.names)), params)
+    """Figures as in ``compose_run``, for vectors in files. The files need not pair captions with images."""
+    inputs = external.read(files, params, resolve_device(device), paired=False)
+    images, captions = zip(KEYS, (inputs.ranked.image_ids, inputs.ranked.caption_ids), strict=True)
+    return _figures(sets, inputs, (Names.of_key(*images, inputs.names), Names.of_key(*captions, inputs.names)), params)
 
 
-def _figures(path: Path, given: Inputs, names: tuple[Names, Names], params: EvaluateParams) -> dict:
+def _figures(path: Path, inputs: Inputs, names: tuple[Names, Names], params: EvaluateParams) -> dict:
     with memory.limit(params.memory, "evaluate.memory"):
         table = _read(path)
-    ids = given.ranked.image_ids, given.ranked.caption_ids
-    where = {}
+    ids = inputs.ranked.image_ids, inputs.ranked.caption_ids
+    rows = {}
     for column in table.columns.drop(_CATEGORY, errors="ignore"):
         side = 0 if column.startswith("image") else 1
-        where[column] = places(ids[side], names[side].find(table[column]))
-        absent = np.flatnonzero(where[column] == NOWHERE)
+        rows[column] = places(ids[side], names[side].find(table[column]))
+        absent = np.flatnonzero(rows[column] == NOWHERE)
         if len(absent):
             raise InputError(
                 f"{path}: row {absent[0] + 1}: {column} {table[column].iloc[absent[0]]} is not among the {len(ids[side])} "
                 f"{('images', 'captions')[side]} that are there; {len(absent)} rows name such"
             )
-    answers = _answers(given, where, params.memory)
-    found: dict = {"file": str(path), **given.about, **_shares(answers)}
+    answers = _answers(inputs, rows, params.memory)
+    figures: dict = {"file": str(path), **inputs.about, **_shares(answers)}
     if _CATEGORY in table:
-        each = table[_CATEGORY].to_numpy(dtype=str)
-        found["categories"] = {
-            name: _shares({key: right[each == name] for key, right in answers.items()})
-            for name in np.unique(each).tolist()
+        categories = table[_CATEGORY].to_numpy(dtype=str)
+        figures["categories"] = {
+            name: _shares({key: right[categories == name] for key, right in answers.items()})
+            for name in np.unique(categories).tolist()
         }
-    return found
+    return figures
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """A file of either kind, which its columns tell."""
-    found = judgements.read(path, [], [*_TWO_BY_TWO, *_TRUE_OR_FALSE, _CATEGORY])
+    """The table of sets, of one of two kinds that have different columns."""
+    table = judgements.read(path, [], [*_TWO_BY_TWO, *_TRUE_OR_FALSE, _CATEGORY])
     for columns in (_TWO_BY_TWO, _TRUE_OR_FALSE):
-        if set(columns) <= set(found.columns):
-            return found[[name for name in (*columns, _CATEGORY) if name in found.columns]]
+        if set(columns) <= set(table.columns):
+            return table[[name for name in (*columns, _CATEGORY) if name in table.columns]]
     raise InputError(f"{path}: expected a header with {', '.join(_TWO_BY_TWO)}, or with {', '.join(_TRUE_OR_FALSE)}")
 
 
-def _answers(given: Inputs, where: dict[str, np.ndarray], memory: int) -> compositional.Answers:
-    inner = given.about["similarity"] in _INNER_PRODUCTS
+def _answers(inputs: Inputs, rows_by_column: dict[str, np.ndarray], memory: int) -> compositional.Answers:
+    inner = inputs.about["similarity"] in _INNER_PRODUCTS
 
     def scored(images: Sequence[str], captions: Sequence[str]) -> np.ndarray:
-        """A row a set; the columns to compare one by one."""
-        rows, columns = (np.stack([where[name] for name in of]).ravel() for of in (images, captions))
-        return cascade.scores(given.ranked, given.similarity, inner, rows, columns, memory).reshape(len(images), -1).T
+        """(sets, pairs); ``images`` and ``captions`` are columns of the table in parallel."""
+        rows, columns = (np.stack([rows_by_column[name] for name in keys]).ravel() for keys in (images, captions))
+        return cascade.scores(inputs.ranked, inputs.similarity, inner, rows, columns, memory).reshape(len(images), -1).T
 
-    if "negative_id" in where:
-        found = scored(["image_id"] * 2, ["caption_id", "negative_id"])
-        return compositional.true_or_false(found[:, 0], found[:, 1])
-    four = [(f"image_{image}", f"caption_{caption}") for image in (0, 1) for caption in (0, 1)]
-    found = scored([image for image, _ in four], [caption for _, caption in four])
-    return compositional.two_by_two(found.reshape(-1, 2, 2))
+    if "negative_id" in rows_by_column:
+        scores = scored(["image_id"] * 2, ["caption_id", "negative_id"])
+        return compositional.true_or_false(scores[:, 0], scores[:, 1])
+    scores = scored(["image_0", "image_0", "image_1", "image_1"], ["caption_0", "caption_1"] * 2)
+    return compositional.two_by_two(scores.reshape(-1, 2, 2))
 
 
 def _shares(answers: compositional.Answers) -> dict:
-    """In percent, with Wilson's 95% intervals over sets."""
+    """Shares of sets in percent, with Wilson's 95% intervals and chance."""
     from scipy.stats import binomtest
 
-    found: dict = {"sets": len(next(iter(answers.values()))), "intervals": {}, "chance": {}}
+    figures: dict = {"sets": len(next(iter(answers.values()))), "intervals": {}, "chance": {}}
     for name, right in answers.items():
-        found[name] = round(100.0 * float(right.mean()), _DIGITS)
+        figures[name] = round(100.0 * float(right.mean()), _DIGITS)
         ends = binomtest(int(right.sum()), len(right)).proportion_ci(method="wilson")
-        found["intervals"][name] = [round(100.0 * end, _DIGITS) for end in (ends.low, ends.high)]
-        found["chance"][name] = round(compositional.CHANCE[name], _DIGITS)
-    return found
+        figures["intervals"][name] = [round(100.0 * end, _DIGITS) for end in (ends.low, ends.high)]
+        figures["chance"][name] = round(compositional.CHANCE[name], _DIGITS)
+    return figures

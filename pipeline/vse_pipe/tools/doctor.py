@@ -1,4 +1,4 @@
-"""doctor: versions, devices and extras of this machine, and what to do where something is wrong."""
+"""doctor: check versions, devices and extras of this machine, and advise."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from vse_pipe.core.console import document, line, say
 from vse_pipe.core.errors import PipelineError
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-# In a process of its own: torch and torchvision of two package indexes install side by side and fail when they are used.
+# Runs in a separate process: torch and torchvision from two package indexes can be installed together and crash when used.
 _PROBE = """
 import json, warnings
 warnings.simplefilter("ignore")
@@ -38,7 +38,7 @@ print(json.dumps(report))
 
 @dataclass(frozen=True)
 class Line:
-    """remedy: what to do; it may be empty where the state is ok."""
+    """remedy: advice; may be empty if the state is ok."""
 
     state: str
     subject: str
@@ -50,7 +50,7 @@ class Line:
 
 
 def examine() -> list[Line]:
-    """Every subject in turn. A subject that raises becomes a line: on a broken machine anything may be raised."""
+    """Lines of all subjects. An exception becomes a line, because a broken machine can raise anything."""
     lines: list[Line] = []
     for subject in (packages, devices, extras):
         try:
@@ -62,7 +62,7 @@ def examine() -> list[Line]:
 
 
 def show(lines: list[Line], as_json: bool) -> int:
-    """Prints a line a subject; returns the exit status, 1 when one fails."""
+    """Print the lines; returns the exit status, 1 if a line failed."""
     failed, warned = (sum(row.state == state for row in lines) for state in (FAIL, WARN))
     status = PipelineError.exit_status if failed else 0
     if as_json:
@@ -134,7 +134,7 @@ def extras() -> Iterator[Line]:
 
 
 def requirements() -> dict[str, list[str]]:
-    """The requirements of the installed package by extra; the empty name has those that every installation needs."""
+    """Requirements of the installed package by extra. The empty name holds those of every installation."""
     needed: dict[str, list[str]] = {"": []}
     for text in metadata("vse-pipe").get_all("Requires-Dist") or []:
         requirement, _, condition = text.partition(";")
@@ -144,7 +144,7 @@ def requirements() -> dict[str, list[str]]:
 
 
 def _installed(requirement: str) -> tuple[str, str, bool]:
-    """The name of the package, its version or what is wrong with it, and whether it fits the requirement."""
+    """(name, version or problem, fits): the package and whether it fits the requirement."""
     from packaging.requirements import Requirement
 
     needed = Requirement(requirement)

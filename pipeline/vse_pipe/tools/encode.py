@@ -1,4 +1,4 @@
-"""A trained run's encoders for captions and pictures of no data set: the vectors that ``embed`` gives of the same content."""
+"""encode: vectors of the user's captions or pictures by a trained run, equal to the vectors of ``embed`` for the same content."""
 
 import contextlib
 import csv
@@ -22,8 +22,8 @@ from vse_pipe.core.errors import InputError, MissingResource, PipelineError, Usa
 from vse_pipe.embed.earlier import Fitted, fitted
 from vse_pipe.embed.stage import about_model
 from vse_pipe.embed.vectors import BATCH, parts_of
+from vse_pipe.extract.backbone import Failure
 from vse_pipe.extract.compute import Arrays, Read, batches
-from vse_pipe.extract.networks import Failure
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.prepare.formats.options import ENDINGS
@@ -38,14 +38,14 @@ from vse_pipe.train import restore
 from vse_pipe.train.encoders.image import finetune
 from vse_pipe.train.model import DualEncoder
 
-# Batches that are read while a GPU works on one; on a CPU readers and network need the same cores.
+# Batches to read ahead while a GPU works. On a CPU readers and network would compete for the cores.
 _AHEAD = 4
 
 
 @dataclass(frozen=True)
 class EncodedPictures:
-    """Consecutive pictures. places: int64, of those that could be read; vectors: a row each; failures: the others, ``image_id`` is
-    their place."""
+    """Consecutive pictures. places: int64, positions of the readable pictures; vectors: one row for each; failures: of the other
+    pictures, with the position as ``image_id``."""
 
     places: np.ndarray
     vectors: Float32[np.ndarray, "pictures dim"]
@@ -54,7 +54,7 @@ class EncodedPictures:
 
 @dataclass(frozen=True)
 class Encoder:
-    """run: a name under runs; config: of its model, of which nothing is loaded before it is needed."""
+    """Encoders of a run; the model is loaded when it is first needed. run: a name under runs; config: of its model."""
 
     params: Params
     run: str
@@ -63,7 +63,7 @@ class Encoder:
 
     @classmethod
     def open(cls, params: Params, run: str, device: torch.device) -> "Encoder":
-        """Raises InputError for a run that is not trained, UsageError for one that gives a picture more than one vector."""
+        """Raises InputError if the run is not trained, UsageError if it has more than one vector for a picture."""
         config = model_files.read_config(paths.trained(run), run)
         similarity = config["similarity"]["name"]
         if SIMILARITIES.traits(similarity).fragments:
@@ -77,7 +77,7 @@ class Encoder:
 
     @property
     def about(self) -> dict[str, str]:
-        """What the footer of a file of these vectors says: run, digest of the model, similarity."""
+        """Footer entries for a file of these vectors: run, digest of the model, similarity."""
         return about_model(self.run, self.config)
 
     @property
@@ -85,43 +85,48 @@ class Encoder:
         return self.config["embed_size"]
 
     def unknown_words(self, sentences: Iterable[str]) -> float | None:
-        """As ``Fitted.unknown_share``."""
+        """Share of unknown words, as ``Fitted.unknown_share``."""
         return self._read.unknown_share(sentences)
 
     def captions(self, sentences: Iterable[str], count: int) -> Iterator[Float32[np.ndarray, "captions dim"]]:
-        """Consecutive blocks of rows, one a sentence. sentences: ``count`` of them, which may be more than memory holds.
+        """Consecutive blocks of vectors, one row for each sentence. sentences: ``count`` texts, possibly more than fit in memory.
 
-        The same sentences in the same order have the vectors of ``embed`` to the last bit; one among others differs by rounding, since a
-        batch is padded to its longest caption. Raises InputError and IntegrityError as ``fitted``.
+        The same sentences in the same order have exactly the vectors of ``embed``. In another order they differ by rounding, since
+        a batch is padded to its longest caption. Raises InputError and IntegrityError as ``fitted``.
         """
         with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
             words = self._read.treated(Path(folder) / self._read.name, np.arange(count), sentences)
             for part in parts_of(count, self.dim, self.params.embed.memory):
                 places = np.arange(part.start, part.stop)
-                said = train_model.captions(self._model, words, places, self.device, title="encoding captions, batches")
-                assert isinstance(said, torch.Tensor)
-                yield said.numpy()
+                vectors = train_model.captions(
+                    self._model, words, places, self.device, title="encoding captions, batches"
+                )
+                assert isinstance(vectors, torch.Tensor)
+                yield vectors.numpy()
 
     def images(self, folder: Path, files: Sequence[str]) -> Iterator[EncodedPictures]:
-        """Blocks of the pictures ``files`` below ``folder``, to the last bit as ``embed`` has them on the same machine. Raises UsageError
-        where no network here makes the run's features, MissingResource and IntegrityError where its weights are others."""
+        """Blocks of the pictures ``files`` below ``folder``, with exactly the vectors of ``embed`` on the same machine.
+
+        Raises UsageError if no network here computes the run's features, MissingResource and IntegrityError for missing or other
+        weights.
+        """
         read, size = self._reader(folder)
         items = [Item(place, file, "", str(folder / file)) for place, file in enumerate(files)]
         work = [items[start : start + size] for start in range(0, len(items), size)]
         rows = size if self._photo_encoder.backbone is None else BATCH
-        found: list[np.ndarray] = []
+        inputs: list[np.ndarray] = []
         places: list[int] = []
         failures: list[Failure] = []
         with contextlib.closing(batches(work, read, _AHEAD if self.device.type == "cuda" else 0)) as reading:
             for batch in track(reading, len(work), "encoding images, batches"):
                 failures += batch.failures
                 places += [item.image_id for item in batch.items]
-                found += [] if batch.arrays is None else [self._features(batch.arrays)]
+                inputs += [] if batch.arrays is None else [self._features(batch.arrays)]
                 if len(places) >= rows:
-                    yield self._block(found, rows, places, failures)
-                    found, places, failures = [], [], []
+                    yield self._block(inputs, rows, places, failures)
+                    inputs, places, failures = [], [], []
         if places or failures:
-            yield self._block(found, rows, places, failures)
+            yield self._block(inputs, rows, places, failures)
 
     @property
     def _model(self) -> DualEncoder:
@@ -145,7 +150,7 @@ class Encoder:
         return encoder
 
     def _reader(self, folder: Path) -> tuple[Read, int]:
-        """What makes an array of a picture, and how many pictures are a batch, as ``extract`` has it."""
+        """The function that reads a picture as an array, and the batch size, as in ``extract``."""
         if self._photo_encoder.backbone is not None:
             params = self.params.features[self.config["features"]].backbone.params
             return partial(self._photo_encoder.backbone.read, folder), params.batch_size
@@ -158,32 +163,34 @@ class Encoder:
         return pixels, min(BATCH, described["params"]["batch_size"])
 
     def _features(self, arrays: Arrays) -> np.ndarray:
-        """What the image encoder reads: the network's features, or the pixels themselves."""
+        """Inputs of the image encoder: the network's features, or the pixels themselves."""
         if self._photo_encoder.forward is None:
             assert isinstance(arrays, np.ndarray)
             return arrays
         with devices.inference(self.device, self._photo_encoder.computing):
             return self._photo_encoder.forward(arrays).features
 
-    def _block(self, found: list[np.ndarray], size: int, places: list[int], failures: list[Failure]) -> EncodedPictures:
-        """size: rows of a batch. The last one is filled up, as the last bits follow from how many rows a batch has."""
+    def _block(
+        self, inputs: list[np.ndarray], size: int, places: list[int], failures: list[Failure]
+    ) -> EncodedPictures:
+        """size: rows of a batch. The last batch is filled up, because the last bits depend on the number of rows."""
         vectors = np.empty((0, self.dim), np.float32)
-        if found:
-            rows, model = np.concatenate(found), self._model
+        if inputs:
+            rows, model = np.concatenate(inputs), self._model
             filled = torch.from_numpy(np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size, axis=0)]))
-            inputs = filled if self._photo_encoder.backbone is None else filled.float()
+            filled = filled if self._photo_encoder.backbone is None else filled.float()
             with train_model.evaluating(model):
-                parts = [model.img(part.to(self.device)).float().cpu() for part in inputs.split(size)]
+                parts = [model.img(part.to(self.device)).float().cpu() for part in filled.split(size)]
             vectors = torch.cat(parts)[: len(rows)].numpy()
         return EncodedPictures(np.array(places, np.int64), vectors, failures)
 
 
-# Columns of a table of captions, the first that is there. Other columns say nothing here.
+# Columns of a table of captions; of alternatives the first one in the table counts. Other columns are ignored.
 _TEXTS, _IMAGES, _CAPTION_ID = ("caption", "text"), ("image_id", "image"), "caption_id"
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
-# Footer key: the file or the folder that was encoded. `--out` replaces no other file.
+# Footer key: the file or the folder that was encoded. `--out` replaces only files with this key.
 _ENCODED = "encoded"
-# Of `embed`'s files all have one; the vectors of a user's own folder are what is searched where nothing else is asked for.
+# Files of `embed` have a column of splits; test is the split that is searched by default.
 _SPLIT = "test"
 _SHOWN = 20
 
@@ -193,13 +200,13 @@ def encode_captions(
 ) -> dict:
     """Write ``out``, a row for each caption of ``source``; returns counts.
 
-    source: a text file with a caption a line, whose ids are 0, 1, 2, ..., or a .csv or .tsv with a header. column: of its captions.
-    Raises UsageError for a column or a run that is not fit, InputError for an empty caption and an id given twice, with the line.
+    source: a text file with a caption in each line, whose ids are 0, 1, 2, ..., or a .csv or .tsv with a header. column: the
+    column of captions. Raises UsageError for an unfit column or run, InputError for an empty caption or a repeated id, with the line.
     """
     _require_free(out)
     encoder = Encoder.open(params, run, resolve_device(device))
     with mapped.throughout(source):
-        listed = CaptionFile.of(source, column)
+        listed = CaptionFile.read(source, column)
         share = encoder.unknown_words(listed)
 
         def sides() -> Iterator[Side]:
@@ -210,8 +217,8 @@ def encode_captions(
                 yield Side(listed.ids[rows], owners, np.full(len(vectors), _SPLIT), vectors, {})
 
         embeddings.write_each(out, sides(), {**encoder.about, _ENCODED: str(source)}, "captions")
-    told = f"; {share:.1%} of their words are unknown to it" if share is not None else ""
-    say(f"{out}: {len(listed)} captions, {encoder.dim} dimensions, by run {run}{told}")
+    share_text = f"; {share:.1%} of their words are unknown to it" if share is not None else ""
+    say(f"{out}: {len(listed)} captions, {encoder.dim} dimensions, by run {run}{share_text}")
     if share == 1:
         warn(f"run '{run}' knows no word of {source}; its captions are all but the same to it")
     _warn_of_similarity(encoder)
@@ -220,9 +227,10 @@ def encode_captions(
 
 
 def encode_images(params: Params, run: str, source: Path, out: Path, device: str = "auto") -> dict:
-    """Write ``out``, a row for each picture in the folder ``source`` and those in it; returns counts, and which could not be read.
+    """Write ``out``, a row for each picture in ``source`` and its folders; returns counts, and the pictures that cannot be read.
 
-    A picture's id is its path below the folder. Raises UsageError for a run that sees no pictures, InputError where none can be read.
+    A picture's id is its path below ``source``. Raises UsageError for a run without a network for pictures, InputError if no picture
+    can be read.
     """
     _require_free(out)
     if not source.is_dir():
@@ -249,15 +257,17 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
 
     embeddings.write_each(out, sides(), {**encoder.about, _ENCODED: str(source)}, "images")
     say(f"{out}: {count} images, {encoder.dim} dimensions, by run {run}")
-    _warn_of_left_out(source, left_out)
+    if left_out:
+        more = [f"and {len(left_out) - _SHOWN} more, which --json lists"] if len(left_out) > _SHOWN else []
+        warn("\n".join([f"{source}: {len(left_out)} pictures are left out:", *left_out[:_SHOWN], *more]))
     _warn_of_similarity(encoder)
     return {"out": str(out), "run": run, "images": count, "dimensions": encoder.dim, "left_out": left_out}
 
 
 @dataclass(frozen=True)
 class CaptionFile:
-    """Iterated over, the captions, read anew each time. ids, image_ids: int64, or text where they are no numbers; image_ids None
-    where the file does not say which picture a caption describes."""
+    """An iterable of captions that reads the file on each pass. ids, image_ids: int64, or text if they are no numbers; image_ids:
+    None if the file does not name the picture of a caption."""
 
     path: Path
     column: str | None
@@ -265,8 +275,8 @@ class CaptionFile:
     image_ids: np.ndarray | None
 
     @classmethod
-    def of(cls, path: Path, column: str | None = None) -> "CaptionFile":
-        """Every row is read once and checked. column: of the captions, for a table; ``caption`` or ``text`` when left out."""
+    def read(cls, path: Path, column: str | None = None) -> "CaptionFile":
+        """Read and check every row. column: the column of captions of a table, ``caption`` or ``text`` by default."""
         if not path.is_file():
             raise MissingResource(f"--captions: {path} is no file")
         if path.suffix not in _DELIMITERS:
@@ -298,7 +308,7 @@ class CaptionFile:
             return
         empty = 0
         for number, line in enumerate(read_lines(self.path), start=1):
-            if not line.strip():  # at the end nothing is wrong with it
+            if not line.strip():  # empty lines at the end are allowed
                 empty = empty or number
                 continue
             if empty:
@@ -312,16 +322,16 @@ def _require_some(count: int, path: Path) -> None:
 
 
 def _column(header: list[str], names: Iterable[str], path: Path) -> str:
-    found = next((name for name in names if name in header), None)
-    if found is None:
-        raise UsageError(
-            f"{path}: no column {' or '.join(names)}; name that of the captions with --column: {', '.join(header)}"
-        )
-    return found
+    for name in names:
+        if name in header:
+            return name
+    raise UsageError(
+        f"{path}: no column {' or '.join(names)}; name that of the captions with --column: {', '.join(header)}"
+    )
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
-    """The cells of each row by column, and under "" where it stands. Empty rows at the end are none."""
+    """Cells of each row by column, with the row's position under "". Empty rows are skipped."""
     cells = _cells(path)
     header = next(cells, [])
     for number, row in enumerate(cells, start=2):
@@ -343,7 +353,7 @@ def _cells(path: Path) -> Iterator[list[str]]:
 
 
 def _ids(cells: list[str], path: Path, unique: bool = False) -> np.ndarray:
-    """int64 where all are numbers, else text. Raises InputError for one that cannot be an id, or occurs twice where each must differ."""
+    """int64 if all ids are numbers, else text. Raises InputError for an invalid id, or with ``unique`` for a repeated one."""
     texts = pa.array(cells, pa.string())
     distinct = texts if unique else texts.unique()
     if wrong := text.objection(distinct):
@@ -354,7 +364,7 @@ def _ids(cells: list[str], path: Path, unique: bool = False) -> np.ndarray:
 
 
 def _require_free(out: Path) -> None:
-    """Raises UsageError for what is no .parquet file, or one that ``encode`` did not write."""
+    """Raises UsageError unless ``out`` ends in .parquet and is free or written by ``encode``."""
     if out.suffix != ".parquet":
         raise UsageError(f"--out {out}: expected the name of a .parquet file")
     if not out.exists():
@@ -366,13 +376,6 @@ def _require_free(out: Path) -> None:
         ours = False
     if not ours:
         raise UsageError(f"--out: {out} exists and is no file of vse-pipe encode; choose another name")
-
-
-def _warn_of_left_out(source: Path, left_out: list[str]) -> None:
-    if not left_out:
-        return
-    more = [f"and {len(left_out) - _SHOWN} more, which --json lists"] if len(left_out) > _SHOWN else []
-    warn("\n".join([f"{source}: {len(left_out)} pictures are left out:", *left_out[:_SHOWN], *more]))
 
 
 def _warn_of_similarity(encoder: Encoder) -> None:

@@ -1,9 +1,10 @@
-"""data/code/: a list for each stage of dvc.yaml, of the modules that decide what it writes."""
+"""data/code/ and data/sources/: for each stage of dvc.yaml a list of its modules and a list of its files from outside."""
 
 import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import vse_pipe
 from vse_pipe.core.errors import InputError
@@ -12,72 +13,78 @@ from vse_pipe.core.locks import claim
 from vse_pipe.project import paths, sources
 from vse_pipe.project.sources import SourceFiles
 
-# What the last call found: DVC starts one at every `dvc repro`, and imports are most of what it takes to find it anew.
-KEPT = Path(".dvc") / "tmp" / "code.json"
+# Results of the last call. DVC starts a call at every `dvc repro`, and most of its time would go into imports and params.yaml.
+CODE_CACHE = Path(".dvc") / "tmp" / "code.json"
+SOURCES_CACHE = Path(".dvc") / "tmp" / "sources.json"
 
 
 def write_code(overrides: list[str], find: Callable[[], dict[str, str]]) -> None:
     """Write ``paths.CODE`` in the working directory, whole or not at all.
 
-    find: gives the lists by stage, as ``vse_pipe.project.code.listings``; called only where params.yaml, ``overrides`` or a
-    module of this package is not what it was when the lists were found last.
+    find: returns the lists by stage, as ``vse_pipe.project.code.listings``. It is called only if params.yaml, ``overrides`` or a
+    module of this package has changed since the last call.
     """
     state = state_of(overrides)
-    lists = _kept(state)
+    lists = _cached(CODE_CACHE, state, "lists")
     if lists is None:
         lists = find()
-        if KEPT.parents[1].is_dir():
-            write_json(KEPT, {"state": state, "lists": lists})
-    with claim(paths.CODE), whole_folder(paths.CODE) as building:
-        for stage, text in lists.items():
-            file = building / paths.code(stage).relative_to(paths.CODE)
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(f"{text}\n", encoding="utf-8")
-
-
-def state_of(overrides: list[str]) -> str:
-    """Of params.yaml and of the package: name, time and size of every file, as for byte code."""
-    files = [path for path in sorted(Path(vse_pipe.__file__).parent.rglob("*.*")) if "__pycache__" not in path.parts]
-    seen = [(str(path), status.st_mtime_ns, status.st_size) for path in files for status in [path.stat()]]
-    return hashlib.sha256(json.dumps([paths.PARAMS.read_bytes().hex(), overrides, seen]).encode()).hexdigest()
-
-
-def _kept(state: str) -> dict[str, str] | None:
-    try:
-        kept = read_json(KEPT)
-    except InputError:  # not there, or damaged: found anew
-        return None
-    return kept["lists"] if kept.get("state") == state else None
-
-
-# Which files these are. DVC starts a call at every `dvc repro`, and reading params.yaml is most of what it takes to find out.
-KEPT_SOURCES = Path(".dvc") / "tmp" / "sources.json"
+        _cache(CODE_CACHE, state, "lists", lists)
+    with claim(paths.CODE):
+        _write(paths.CODE, {paths.code(stage): f"{text}\n" for stage, text in lists.items()})
 
 
 def write_sources(overrides: list[str], find: Callable[[], dict[str, list[SourceFiles]]]) -> None:
-    """Write ``paths.SOURCES`` in the working directory, whole or not at all; nothing where it is as it was.
+    """Write ``paths.SOURCES`` in the working directory, whole or not at all; nothing if it is up to date.
 
-    find: gives the files by stage, as ``vse_pipe.project.stages.sources``; called only where params.yaml, ``overrides``, a module of
-    this package, or a file that lists others is not what it was at the last call.
+    find: returns the files by stage, as ``vse_pipe.project.stages.sources``. It is called only if params.yaml, ``overrides``, a
+    module of this package, or a file that lists other files has changed since the last call.
     """
     state = state_of(overrides)
     with claim(paths.SOURCES):
         before = _texts()
-        kept = _kept_sources(state)
+        cached = _cached(SOURCES_CACHE, state, "files")
         try:
-            now = _listed(find() if kept is None else kept, before)
+            if cached is None:
+                now = _listed(find(), before)
+            else:
+                files = {stage: list(map(SourceFiles.from_json, rows)) for stage, rows in cached.items()}
+                now = _listed(files, before)
         except sources.NamesUnknown:
-            kept = None
-            now = _listed(find(), before)
-        if kept is None and KEPT_SOURCES.parents[1].is_dir():
-            content = {stage: [one.as_json() for one in files] for stage, files in find().items()}
-            write_json(KEPT_SOURCES, {"state": state, "files": content})
+            cached, now = None, _listed(find(), before)
+        if cached is None and SOURCES_CACHE.parents[1].is_dir():
+            rows = {stage: [group.as_json() for group in groups] for stage, groups in find().items()}
+            _cache(SOURCES_CACHE, state, "files", rows)
         if now != before:
-            with whole_folder(paths.SOURCES) as building:
-                for stage, text in now.items():
-                    file = building / paths.sources(stage).relative_to(paths.SOURCES)
-                    file.parent.mkdir(exist_ok=True)
-                    file.write_text(text, encoding="utf-8", errors="surrogateescape")
+            _write(paths.SOURCES, {paths.sources(stage): text for stage, text in now.items()})
+
+
+def state_of(overrides: list[str]) -> str:
+    """Digest of params.yaml, ``overrides``, and the name, time and size of every file of the package."""
+    files = [path for path in sorted(Path(vse_pipe.__file__).parent.rglob("*.*")) if "__pycache__" not in path.parts]
+    stats = [(str(path), status.st_mtime_ns, status.st_size) for path in files for status in [path.stat()]]
+    return hashlib.sha256(json.dumps([paths.PARAMS.read_bytes().hex(), overrides, stats]).encode()).hexdigest()
+
+
+def _cached(path: Path, state: str, key: str) -> dict[str, Any] | None:
+    """The lists that an earlier call wrote for this state, else None."""
+    try:
+        content = read_json(path)
+    except InputError:  # missing or damaged
+        return None
+    return content[key] if content.get("state") == state else None
+
+
+def _cache(path: Path, state: str, key: str, lists: dict[str, Any]) -> None:
+    if path.parents[1].is_dir():
+        write_json(path, {"state": state, key: lists})
+
+
+def _write(folder: Path, texts: dict[Path, str]) -> None:
+    with whole_folder(folder) as building:
+        for path, text in texts.items():
+            file = building / path.relative_to(folder)
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 def _listed(files: dict[str, list[SourceFiles]], before: dict[str, str]) -> dict[str, str]:
@@ -85,18 +92,9 @@ def _listed(files: dict[str, list[SourceFiles]], before: dict[str, str]) -> dict
 
 
 def _texts() -> dict[str, str]:
-    """By stage, as they are in ``paths.SOURCES``."""
+    """Texts of ``paths.SOURCES`` by stage."""
     files = [path for path in paths.SOURCES.rglob("*") if path.is_file()]
-    stages = ["@".join(path.relative_to(paths.SOURCES).parts) for path in files]
-    texts = [path.read_text(encoding="utf-8", errors="surrogateescape") for path in files]
-    return dict(zip(stages, texts, strict=True))
-
-
-def _kept_sources(state: str) -> dict[str, list[SourceFiles]] | None:
-    try:
-        kept = read_json(KEPT_SOURCES)
-    except InputError:  # not there, or damaged
-        return None
-    if kept.get("state") != state:
-        return None
-    return {stage: [SourceFiles.from_json(one) for one in files] for stage, files in kept["files"].items()}
+    return {
+        "@".join(path.relative_to(paths.SOURCES).parts): path.read_text(encoding="utf-8", errors="surrogateescape")
+        for path in files
+    }

@@ -1,4 +1,4 @@
-"""A photo with boxes and, below it, the phrases they are for in the same colours (Figure 3 of Wang et al., CVPR 2016)."""
+"""localize --image: draw the best box of each phrase in a photo (Figure 3 of Wang et al., CVPR 2016)."""
 
 import contextlib
 import hashlib
@@ -31,7 +31,7 @@ _FILE = "photo"
 
 @dataclass(frozen=True)
 class Photo:
-    """folder: where it lies, until ``unpacked`` ends; picture: upright, in RGB."""
+    """folder: holds the photo until ``unpacked`` ends; picture: upright, in RGB."""
 
     folder: Path
     digest: str
@@ -39,15 +39,15 @@ class Photo:
     picture: Image.Image
 
     def item(self, box: Box | None = None) -> Item:
-        """A box of it, or all of it as one: boxes of a picture share what was decoded."""
+        """A box of the photo, or a box of all of it, so that all boxes share the decoded picture."""
         return Item(0, (box or Box(0, 0, *self.picture.size)).of(_FILE), self.digest, self.name)
 
 
 @contextlib.contextmanager
 def unpacked(content: bytes, name: str) -> Iterator[Photo]:
-    """name: for messages. Raises UnreadableImage when ``content`` is no picture that can be read."""
-    with tempfile.TemporaryDirectory(prefix="vse-pipe-") as given:
-        folder, digest = Path(given), hashlib.sha256(content).hexdigest()
+    """The photo in a temporary folder. name: for messages. Raises UnreadableImage if ``content`` is no readable picture."""
+    with tempfile.TemporaryDirectory(prefix="vse-pipe-") as path:
+        folder, digest = Path(path), hashlib.sha256(content).hexdigest()
         (folder / _FILE).write_bytes(content)
         try:
             size = images.upright_size(folder, Item(0, _FILE, digest, name))
@@ -59,7 +59,7 @@ def unpacked(content: bytes, name: str) -> Iterator[Photo]:
 
 @dataclass(frozen=True)
 class FoundBox:
-    """The best of ``candidates`` boxes. score: its similarity to the phrase; larger is closer; unknown, notes: of its words."""
+    """The best of ``candidates`` boxes. score: similarity to the phrase, larger is closer; unknown, notes: of the phrase's words."""
 
     phrase: str
     box: Box
@@ -70,56 +70,57 @@ class FoundBox:
 
 
 def find(params: Params, run: str, photo: Photo, phrases: Sequence[str], device: str) -> list[FoundBox]:
-    """run: one that ``question.check`` lets pass. Raises InputError for a phrase without a word that the run knows, and where no
-    box is proposed."""
+    """The best box of each phrase. run: a run that ``check`` accepts. Raises InputError for a phrase without a known word, and
+    if no box is proposed."""
     network = open_run(params, run, "test", resolve_device(device))
     if isinstance(network, Together):
         warn(f"localize {run}: of the run's two networks the first alone is asked")
         network = network.parts[0]
     assert isinstance(network, Network)  # a run of one network or two; ensembles have no entry under runs
-    asked = [network.sentence(phrase) for phrase in phrases]
+    queries = [network.sentence(phrase) for phrase in phrases]
     boxes = _proposed(params, params.runs[run].dataset, photo, device)
-    seen = network.boxes(photo.folder, [photo.item(box) for box in boxes])
+    regions = network.boxes(photo.folder, [photo.item(box) for box in boxes])
     similarity = network.similarity()
-    scores = torch.cat([similarity(seen, one.side) for one in asked], dim=1)
+    scores = torch.cat([similarity(regions, query.side) for query in queries], dim=1)
     if not scores.isfinite().all():
         raise InputError("the model gives scores that are not finite for this photo")
     values, places = scores.max(dim=0)
     return [
-        FoundBox(phrase, boxes[place], value, len(boxes), one.unknown, one.notes)
-        for phrase, place, value, one in zip(phrases, places.tolist(), values.tolist(), asked, strict=True)
+        FoundBox(phrase, boxes[place], value, len(boxes), query.unknown, query.notes)
+        for phrase, place, value, query in zip(phrases, places.tolist(), values.tolist(), queries, strict=True)
     ]
 
 
 def _proposed(params: Params, dataset: str, photo: Photo, device: str) -> list[Box]:
-    own = params.datasets[dataset].format.params
-    options = PROPOSALS.options(own.proposals).model_validate(own.options)
-    proposer = PROPOSALS.load(own.proposals).proposer(options, own.count, params.seed, device)
-    seen = Seen(photo.folder, photo.item(), *photo.picture.size)
-    found = settled(proposer(seen), seen, own.count).boxes.astype(int).tolist()
-    return [Box(x1, y1, x2 - x1 + 1, y2 - y1 + 1) for x1, y1, x2, y2 in found]
+    settings = params.datasets[dataset].format.params
+    options = PROPOSALS.options(settings.proposals).model_validate(settings.options)
+    proposer = PROPOSALS.load(settings.proposals).proposer(options, settings.count, params.seed, device)
+    image = Seen(photo.folder, photo.item(), *photo.picture.size)
+    corners = settled(proposer(image), image, settings.count).boxes.astype(int).tolist()
+    return [Box(x1, y1, x2 - x1 + 1, y2 - y1 + 1) for x1, y1, x2, y2 in corners]
 
 
-# Okabe and Ito's colours, told apart by colour-blind people; without black and yellow, which photos and paper swallow.
+# Okabe and Ito's colours, which colour-blind people can tell apart, without black and yellow, which are hard to see here.
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _TEXT, _LINE, _MARGIN = 16, 24, 8
-# Characters of a phrase that are written.
+# Characters of a phrase in the drawing.
 _WIDEST = 100
 
 
-def drawn(photo: Image.Image, found: list[FoundBox]) -> Image.Image:
-    """Each box a frame of three pixels, a white one inside it, so that it is seen on any ground; a line of text a phrase, which is
-    cut after 100 characters."""
+def drawn(photo: Image.Image, boxes: list[FoundBox]) -> Image.Image:
+    """The photo with a frame of three pixels around each box, a white frame inside it for contrast, and a line of text for each
+    phrase, cut after 100 characters."""
     font = ImageFont.load_default(_TEXT)
-    lines = [f"{number}  {_written(one.phrase)}" for number, one in enumerate(found, start=1)]
+    phrases = [row.phrase if len(row.phrase) <= _WIDEST else f"{row.phrase[:_WIDEST]}..." for row in boxes]
+    lines = [f"{number}  {plain(phrase)}" for number, phrase in enumerate(phrases, start=1)]
     width = max(photo.width, *(int(font.getlength(line)) + 3 * _MARGIN + _LINE for line in lines))
-    page = Image.new("RGB", (width, photo.height + _LINE * len(found) + 2 * _MARGIN), "white")
+    page = Image.new("RGB", (width, photo.height + _LINE * len(boxes) + 2 * _MARGIN), "white")
     page.paste(photo, (0, 0))
     pen = ImageDraw.Draw(page)
-    for place, (one, line) in enumerate(zip(found, lines, strict=True)):
+    for place, (row, line) in enumerate(zip(boxes, lines, strict=True)):
         colour = COLOURS[place % len(COLOURS)]
-        x1, y1 = one.box.left, one.box.top
-        x2, y2 = x1 + one.box.width - 1, y1 + one.box.height - 1
+        x1, y1 = row.box.left, row.box.top
+        x2, y2 = x1 + row.box.width - 1, y1 + row.box.height - 1
         pen.rectangle((x1, y1, x2, y2), outline="white", width=4)
         pen.rectangle((x1, y1, x2, y2), outline=colour, width=3)
         pen.text((x1 + 6, y1 + 3), str(place + 1), fill=colour, font=font, stroke_width=2, stroke_fill="white")
@@ -129,30 +130,26 @@ def drawn(photo: Image.Image, found: list[FoundBox]) -> Image.Image:
     return page
 
 
-def write(path: Path, photo: Image.Image, found: list[FoundBox]) -> None:
-    """As PNG that says what drew it, whole or not at all."""
+def write(path: Path, photo: Image.Image, boxes: list[FoundBox]) -> None:
+    """Write the drawing as PNG, whole or not at all; its text field names the program."""
     about = PngInfo()
     about.add_text("Software", SOFTWARE)
     with whole_file(path) as temporary, temporary.open("wb") as file:
-        drawn(photo, found).save(file, "PNG", pnginfo=about)
+        drawn(photo, boxes).save(file, "PNG", pnginfo=about)
 
 
-def _written(phrase: str) -> str:
-    return plain(phrase if len(phrase) <= _WIDEST else f"{phrase[:_WIDEST]}...")
-
-
-# In the head of a drawing: an earlier one may be replaced, nothing else.
+# In the head of a drawing; only a file with this mark is replaced.
 SOFTWARE = "vse-pipe localize"
 _HEAD = 1000
-# Characters of a phrase, each of which is a few words of a caption.
+# Characters of a phrase.
 LONGEST = 1000
-# Of boxes that somebody computed elsewhere there are none for a photo.
-_GIVEN = "file"
+# Proposals that are read from a file, which has none for a photo.
+_PROPOSALS_FILE = "file"
 
 
 @dataclass(frozen=True)
 class Question:
-    """name: of the photo, for messages; out: where it is drawn. Both paths are absolute."""
+    """name: of the photo, for messages; out: the file of the drawing. Both paths are absolute."""
 
     photo: Path
     name: str
@@ -160,7 +157,7 @@ class Question:
     out: Path
 
     def check(self) -> None:
-        """Raises UsageError for what is no phrase, and an ``out`` that is no name for a drawing or taken by another file."""
+        """Raises UsageError for an invalid phrase, and if ``out`` is no .png file or is another file."""
         for phrase in self.phrases:
             if not phrase.strip():
                 raise UsageError("--phrase: a phrase is empty; write what to find in the photo")
@@ -182,24 +179,25 @@ def check(params: Params, run: str) -> None:
     about = params.datasets[dataset].format
     if about.name != "regions":
         raise UsageError(f"data set '{dataset}' is no data set of regions: nothing says which boxes to propose")
-    if about.params.proposals == _GIVEN:
+    if about.params.proposals == _PROPOSALS_FILE:
         raise UsageError(f"the proposals of data set '{dataset}' are read from a file, which has none for a photo")
 
 
 def localize(params: Params, run: str, content: bytes, question: Question, device: str, as_json: bool) -> None:
-    """content: the bytes of the photo. Raises as ``unpacked`` and ``find``."""
+    """Draw and print the best box of each phrase. content: the bytes of the photo. Raises as ``unpacked`` and ``find``."""
     with unpacked(content, question.name) as photo:
-        found = find(params, run, photo, question.phrases, device)
-        write(question.out, photo.picture, found)
-    for one in found:
-        if one.unknown:
-            warn(f"'{one.phrase}': not in the run's vocabulary: {', '.join(one.unknown)}")
-        for note in one.notes:
-            warn(f"'{one.phrase}': {note}")
+        rows = find(params, run, photo, question.phrases, device)
+        write(question.out, photo.picture, rows)
+    candidates = rows[0].candidates
+    for row in rows:
+        if row.unknown:
+            warn(f"'{row.phrase}': not in the run's vocabulary: {', '.join(row.unknown)}")
+        for note in row.notes:
+            warn(f"'{row.phrase}': {note}")
     if as_json:
-        rows = [{"phrase": one.phrase, "xywh": list(one.box), "score": one.score} for one in found]
-        return document({"run": run, "candidates": found[0].candidates, "phrases": rows, "output": str(question.out)})
-    for one in found:
-        box = one.box
-        console_line(f"{one.phrase}: {box.width} x {box.height} at {box.left},{box.top} (score {one.score:.4f})")
-    return say(f"{question.out} shows the best of {found[0].candidates} boxes for each phrase")
+        phrases = [{"phrase": row.phrase, "xywh": list(row.box), "score": row.score} for row in rows]
+        return document({"run": run, "candidates": candidates, "phrases": phrases, "output": str(question.out)})
+    for row in rows:
+        box = row.box
+        console_line(f"{row.phrase}: {box.width} x {box.height} at {box.left},{box.top} (score {row.score:.4f})")
+    return say(f"{question.out} shows the best of {candidates} boxes for each phrase")

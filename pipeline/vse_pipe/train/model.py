@@ -76,7 +76,7 @@ class DualEncoder(nn.Module):
     def captions(self, texts: tuple[Tensor, ...], device: torch.device) -> Tensor | Words:
         """(B, dim) caption vectors, or words; texts: as in ``Batch``."""
         inputs = on_device(texts, device)
-        return Words.of(self.txt.words(*inputs), inputs[1]) if self.fragments else self.txt(*inputs)
+        return Words.from_padded(self.txt.words(*inputs), inputs[1]) if self.fragments else self.txt(*inputs)
 
     def encode(self, batch: Batch, device: torch.device, precision: str = "float32") -> tuple[Tensor, Tensor | Words]:
         """float32 images (B, dim) or (B, R, dim), and captions (B, dim) or words, of a batch.

@@ -1,10 +1,12 @@
 """docs/artefacts.md: one section for each kind of file that stages leave, with its columns."""
 
 import importlib
+import inspect
 import re
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -24,17 +26,43 @@ _DIM = 1024  # stands for any number of dimensions
 _FLOATS = {"float": "float32", "double": "float64", "halffloat": "float16"}
 
 
+class Kind(NamedTuple):
+    """A kind of artefact. place: where its files lie; about: the rest of its part of the module's docstring."""
+
+    module: ModuleType
+    name: str
+    place: str
+    about: str
+
+
 def page() -> str:
     """The whole page, kinds in the order of the stages."""
-    kinds = sorted(modules(), key=lambda module: (_stage(module), module.__name__))
-    return "\n\n".join([_INTRODUCTION, *(_kind(module) for module in kinds)]) + "\n"
+    ordered = sorted(kinds(), key=lambda kind: (_stage(kind), kind.module.__name__))
+    return "\n\n".join([_INTRODUCTION, *map(_section, ordered)]) + "\n"
 
 
 def modules() -> list[ModuleType]:
-    """The artefacts' modules: those of the package whose docstring begins with where the files lie."""
-    names = [one.stem for one in sorted(Path(artifacts.__path__[0]).glob("[!_]*.py"))]
-    found = [importlib.import_module(f"{artifacts.__name__}.{name}") for name in names]
-    return [module for module in found if module.__doc__.startswith("data/")]
+    """The artefacts' modules."""
+    return [importlib.import_module(f"{artifacts.__name__}.{name}") for name in _names()]
+
+
+def _names() -> list[str]:
+    return sorted(path.stem for path in Path(artifacts.__path__[0]).glob("[!_]*.py"))
+
+
+def kinds() -> list[Kind]:
+    """A kind begins in a module's docstring with a paragraph that begins with the place of its files."""
+    listed = []
+    for module in modules():
+        parts = re.split(r"(?:\A|\n\n)(?=data/)", inspect.cleandoc(module.__doc__))[1:]
+        assert parts, f"{module.__name__}: the docstring of an artefact names its place, data/..."
+        folders = [part for part in parts if part.split()[0].rstrip(":").endswith("/")]
+        for part in parts:
+            place, _, about = part.partition(" ")
+            file, own = re.search(r"(\w+)\.(?:parquet|json|csv)", part), module.__name__.rpartition(".")[2]
+            name = own if part in folders[:1] or not file or file[1] in {*_names()} - {own} else file[1]
+            listed.append(Kind(module, name.replace("_", " "), place, about))
+    return listed
 
 
 def schemas(module: ModuleType) -> dict[str, pa.Schema]:
@@ -42,11 +70,13 @@ def schemas(module: ModuleType) -> dict[str, pa.Schema]:
     found = {}
     if hasattr(module, "schema"):
         found |= {f"{side}.parquet": module.schema(side, _DIM) for side in ("images", "captions")}
+    if hasattr(module, "fragment_schema"):
+        found |= {f"{side}.parquet of fragments": module.fragment_schema(side, _DIM) for side in ("images", "captions")}
     tables = [name for name in files(module) if name.endswith(".parquet")]
     for name, schema in vars(module).items():
         if isinstance(schema, pa.Schema) and b"artefact" in (schema.metadata or {}):
             prefix = name.removesuffix("SCHEMA").rstrip("_")
-            own = getattr(module, prefix, "") if prefix else tables[0]
+            own = getattr(module, prefix or "NAME", "" if prefix else tables[0])
             found[own if own in tables else f"{tables[0]} of kind {prefix.lower()}"] = schema
     return found
 
@@ -58,21 +88,29 @@ def files(module: ModuleType) -> list[str]:
     return list(dict.fromkeys([*both, *named]))
 
 
-def _stage(module: ModuleType) -> int:
-    found = re.match(r"data/(\w+)/", module.__doc__)
-    return STAGES.index(found.group(1)) if found and found.group(1) in STAGES else len(STAGES)
+def _stage(kind: Kind) -> int:
+    stage = kind.place.split("/")[1]
+    return STAGES.index(stage) if stage in STAGES else len(STAGES)
 
 
-def _kind(module: ModuleType) -> str:
-    folder, _, rest = module.__doc__.partition(" ")
-    stage, name = folder.split("/")[1], module.__name__.rpartition(".")[2].replace("_", " ")
-    parts = [f"## {stage}: {name}", f"`{folder.rstrip(':')}`{':' * folder.endswith(':')} {_prose(rest)}"]
-    unnamed = [file for file in files(module) if file not in module.__doc__]
+def _section(kind: Kind) -> str:
+    place = kind.place.rstrip(":")
+    colon = ":" * (len(kind.place) - len(place))
+    parts = [f"## {place.split('/')[1]}: {kind.name}", f"`{place}`{colon} {_prose(kind.about)}"]
+    text_of_kind = kind.place + kind.about
+    tables = {file: schema for file, schema in schemas(kind.module).items() if _owner(kind.module, file) == kind}
+    unnamed = [file for file in files(kind.module) if _owner(kind.module, file) == kind and file not in text_of_kind]
     parts += ["Further files: " + ", ".join(code(file) for file in unnamed) + "."] if unnamed else []
-    tables = schemas(module)
     for file, schema in tables.items():
-        parts += [f"{code(file)}:"] * (len(tables) > 1 or file not in folder) + [_columns(schema)]
+        parts += [f"{code(file)}:"] * (len(tables) > 1 or file not in place) + [_columns(schema)]
     return "\n\n".join(parts)
+
+
+def _owner(module: ModuleType, file: str) -> Kind:
+    """The kind of a module that names the file, its folder's kind where none does."""
+    own = [kind for kind in kinds() if kind.module is module]
+    naming = [kind for kind in own if file.partition(" ")[0] in kind.place + kind.about]
+    return (naming or [kind for kind in own if kind.place.rstrip(":").endswith("/")] or own)[0]
 
 
 def _prose(docstring: str) -> str:

@@ -11,11 +11,12 @@ from tests.naive.extract import texts_unit
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import ParamsError
+from vse_pipe.embed.earlier import fitted
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import mean_vectors, tfidf
 from vse_pipe.extract.texts import mixed as method
-from vse_pipe.tools.search.encoders import Reader
+from vse_pipe.tools.search.encoders import text_inputs
 
 TEXTS = ["a red dog", "red red ball", "unknown zebra", "a big dog runs", "DOG"]
 CORPUS = Corpus(TEXTS, ["train", "train", "val", "train", "test"])
@@ -55,7 +56,7 @@ def test_what_was_learnt_is_enough_for_another_sentence(tmp_path: Path, monkeypa
     files = type(
         "Files", (), {"config": {"dataset": "tiny", "texts": "node", "texts_sha256": read.digest}, "words": []}
     )
-    (vector,) = Reader.open("run", files).read(project.TEXTS[3]).arrays
+    (vector,) = text_inputs(fitted("run", files), project.TEXTS[3]).arrays
     np.testing.assert_allclose(vector[0], read.array[3], atol=1e-6)
 
 

@@ -16,11 +16,11 @@ from tests.naive.extract import texts_unit
 from vse_pipe.artifacts import texts
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
-from vse_pipe.embed.earlier import require_encoder
+from vse_pipe.embed.earlier import fitted, require_encoder
 from vse_pipe.extract import text_methods, text_stage
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import sentence_tokens as method
-from vse_pipe.tools.search.encoders import Reader
+from vse_pipe.tools.search.encoders import text_inputs
 
 
 class Encoder:
@@ -69,7 +69,7 @@ def test_the_tokens_of_every_caption_come_back_and_a_sentence_is_read_alike(tiny
         assert not row[length:].any()
     config = {"dataset": "tiny", "texts": "node", "texts_sha256": read.digest}
     files = SimpleNamespace(config=config, words=[])
-    vectors, counts = Reader.open("run", files).read(project.TEXTS[3]).arrays
+    vectors, counts = text_inputs(fitted("run", files), project.TEXTS[3]).arrays
     assert counts.tolist() == [6]
     np.testing.assert_allclose(vectors[0], padded[1], atol=1e-3)
 

@@ -58,7 +58,8 @@ def drawn(count: int, splits: dict[int, str]) -> list[tuple]:
 def made(**options) -> tuple[list[dict], list[dict], list[dict], pa.Table]:
     out = prepare("regions", SOURCE, **options)
     table = regions.read(out)
-    return *(one.read(out).to_pylist() for one in (images, captions, regions)), table
+    rows = [images.read(out), captions.read(out), regions.read_phrases(out)]
+    return *(part.to_pylist() for part in rows), table
 
 
 def refused(message: str, error: type[Exception] = InputError, **options) -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tests.benchmarks import loops
+from tests.benchmarks.kernels import score_by_caption
 from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.ranking.fragments import Words
 
@@ -16,5 +16,5 @@ def test_what_ours_are_timed_against_gives_the_same_scores(name, training):
     lengths = torch.tensor([2, 5, 1])
     words = Words(torch.nn.functional.normalize(torch.randn(8, 8, generator=rng), dim=1), lengths)
     extra = (member.network(params, 8, 3, rng).train(training),) if options else ()
-    expected = loops.score(name, images, words, params, *extra)
+    expected = score_by_caption(name, images, words, params, *extra)
     torch.testing.assert_close(member.score(images, words, params, *extra), expected, rtol=1e-4, atol=1e-5)

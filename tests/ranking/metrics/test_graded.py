@@ -48,7 +48,7 @@ def grades_of(judged: Graded) -> list[dict[int, float]]:
 def test_against_loops(ties, above):
     scores, judged = case(int(above))
     cells = judged.cells("image_to_text", QUERIES, ITEMS)
-    depths = Depths.of([3], [5])
+    depths = Depths.including([3], [5])
     found = engine.rank_graded(dense(scores, block=7), cells, above, ties, depths)
     grades = grades_of(judged)
     right = [{item for item, grade in one.items() if grade > above} for one in grades]

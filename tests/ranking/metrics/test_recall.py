@@ -136,7 +136,7 @@ def test_a_query_without_a_correct_item_is_refused(queries, items, message):
 
 def test_pairs_of_a_block_are_numbered_within_it():
     truth = Truth.by_image(np.array([30, 10, 20]), np.array([10, 30, 10, 20, 30, 10]))
-    local, columns = truth.of(slice(1, 3), CPU)
+    local, columns = truth.correct_pairs(slice(1, 3), CPU)
     assert list(zip(local.tolist(), columns.tolist(), strict=True)) == [(0, 0), (0, 2), (0, 5), (1, 3)]
 
 

@@ -87,7 +87,7 @@ def _check_padding_and_order(model, images, words, whole) -> None:
     padded = torch.nn.functional.pad(words.padded(), (0, 0, 0, 4), value=7.0)
     for place, length in enumerate(LENGTHS):
         padded[place, length:] = 7.0
-    torch.testing.assert_close(model(images, Words.of(padded, words.lengths)), whole)
+    torch.testing.assert_close(model(images, Words.from_padded(padded, words.lengths)), whole)
     rows, columns = torch.tensor([2, 0, 3, 1]), torch.tensor([5, 3, 0, 1, 4, 2])
     turned = model(images[rows], words.take(columns))
     torch.testing.assert_close(turned, whole[rows][:, columns])

@@ -111,5 +111,5 @@ def test_what_was_found_is_kept_until_a_module_or_the_parameters_change(tmp_path
     module.with_name("new.py").touch()
     assert finds()
     assert not finds()
-    lists.KEPT.write_text("{")
+    lists.CODE_CACHE.write_text("{")
     assert finds()

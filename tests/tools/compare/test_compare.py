@@ -12,7 +12,7 @@ from vse_pipe.tools.compare import compare
 
 
 def _comparison(*rows: FigureRow) -> Comparison:
-    one = Method.of(evaluation())
+    one = Method.single(evaluation())
     return Comparison(one, one, 40, list(rows))
 
 
@@ -79,7 +79,10 @@ ROWS = [
 @pytest.fixture
 def comparison():
     return Comparison(
-        Method.of(evaluation("a|b", {"bank": "val"})), Method.of(evaluation("[b]", {"bank": "test"})), 1000, ROWS
+        Method.single(evaluation("a|b", {"bank": "val"})),
+        Method.single(evaluation("[b]", {"bank": "test"})),
+        1000,
+        ROWS,
     )
 
 

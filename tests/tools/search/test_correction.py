@@ -160,7 +160,7 @@ def test_without_val_it_says_what_is_missing(opened, monkeypatch):
     def of(split):
         raise InputError(f"nothing of split '{split}'; embed it")
 
-    monkeypatch.setattr(engine._network, "of", of)
+    monkeypatch.setattr(engine._network, "on_split", of)
     with pytest.raises(
         InputError, match="a probability of a match is learnt from val: nothing of split 'val'; embed it"
     ):

@@ -31,7 +31,7 @@ def visited(*visitors: tuple[str, int], held: float = 0.0) -> list:
             await anyio.sleep(held)
             done.set()
         async with one.turn("late"):
-            assert one._taken == {"late": 1}
+            assert one._places == {"late": 1}
         return told
 
     return anyio.run(run)

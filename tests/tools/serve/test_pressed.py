@@ -1,4 +1,4 @@
-"""tests/benchmarks/serve.py with smaller numbers, against the command as a process."""
+"""``serve`` of tests/benchmarks/search.py with smaller numbers, against the command as a process."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.benchmarks.serve import at_once, in_turn, pressed
+from tests.benchmarks.search import at_once, in_turn, pressed
 from tests.tools.serve.running import served
 from tests.toy_project import write_params
 

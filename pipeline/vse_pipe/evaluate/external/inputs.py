@@ -1,4 +1,4 @@
-"""The images or the captions of one file, Parquet or .npy."""
+"""Inputs of an evaluation from files of vectors, Parquet or .npy."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,21 +30,17 @@ from vse_pipe.ranking.split import Split
 def read_images(
     path: Path, similarity: str, ids: Path | None = None, nan: str = "refuse", book: Book | None = None
 ) -> Vectors:
-    """Parquet with columns image_id and embedding; or .npy, whose ids are in ``ids`` or 0, 1, 2, ... without it.
+    """Vectors from Parquet with columns image_id and embedding; or from .npy with ids from ``ids`` or 0, 1, 2, ...
 
-    Raises UsageError for another kind of file and for ids given twice, InputError for unfit content. nan: as of ``vectors.checked``;
-    book: of the other files of the call.
-    """
+    nan: as in ``vectors.checked``. book: shared by the files of the call. Raises UsageError for other kinds of files
+    and for Parquet together with ``ids``, InputError for unfit content."""
     book = book or Book()
     if _is_parquet(path, [("--image-ids", ids)]):
         table = readers.read_parquet(path, ["image_id", "embedding"])
-        vectors, key, made = (
-            readers.parquet_vectors(path, table, "image_id"),
-            readers.parquet_ids(path, table, "image_id", book),
-            _made(table),
-        )
-        del table  # as large as the vectors, of which another copy is made now
-        return checked(str(path), "image_id", key, None, vectors, similarity, nan, made, book)
+        vectors = readers.parquet_vectors(path, table, "image_id")
+        key, model = readers.parquet_ids(path, table, "image_id", book), _model_of(table)
+        del table  # as large as the vectors, and ``checked`` copies these
+        return checked(str(path), "image_id", key, None, vectors, similarity, nan, model, book)
     vectors = readers.npy_vectors(path)
     key = _ids(ids, vectors, path, "image_id", book)
     return checked(str(path), "image_id", key, None, vectors, similarity, nan, book=book)
@@ -58,34 +54,34 @@ def read_captions(
     nan: str = "refuse",
     book: Book | None = None,
 ) -> Vectors:
-    """Parquet with columns caption_id, embedding and, unless judgements say what is correct, image_id; or .npy, whose ids
-    are in ``ids`` and the images they describe in ``owners``. Raises as ``images`` does."""
+    """Vectors from Parquet with columns caption_id, embedding and optionally image_id; or from .npy with ids from
+    ``ids`` and image ids from ``owners``. Raises as ``read_images``."""
     book = book or Book()
     if _is_parquet(path, [("--caption-ids", ids), ("--caption-images", owners)]):
         table = readers.read_parquet(path, ["caption_id", "embedding"], ["image_id"])
         vectors = readers.parquet_vectors(path, table, "caption_id")
-        found = readers.parquet_ids(path, table, "image_id", book) if "image_id" in table.column_names else None
+        image_ids = readers.parquet_ids(path, table, "image_id", book) if "image_id" in table.column_names else None
         key = readers.parquet_ids(path, table, "caption_id", book)
-        made = _made(table)
+        model = _model_of(table)
         del table
-        return checked(str(path), "caption_id", key, found, vectors, similarity, nan, made, book)
+        return checked(str(path), "caption_id", key, image_ids, vectors, similarity, nan, model, book)
     vectors = readers.npy_vectors(path)
-    found = readers.npy_ids(owners, len(vectors), str(path), "image_id", book) if owners else None
+    image_ids = readers.npy_ids(owners, len(vectors), str(path), "image_id", book) if owners else None
     key = _ids(ids, vectors, path, "caption_id", book)
-    return checked(str(path), "caption_id", key, found, vectors, similarity, nan, book=book)
+    return checked(str(path), "caption_id", key, image_ids, vectors, similarity, nan, book=book)
 
 
-def _made(table: pa.Table) -> tuple[str, str] | None:
-    """What the footer of ``vse-pipe embed`` says of the model: run and digest; None in files of other programs."""
+def _model_of(table: pa.Table) -> tuple[str, str] | None:
+    """Run and digest of the model in a file of ``vse-pipe embed``; None for files of other programs."""
     about = tables.footer(table)
     return (about["run"], about["model_sha256"]) if {"run", "model_sha256"} <= set(about) else None
 
 
-def _is_parquet(path: Path, beside: list[tuple[str, Path | None]]) -> bool:
+def _is_parquet(path: Path, options: list[tuple[str, Path | None]]) -> bool:
     if path.suffix not in (".parquet", ".npy"):
         raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: .parquet, .npy")
-    for option, given in beside:
-        if given is not None and path.suffix == ".parquet":
+    for option, file in options:
+        if file is not None and path.suffix == ".parquet":
             raise UsageError(f"{option} belongs to .npy files; {path} has ids of its own")
     return path.suffix == ".parquet"
 
@@ -98,8 +94,8 @@ def _ids(ids: Path | None, vectors: np.ndarray, path: Path, key: str, book: Book
 
 @dataclass(frozen=True)
 class MoreFiles:
-    """images, captions: of each further model, pairs in this order; fusion: as of an ensemble; weights: of every model, the
-    first included, only their proportions count, none for equal ones."""
+    """images, captions: the files of each further model, in one order. fusion: as for an ensemble. weights: of every
+    model, the first one included; only their proportions count; empty for equal weights."""
 
     images: Sequence[Path] = ()
     captions: Sequence[Path] = ()
@@ -107,7 +103,7 @@ class MoreFiles:
     weights: Sequence[float] = ()
 
     def check(self) -> None:
-        """Raises UsageError for what does not go together."""
+        """Raises UsageError for options that do not go together."""
         if self.fusion not in get_args(Fusion):
             raise UsageError(f"--fusion: {unknown('fusion', self.fusion, list(get_args(Fusion)))}")
         if len(self.images) != len(self.captions):
@@ -118,7 +114,9 @@ class MoreFiles:
             raise UsageError("--fusion and --weights are for several models: give --more-images and --more-captions")
         models = 1 + len(self.images)
         if self.weights and (
-            len(self.weights) != models or not all(0 <= one < inf for one in self.weights) or not any(self.weights)
+            len(self.weights) != models
+            or not all(0 <= weight < inf for weight in self.weights)
+            or not any(self.weights)
         ):
             raise UsageError(f"--weights: {models} models need {models} numbers from 0 up, not all of them 0")
 
@@ -131,80 +129,79 @@ def fused(
     similarity: str,
     nan: str,
 ) -> Inputs:
-    """``inputs`` of the first model with the others beside it. firsts: its images and captions; ids: files with the ids of
-    .npy, of images and of captions, for all models. Raises InputError where a model has other ids than the first, captions of
-    other images, or sides that are not one model's."""
+    """``inputs`` of the first model, fused with the further models. firsts: the images and captions of the first. ids:
+    the id files of .npy images and captions, for all models. Raises InputError when a model has other ids than the
+    first, captions of other images, or images and captions of different models."""
     device = inputs.ranked.images.device
     readers: list[tuple[Callable[..., Vectors], Sequence[Path]]] = [
         (read_images, more.images),
         (read_captions, more.captions),
     ]
-    found = []
+    sides = []
     for (read, paths), first, file in zip(readers, firsts, ids, strict=True):
         models = [first]
         for path in paths:
-            other = read(path, similarity, file if path.suffix == ".npy" else None, nan=nan, book=first.book)
-            places = _places(first, other)
-            _must_agree(first, other, places)
-            models.append(replace(other, vectors=other.vectors[places]))
-        found.append(models)
-    for seen, told_of in zip(*found, strict=True):
-        must_fit(seen, told_of)
+            further = read(path, similarity, file if path.suffix == ".npy" else None, nan=nan, book=first.book)
+            places = _places(first, further)
+            _must_agree(first, further, places)
+            models.append(replace(further, vectors=further.vectors[places]))
+        sides.append(models)
+    for image_side, caption_side in zip(*sides, strict=True):
+        must_fit(image_side, caption_side)
     shares = tuple(weight / sum(more.weights) for weight in more.weights) or None
     images, captions = (
-        Several(tuple(torch.from_numpy(one.vectors).to(device) for one in models), shares) for models in found
+        Several(tuple(torch.from_numpy(model.vectors).to(device) for model in models), shares) for models in sides
     )
-    each = [cosine] * len(images.parts)
-    told = {
+    similarities = [cosine] * len(images.parts)
+    details = {
         "fusion": more.fusion,
-        "weights": list(shares or [1 / len(each)] * len(each)),
+        "weights": list(shares or [1 / len(similarities)] * len(similarities)),
         "more_images": [str(path) for path in more.images],
         "more_captions": [str(path) for path in more.captions],
     }
     return replace(
         inputs,
         ranked=replace(inputs.ranked, images=images, captions=captions),
-        similarity=MeanScore(each) if more.fusion == "mean" else Fused(each, more.fusion),
-        about={**inputs.about, **told},
+        similarity=MeanScore(similarities) if more.fusion == "mean" else Fused(similarities, more.fusion),
+        about={**inputs.about, **details},
     )
 
 
-def _places(first: Vectors, other: Vectors) -> np.ndarray:
-    """The rows of ``other`` in the order of the first."""
-    absent = np.setxor1d(first.ids, other.ids)
+def _places(first: Vectors, further: Vectors) -> np.ndarray:
+    """The rows of ``further`` in the order of the first model. Raises InputError for different ids."""
+    absent = np.setxor1d(first.ids, further.ids)
     if len(absent):
         raise InputError(
-            f"{other.where}: other {first.key}s than {first.where}, {len(absent)} are in one of them only, the first is "
+            f"{further.where}: other {first.key}s than {first.where}, {len(absent)} are in one of them only, the first is "
             f"{first.book.first(first.key, absent[:1])}; every model needs the same"
         )
-    order = np.argsort(other.ids)
-    return order[np.searchsorted(other.ids, first.ids, sorter=order)]
+    order = np.argsort(further.ids)
+    return order[np.searchsorted(further.ids, first.ids, sorter=order)]
 
 
-def _must_agree(first: Vectors, other: Vectors, places: np.ndarray) -> None:
-    """Raises InputError where both say which image a caption belongs to, and not the same."""
-    if first.image_ids is None or other.image_ids is None:
+def _must_agree(first: Vectors, further: Vectors, places: np.ndarray) -> None:
+    """Raises InputError when both files have the images of the captions and these differ."""
+    if first.image_ids is None or further.image_ids is None:
         return
-    wrong = np.flatnonzero(other.image_ids[places] != first.image_ids)
+    wrong = np.flatnonzero(further.image_ids[places] != first.image_ids)
     if len(wrong):
         raise InputError(
-            f"{other.where}: {len(wrong)} captions belong to other images than in {first.where}, the first is "
+            f"{further.where}: {len(wrong)} captions belong to other images than in {first.where}, the first is "
             f"{first.key} {first.book.first(first.key, first.ids[wrong[:1]])}; every model needs the same"
         )
 
 
 SIMILARITIES = ("cosine", "dot")
 NAN = ("refuse", "drop")
-# The captions' image where no file tells.
+# The image of a caption when no file has it.
 _UNKNOWN = -1
 
 
 @dataclass(frozen=True)
 class InputFiles:
-    """images, captions: Parquet or .npy; the three with ids belong to .npy; bank and val: the same kinds of files;
-    similarity: cosine (vectors are brought to length 1) or dot (used as they are); qrels: as in ``qrels.read``; nan: refuse
-    rows that hold NaN or infinite values, or drop them with the captions and images that then have no other side; more: the
-    files of further models."""
+    """images, captions, bank and val files: Parquet or .npy. image_ids, caption_ids, caption_images: for .npy.
+    similarity: cosine (vectors of length 1) or dot (vectors as they are). qrels: as in ``read_qrels``. nan: refuse rows
+    with NaN or infinite values, or drop them and their pairs. more: the files of further models."""
 
     images: Path
     captions: Path
@@ -221,17 +218,18 @@ class InputFiles:
     more: MoreFiles = field(default_factory=MoreFiles)
 
     def existing(self) -> list[Path]:
-        """Every file that is given, qrels included where they are one."""
+        """Every input file."""
         named = [value for value in vars(self).values() if isinstance(value, Path)]
         named += [*self.more.images, *self.more.captions]
         return named + ([Path(self.qrels)] if self.qrels and Path(self.qrels).is_file() else [])
 
 
 def read(files: InputFiles, params: EvaluateParams, device: torch.device, paired: bool = True) -> Inputs:
-    """paired: every caption must have its image, or judgements; False where nothing is measured. Raises UsageError for
-    options that do not go together, InputError for files that cannot be ranked or hold more than ``evaluate.memory``."""
+    """The inputs of ``measure``. paired: every caption needs an image or judgements; False when nothing is measured.
+
+    Raises UsageError for options that do not go together, InputError for unfit or too large files."""
     _check(files, params)
-    # The file's content and the array made of it, then this array and its vectors of length one.
+    # Two copies: the file's content and its array, then this array and its vectors of length one.
     with memory.limit(params.memory, "evaluate.memory", copies=2):
         return _read(files, params, device, paired)
 
@@ -254,12 +252,12 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
         "similarity": files.similarity,
     }
     about |= {"qrels": files.qrels} if files.qrels else {}
-    chosen_by = bank if not bank.own else BankSource("val")
-    found = Inputs(ranked, bank, tuning, chosen_by, _inner_product, about, names=book.names())
+    chosen_by = bank if not bank.is_transductive else BankSource("val")
+    inputs = Inputs(ranked, bank, tuning, chosen_by, _inner_product, about, names=book.names())
     if not files.more.images:
-        return found
+        return inputs
     ids = (files.image_ids, files.caption_ids)
-    return fused(found, files.more, (images, captions), ids, files.similarity, files.nan)
+    return fused(inputs, files.more, (images, captions), ids, files.similarity, files.nan)
 
 
 def _check(files: InputFiles, params: EvaluateParams) -> None:
@@ -268,8 +266,8 @@ def _check(files: InputFiles, params: EvaluateParams) -> None:
     if files.nan not in NAN:
         raise UsageError(f"--nan {files.nan}: expected {' or '.join(NAN)}")
     files.more.check()
-    others = (files.bank_images, files.bank_captions, files.val_images, files.val_captions)
-    if files.more.images and any(path is not None for path in others):
+    extra = (files.bank_images, files.bank_captions, files.val_images, files.val_captions)
+    if files.more.images and any(path is not None for path in extra):
         raise UsageError("--more-images take no bank and no validation data: these would be needed of every model")
     if params.bank != bank.OWN or params.split != "test":
         raise UsageError(
@@ -284,10 +282,10 @@ def _check(files: InputFiles, params: EvaluateParams) -> None:
 
 
 def _relevance(files: InputFiles, images: Vectors, captions: Vectors) -> Relevance | None:
-    """None where the captions' images say what is correct."""
+    """The correct items; None when the captions' images define them."""
     if files.qrels is not None:
         relevance = readers.read_qrels(files.qrels, images.book)
-        _say_what_is_missing(relevance, images, captions, files.qrels)
+        _warn_of_missing(relevance, images, captions, files.qrels)
         return relevance
     if captions.image_ids is None:
         raise InputError(
@@ -301,13 +299,12 @@ def _split(images: Vectors, captions: Vectors, device: torch.device, relevance: 
     owners = captions.image_ids
     if owners is None:
         owners = np.full(len(captions.ids), _UNKNOWN) if relevance is None else _owners(captions.ids, relevance)
-    seen, read = (torch.from_numpy(side.vectors).to(device) for side in (images, captions))
-    return Split(images.ids, captions.ids, owners, seen, read, relevance)
+    image_vectors, caption_vectors = (torch.from_numpy(side.vectors).to(device) for side in (images, captions))
+    return Split(images.ids, captions.ids, owners, image_vectors, caption_vectors, relevance)
 
 
 def _owners(captions: np.ndarray, relevance: Relevance) -> np.ndarray:
-    """For each caption the first image that is correct for it, so that its result is not taken for independent of the
-    other captions of that image."""
+    """The first correct image of each caption: captions of one image are not independent in the bootstrap."""
     judged, images = relevance.pairs["text_to_image"]
     named, first = np.unique(judged, return_index=True)
     place = np.searchsorted(named, captions).clip(max=len(named) - 1)
@@ -315,35 +312,39 @@ def _owners(captions: np.ndarray, relevance: Relevance) -> np.ndarray:
 
 
 def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSource:
-    given = [path for path in (files.bank_images, files.bank_captions) if path is not None]
-    if not given:
+    files_of_bank = [path for path in (files.bank_images, files.bank_captions) if path is not None]
+    if not files_of_bank:
         return BankSource(bank.OWN)
-    of, nan = files.similarity, files.nan
-    # Rows of an .npy bank have no ids, be those of the others text or not.
+    similarity, nan = files.similarity, files.nan
+    # Rows of an .npy bank have no ids, so that they have no book.
     books = [
         images.book if path is not None and path.suffix == ".parquet" else None
         for path in (files.bank_images, files.bank_captions)
     ]
-    seen = None if files.bank_images is None else read_images(files.bank_images, of, nan=nan, book=books[0])
-    read = None if files.bank_captions is None else read_captions(files.bank_captions, of, nan=nan, book=books[1])
-    for side in (seen, read):
+    bank_images = (
+        None if files.bank_images is None else read_images(files.bank_images, similarity, nan=nan, book=books[0])
+    )
+    bank_captions = (
+        None if files.bank_captions is None else read_captions(files.bank_captions, similarity, nan=nan, book=books[1])
+    )
+    for side in (bank_images, bank_captions):
         if side is not None:
             must_fit(images, side)
     missing = Vectors("", "", np.empty(0, np.int64), None, np.empty((0, images.dim), np.float32))
-    split = _split(seen or missing, read or missing, device)
-    return BankSource(", ".join(map(str, given)), split)
+    split = _split(bank_images or missing, bank_captions or missing, device)
+    return BankSource(", ".join(map(str, files_of_bank)), split)
 
 
 def _warn_of_renumbered(bank: BankSource, ranked: Split) -> None:
-    """Single vectors may be in both, captions of the same words for one; most of them are so under other ids only."""
+    """Warn when most ranked vectors are in the bank under other ids. A few may be, such as captions of equal words."""
     if bank.split is None:
         return
     for name in ("images", "captions"):
-        kept, own = (_rows_as_bytes(getattr(split, name)) for split in (bank.split, ranked))
-        shared = int(np.isin(own, kept).sum())
-        if shared > len(own) / 2:
+        bank_rows, ranked_rows = (_rows_as_bytes(getattr(split, name)) for split in (bank.split, ranked))
+        shared = int(np.isin(ranked_rows, bank_rows).sum())
+        if shared > len(ranked_rows) / 2:
             console.warn(
-                f"{shared} of the {len(own)} {name} that are ranked are in the bank too, under other ids: "
+                f"{shared} of the {len(ranked_rows)} {name} that are ranked are in the bank too, under other ids: "
                 "this is no bank of its own"
             )
 
@@ -356,21 +357,22 @@ def _rows_as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
 def _validation(files: InputFiles, images: Vectors, device: torch.device) -> Split | None:
     if files.val_images is None or files.val_captions is None:
         return None
-    one, other = without_dropped(
+    val_images, val_captions = without_dropped(
         read_images(files.val_images, files.similarity, nan=files.nan, book=images.book),
         read_captions(files.val_captions, files.similarity, nan=files.nan, book=images.book),
     )
-    for side in (one, other):
+    for side in (val_images, val_captions):
         must_fit(images, side)
-    if other.image_ids is None:
-        raise InputError(f"{other.where}: validation captions need column image_id; give them as Parquet")
-    must_pair(one, other)
-    return _split(one, other, device)
+    if val_captions.image_ids is None:
+        raise InputError(f"{val_captions.where}: validation captions need column image_id; give them as Parquet")
+    must_pair(val_images, val_captions)
+    return _split(val_images, val_captions, device)
 
 
-def _say_what_is_missing(relevance: Relevance, images: Vectors, captions: Vectors, source: str) -> None:
-    """Correct items that are not in the gallery make every figure look better than it is."""
-    named = [np.unique(np.concatenate(ids)) for ids in zip(*_by_kind(relevance), strict=True)]
+def _warn_of_missing(relevance: Relevance, images: Vectors, captions: Vectors, source: str) -> None:
+    """Warn of judged items that are not in the gallery, because they make every figure look too good."""
+    pairs = (relevance.pairs["image_to_text"], relevance.pairs["text_to_image"][::-1])
+    named = [np.unique(np.concatenate(ids)) for ids in zip(*pairs, strict=True)]
     for side, ids in zip((images, captions), named, strict=True):
         absent = ids[~np.isin(ids, side.ids)]
         if len(absent):
@@ -378,11 +380,6 @@ def _say_what_is_missing(relevance: Relevance, images: Vectors, captions: Vector
                 f"--qrels {source}: {len(absent)} of the {len(ids)} {side.key}s judged are not in {side.where}, "
                 f"the first is {side.book.first(side.key, absent[:1])}; their pairs are left out"
             )
-
-
-def _by_kind(relevance: Relevance) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(image ids, caption ids) of each direction's pairs."""
-    return [relevance.pairs["image_to_text"], relevance.pairs["text_to_image"][::-1]]
 
 
 def _inner_product(

@@ -1,4 +1,4 @@
-"""Files and folders that the user named on the command line."""
+"""Readers of the files that the user names on the command line."""
 
 import importlib.util
 from collections.abc import Iterable, Sequence
@@ -16,15 +16,15 @@ from vse_pipe.core.files import read_json
 from vse_pipe.ranking.metrics.recall import Relevance
 
 
-def given(path: Path) -> Path:
-    """``path`` if it exists. Raises MissingResource: no command makes it."""
+def existing(path: Path) -> Path:
+    """``path``. Raises MissingResource if it does not exist, because no command makes it."""
     if not path.exists():
         raise MissingResource(f"{path} does not exist")
     return path
 
 
 def require_room(out: Path) -> None:
-    """Raises UsageError where the folder ``out`` cannot be made because a file lies in its place, or in that of one above it."""
+    """Raises UsageError when a file lies in the place of the folder ``out`` or of one of its parents."""
     for path in (out, *out.absolute().parents):
         if path.exists() and not path.is_dir():
             raise UsageError(f"--out: {path} is a file; choose a folder")
@@ -34,26 +34,26 @@ _SHOWN = 3
 
 
 class Book:
-    """The same text is the same number in all files of one call: running numbers in the order in which they are first met.
+    """Running numbers for text ids, in the order of their first occurrence; equal texts get equal numbers in all files
+    of a call.
 
-    The first file decides whether the ids of images, or of captions, are numbers or text: text of which every value is a
-    number (``text_ids.are_numbers``) counts as numbers, whatever the kind of file. The other files must agree.
-    """
+    The first file decides whether the ids of images, or of captions, are numbers or text. Text counts as numbers when
+    every value is one (``text.are_numbers``). The other files must agree."""
 
     def __init__(self) -> None:
         self._texts = {key: pa.array([], pa.string()) for key in KEYS}
-        self._said: dict[str, tuple[bool, str]] = {}
+        self._kinds: dict[str, tuple[bool, str]] = {}
 
     def numbers(self, key: str, where: str, ids: np.ndarray | pa.Array) -> np.ndarray:
-        """int64, of int64 ids themselves. Raises InputError for text beside numbers, and for a text that can be no id."""
+        """The int64 numbers of ids; int64 ids stay as they are. Raises InputError for mixed kinds and invalid ids."""
         if isinstance(ids, pa.Array) and not self.texts(key) and core_text.are_numbers(ids):
             ids = ids.cast(pa.int64()).to_numpy()
-        given = isinstance(ids, pa.Array)
-        told, first = self._said.setdefault(key, (given, where))
-        if told != given:
+        is_text = isinstance(ids, pa.Array)
+        was_text, first = self._kinds.setdefault(key, (is_text, where))
+        if was_text != is_text:
             kinds = {True: "text", False: "numbers"}
             raise InputError(
-                f"{where}: the {key}s are {kinds[given]}, those of {first} are {kinds[told]}; write them alike"
+                f"{where}: the {key}s are {kinds[is_text]}, those of {first} are {kinds[was_text]}; write them alike"
             )
         if not isinstance(ids, pa.Array):
             return ids
@@ -66,28 +66,28 @@ class Book:
         return pc.index_in(ids, self._texts[key]).cast(pa.int64()).to_numpy()
 
     def texts(self, key: str) -> bool:
-        """Are the ids of this key text, as far as is known?"""
-        return self._said.get(key, (False, ""))[0]
+        """Are the ids of this key text in the files so far?"""
+        return self._kinds.get(key, (False, ""))[0]
 
     def first(self, key: str, ids: np.ndarray) -> str:
-        """The first three, for a message, as the files have them."""
+        """The first three ids as in the files, for a message."""
         if self.texts(key):
-            shown: Iterable[str] = (
+            texts: Iterable[str] = (
                 core_text.shown_id(text) for text in self._texts[key].take(pa.array(ids[:_SHOWN])).to_pylist()
             )
         else:
-            shown = map(str, ids[:_SHOWN])
-        return ", ".join(shown) + (", ..." if len(ids) > _SHOWN else "")
+            texts = map(str, ids[:_SHOWN])
+        return ", ".join(texts) + (", ..." if len(ids) > _SHOWN else "")
 
     def names(self) -> TextIds | None:
-        """None where all ids are numbers."""
+        """The texts of the ids; None when all ids are numbers."""
         texts = {key: found for key, found in self._texts.items() if len(found)}
         return TextIds.of(**{key: (np.arange(len(found)), found) for key, found in texts.items()}) if texts else None
 
 
 def npy_vectors(path: Path) -> np.ndarray:
-    """A float array (rows, dim), which stays in the file unless its bytes have to be turned. Raises InputError for anything else, and
-    for a file shorter or longer than it says, IntegrityError for one that was changed meanwhile."""
+    """A float array (rows, dim), memory-mapped unless its byte order is foreign. Raises InputError for other arrays and
+    a file of the wrong length, IntegrityError for a file that changes during reading."""
     array = _opened(path)
     if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
         raise InputError(f"{path}: {_described(array)}; expected rows x values of float16, float32 or float64")
@@ -96,28 +96,28 @@ def npy_vectors(path: Path) -> np.ndarray:
     return _copied(array, array.dtype.newbyteorder("="))
 
 
-def npy_ids(path: Path, rows: int, of: str, key: str = "image_id", book: Book | None = None) -> np.ndarray:
-    """int64 (rows,) from a .npy array or a text file with one id a line, of text by its numbers in ``book``. of: the file with
-    the vectors, for messages; key: image_id or caption_id."""
-    found = _copied(_opened(path)) if path.suffix == ".npy" else _lines(path)
-    if isinstance(found, np.ndarray) and (found.dtype.kind not in "iuU" or found.ndim != 1):
-        raise InputError(f"{path}: {_described(found)}; expected one integer or text for each vector")
-    if len(found) != rows:
-        raise InputError(f"{path}: {len(found)} ids for the {rows} vectors of {of}")
+def npy_ids(path: Path, rows: int, vectors: str, key: str = "image_id", book: Book | None = None) -> np.ndarray:
+    """int64 ids (rows,) from a .npy array or a text file with one id a line; text gets its numbers in ``book``.
+    vectors: the file with the vectors, for messages. key: image_id or caption_id."""
+    ids = _copied(_opened(path)) if path.suffix == ".npy" else _lines(path)
+    if isinstance(ids, np.ndarray) and (ids.dtype.kind not in "iuU" or ids.ndim != 1):
+        raise InputError(f"{path}: {_described(ids)}; expected one integer or text for each vector")
+    if len(ids) != rows:
+        raise InputError(f"{path}: {len(ids)} ids for the {rows} vectors of {vectors}")
     book = book or Book()
-    if isinstance(found, pa.Array) or found.dtype.kind == "U":
+    if isinstance(ids, pa.Array) or ids.dtype.kind == "U":
         try:
-            texts = pa.array(found, pa.string())
+            texts = pa.array(ids, pa.string())
         except (UnicodeError, ValueError) as error:  # code points that are no characters
             raise InputError(f"{path}: its ids are no text that can be written as UTF-8 ({error})") from error
         return book.numbers(key, str(path), texts)
-    if found.dtype.kind == "u" and len(found) and found.max() > np.iinfo(np.int64).max:
-        raise InputError(f"{path}: id {found.max()} is beyond int64")
-    return book.numbers(key, str(path), found.astype(np.int64))
+    if ids.dtype.kind == "u" and len(ids) and ids.max() > np.iinfo(np.int64).max:
+        raise InputError(f"{path}: id {ids.max()} is beyond int64")
+    return book.numbers(key, str(path), ids.astype(np.int64))
 
 
 def _opened(path: Path) -> np.ndarray:
-    if given(path).is_dir():
+    if existing(path).is_dir():
         raise InputError(f"{path}: a folder, expected a .npy file")
     array = arrays.open_npy(path, Damage(InputError, "write it again"))
     memory.take(str(path), array.nbytes)
@@ -125,14 +125,14 @@ def _opened(path: Path) -> np.ndarray:
 
 
 def _copied(array: np.ndarray, kind: np.dtype | None = None) -> np.ndarray:
-    """Out of the file. Raises IntegrityError where that was changed meanwhile."""
-    found = np.array(array, kind)
+    """A copy in memory. Raises IntegrityError when the file has changed."""
+    copy = np.array(array, kind)
     mapped.require_unchanged(array)
-    return found
+    return copy
 
 
 def _lines(path: Path) -> pa.Array:
-    memory.require_text(given(path))
+    memory.require_text(existing(path))
     try:
         with mapped.throughout(path):
             lines = path.read_text(encoding="utf-8-sig").split("\n")
@@ -148,9 +148,9 @@ def _described(array: np.ndarray) -> str:
 
 
 def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
-    """Those columns of a file. Raises InputError for one that is missing and for more than may be read, IntegrityError for
-    a damaged file and for one that is written anew meanwhile."""
-    if given(path).is_dir():
+    """Columns of a Parquet file. Raises InputError for a missing column or a file beyond the memory limit,
+    IntegrityError for a damaged file or one that changes during reading."""
+    if existing(path).is_dir():
         raise InputError(f"{path}: a folder, expected a Parquet file")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty")
@@ -161,21 +161,21 @@ def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = (
                 raise InputError(f"{path}: column '{name}' occurs {names.count(name)} times")
             if name not in names and name in columns:
                 raise InputError(f"{path}: column '{name}' is missing; the file has {', '.join(names)}")
-        found = file.read([*columns, *(name for name in optional if name in names)])
+        table = file.read([*columns, *(name for name in optional if name in names)])
         with file.named():
-            tables.footer(found)  # no text where it is damaged: checksums are of pages alone
-    memory.take(str(path), found.nbytes)
-    for name in found.column_names:
+            tables.footer(table)  # checksums cover pages only: a damaged footer is no text
+    memory.take(str(path), table.nbytes)
+    for name in table.column_names:
         try:
-            found[name].validate(full=True)
+            table[name].validate(full=True)
         except pa.ArrowInvalid as error:
             raise InputError(f"{path}: column '{name}' cannot be read: {' '.join(str(error).split())}") from error
-    return found
+    return table
 
 
 def parquet_ids(path: Path, table: pa.Table, name: str, book: Book | None = None) -> np.ndarray:
-    """An integer column, or one of text by its numbers in ``book``, as int64. Raises InputError for another type, nulls and values
-    beyond int64."""
+    """An integer column as int64, or a text column as its numbers in ``book``. Raises InputError for other types, nulls
+    and values beyond int64."""
     column, book = table[name], book or Book()
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -195,12 +195,14 @@ def parquet_ids(path: Path, table: pa.Table, name: str, book: Book | None = None
 
 
 def parquet_vectors(path: Path, table: pa.Table, key: str) -> np.ndarray:
-    """Column ``embedding``, lists of float16, float32 or float64 of one length, as an array (rows, dim).
+    """Column ``embedding``, lists of float16, float32 or float64, as an array (rows, dim). key: the id column, for
+    messages.
 
-    key: the id column, for messages. Raises InputError for other types, nulls and rows of another length.
+    Raises InputError for other types, nulls and lists of different lengths.
     """
     column = table["embedding"]
-    if not _is_list(column.type) or not pa.types.is_floating(column.type.value_type):
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    if not any(is_kind(column.type) for is_kind in kinds) or not pa.types.is_floating(column.type.value_type):
         raise InputError(f"{path}: column 'embedding' is {column.type}, expected lists of float16, float32 or float64")
     if column.null_count:
         raise InputError(f"{path}: column 'embedding' has {column.null_count} nulls")
@@ -216,17 +218,13 @@ def parquet_vectors(path: Path, table: pa.Table, key: str) -> np.ndarray:
     return joined.reshape(len(table), len(joined) // len(table))
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-
-
 def _one_length(path: Path, table: pa.Table, key: str) -> None:
     lengths = pc.list_value_length(table["embedding"]).to_numpy()
-    other = np.flatnonzero(lengths != lengths[0])
-    if len(other):
-        row = other[0]
+    wrong = np.flatnonzero(lengths != lengths[0])
+    if len(wrong):
+        row = wrong[0]
         raise InputError(
-            f"{path}: {len(other)} vectors of another length than the first, which has {lengths[0]} values: "
+            f"{path}: {len(wrong)} vectors of another length than the first, which has {lengths[0]} values: "
             f"{key} {table[key][row].as_py()} has {lengths[row]}"
         )
 
@@ -238,13 +236,12 @@ _GRADE = r"^-?[0-9]+(\.[0-9]+)?$"
 
 
 def read_qrels(source: str, book: Book | None = None) -> Relevance:
-    """source: a collection of ``eccv.NAMES``, or a file: Parquet or text with a header ``caption_id image_id [relevance]``,
-    or TREC lines ``caption_id 0 image_id relevance``; text is split at white space.
+    """The correct items of each query. source: a collection of ``NAMES``; or a file, Parquet or text with a header
+    ``caption_id image_id [relevance]``, or TREC lines ``caption_id 0 image_id relevance``; text is split at white
+    space.
 
-    The pairs of a file hold in both directions, any number of each; relevance above 0 is correct. book: of the files with
-    the vectors, which say whether ids are text. Raises InputError for a file that is not one of these, MissingResource for a
-    collection whose package is not installed.
-    """
+    The pairs of a file hold in both directions; a pair with relevance above 0 is correct. book: of the files with the
+    vectors. Raises InputError for other files, MissingResource when the package of a collection is not installed."""
     book = book or Book()
     if source in NAMES:
         return read_eccv(source)
@@ -270,7 +267,7 @@ def _parquet(path: Path, book: Book) -> tuple[np.ndarray, ...]:
 
 
 def _text(path: Path, book: Book) -> tuple[np.ndarray, ...]:
-    memory.require_text(given(path))
+    memory.require_text(existing(path))
     try:
         with mapped.throughout(path):
             text = path.read_text(encoding="utf-8-sig")
@@ -309,32 +306,31 @@ def _require(fits: np.ndarray, path: Path, cells: pa.Array, name: str, kind: str
         raise InputError(f"{path}, line {line}: {name} {cell!r} is not {kind}")
 
 
-# By the name in --qrels, what the package's files begin with.
+# Names in --qrels, with the first part of the package's file names.
 NAMES = {"eccv_caption": "eccv", "cxc": "cxc"}
 _FILES = {"image_to_text": "image_to_caption", "text_to_image": "caption_to_image"}
 
 
 def read_eccv(name: str) -> Relevance:
-    """``eccv_caption``: Chun et al., ECCV Caption, ECCV 2022: 1,261 images and 1,332 captions, judged by machines and people;
-    ``cxc``: Parekh et al., Crisscrossed Captions, EACL 2021, its positive pairs.
+    """``eccv_caption``: Chun et al., ECCV Caption, ECCV 2022: 1,261 images and 1,332 captions, judged by machines and
+    people; ``cxc``: Parekh et al., Crisscrossed Captions, EACL 2021, its positive pairs.
 
-    Ids are COCO's own: image ids, and the ids of the captions' annotations. The files are read without importing the
-    package, which warns of packages it could do with. Raises MissingResource where it is not installed.
-    """
-    found = importlib.util.find_spec("eccv_caption")
-    if found is None or found.origin is None:
+    Ids are COCO's image ids and annotation ids. The files are read without an import of the package, which prints
+    warnings. Raises MissingResource when it is not installed."""
+    package = importlib.util.find_spec("eccv_caption")
+    if package is None or package.origin is None:
         raise MissingResource(
             f"--qrels {name} takes the judgements of the package eccv_caption, which is not installed: "
             "pip install 'vse-pipe[eccv]'"
         )
-    data = Path(found.origin).parent / "data"
+    data = Path(package.origin).parent / "data"
     return Relevance({direction: _pairs(data / f"{NAMES[name]}_{file}.json") for direction, file in _FILES.items()})
 
 
 def _pairs(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """The keys of the document are the queries' ids as text, its values lists of the ids of correct items."""
+    """(query, item) ids from a JSON document: keys are query ids as text, values are lists of ids of correct items."""
     correct = read_json(path)
     queries = np.array(list(correct), dtype=np.int64)
     counts = np.fromiter(map(len, correct.values()), np.int64, len(correct))
-    items = np.fromiter((item for found in correct.values() for item in found), np.int64, int(counts.sum()))
+    items = np.fromiter((item for ids in correct.values() for item in ids), np.int64, int(counts.sum()))
     return np.repeat(queries, counts), items

@@ -1,4 +1,4 @@
-"""Evaluate vectors that this pipeline did not make: files in, metrics out, no project around them."""
+"""Evaluate files of vectors without a project: files in, metrics out."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vse_pipe.artifacts import evaluation
-from vse_pipe.artifacts.names import KEYS, TextIds
+from vse_pipe.artifacts.names import KEYS
 from vse_pipe.core import locks
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import UsageError
@@ -14,7 +14,7 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate.external import inputs
 from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.evaluate.external.readers import require_room
-from vse_pipe.evaluate.measure import Inputs, Result, is_calibrated, measure, open_parameters
+from vse_pipe.evaluate.measure import Inputs, is_calibrated, measure, open_parameters
 from vse_pipe.evaluate.stage import warn_of_collapse, warn_of_residual, write
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria
@@ -32,11 +32,10 @@ def evaluate_files(
     out: Path | None = None,
     seed: int = 1,
 ) -> dict[str, dict]:
-    """The metrics by criterion, and with ``out`` the folders out/<inference>/ that ``vse-pipe evaluate`` writes for a run.
+    """The metrics by criterion; ``out`` receives the folders <inference>/ that ``vse-pipe evaluate`` writes for a run.
 
-    options: parameters of criteria by name; one that is not there has its defaults; seed: of the bootstrap. Raises
-    UsageError for what does not exist or does not go together, InputError and IntegrityError for files that cannot be used.
-    """
+    options: parameters of criteria by name, defaults for the rest. seed: for the bootstrap. Raises UsageError for
+    unknown names and options that do not go together, InputError and IntegrityError for files that cannot be used."""
     chosen, target = [criteria.parse(name, options) for name in inferences], resolve_device(device)
     if (files.bank_images is None) != (files.bank_captions is None):
         raise UsageError(
@@ -45,54 +44,49 @@ def evaluate_files(
     out = out.resolve() if out else None
     if out:
         require_room(out)
-    folders = {one.name: _free(out / one.name) for one in chosen} if out else {}
-    given = replace(inputs.read(files, params, target), seed=seed)
+    folders = {criterion.name: _free(out / criterion.name) for criterion in chosen} if out else {}
+    loaded = replace(inputs.read(files, params, target), seed=seed)
     if params.judgements or params.labels:
         # pandas takes half a second to import.
         from vse_pipe.evaluate import judgements
 
-        ids = dict(zip(KEYS, (given.ranked.image_ids, given.ranked.caption_ids), strict=True))
-        sides = [judgements.Names.of_key(key, found, given.names) for key, found in ids.items()]
-        given = replace(given, further=judgements.read_judgements(params, *sides))
-    must_be_given(given, chosen, params)
-    if given.tuning is None and any(is_calibrated(one, given.similarity, params) for one in chosen):
+        ids = dict(zip(KEYS, (loaded.ranked.image_ids, loaded.ranked.caption_ids), strict=True))
+        sides = [judgements.Names.of_key(key, values, loaded.names) for key, values in ids.items()]
+        loaded = replace(loaded, further=judgements.read_judgements(params, *sides))
+    require_parameters(loaded, chosen, params)
+    if loaded.tuning is None and any(is_calibrated(criterion, loaded.similarity, params) for criterion in chosen):
         raise UsageError(
             "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or "
             "-S evaluate.calibrate=none"
         )
-    warn_of_collapse(given.ranked, f"{files.images}, {files.captions}")
-    found = {}
+    warn_of_collapse(loaded.ranked, f"{files.images}, {files.captions}")
+    metrics: dict[str, dict] = {}
     with locks.claim(out) if out else nullcontext():
-        for result in measure(given, chosen, params):
+        for result in measure(loaded, chosen, params):
             name = result.criterion.name
-            found[name] = {**result.metrics, "split": "files"}
-            _finish(replace(result, metrics=found[name]), folders.get(name), given.names)
-    return found
+            metrics[name] = {**result.metrics, "split": "files"}
+            if folders:
+                write(folders[name], replace(result, metrics=metrics[name]), loaded.names)
+                continue
+            for direction, notes in result.metrics["notes"].items():
+                warn_of_residual(result.criterion, direction, notes)
+    return metrics
 
 
-def must_be_given(given: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
-    """Raises UsageError when a criterion's parameters are open and there is no validation data."""
-    names = [one.name for one in chosen if open_parameters(one, params)]
-    if names and given.tuning is None:
+def require_parameters(loaded: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
+    """Raises UsageError when parameters of a criterion are open and there are no validation data."""
+    names = [criterion.name for criterion in chosen if open_parameters(criterion, params)]
+    if names and loaded.tuning is None:
         raise UsageError(
             f"{', '.join(names)}: parameters are to be chosen and there is nothing to choose them on; give --val-images "
             "and --val-captions, or the values, such as -S inference.rgm.lam=2"
         )
 
 
-def _finish(result: Result, folder: Path | None, names: TextIds | None) -> None:
-    if folder is not None:
-        write(folder, result, names)
-        return
-    for direction, notes in result.metrics["notes"].items():
-        warn_of_residual(result.criterion, direction, notes)
-
-
 def _free(folder: Path) -> Path:
-    """Raises UsageError for a folder that would be replaced and is not an evaluation."""
-    ours = not folder.exists() or (
+    """The folder. Raises UsageError if it has contents that are no evaluation."""
+    if folder.exists() and not (
         folder.is_dir() and ((folder / evaluation.METRICS).is_file() or not any(folder.iterdir()))
-    )
-    if not ours:
+    ):
         raise UsageError(f"--out: {folder} exists and is not an evaluation; choose another folder")
     return folder

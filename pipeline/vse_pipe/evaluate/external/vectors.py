@@ -1,4 +1,4 @@
-"""The vectors of one side, from whatever file, with the checks that every file has to pass. No files are read here."""
+"""The vectors of one side, with the checks that every file has to pass. This module reads no files."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,17 +18,17 @@ _AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class Vectors:
-    """where: the file, for messages; key: image_id or caption_id, what ``ids`` are; image_ids: of captions, the image that
-    each one describes, None where the file does not say; dropped: the images of rows that were left out; made: by which
-    run and which model (its digest), where the file says so; book: of the call, where ids are text."""
+    """where: the file, for messages. key: image_id or caption_id, the kind of ``ids``. image_ids: the image of each
+    caption, None if the file has none. dropped: the images of dropped rows. model: run and digest of the model, if the
+    file has them. book: of the call, for text ids."""
 
     where: str
     key: str
     ids: Int64[np.ndarray, " rows"]
     image_ids: Int64[np.ndarray, " rows"] | None
     vectors: Float32[np.ndarray, "rows dim"]
-    dropped: Int64[np.ndarray, " gone"] = field(default_factory=lambda: np.zeros(0, np.int64))
-    made: tuple[str, str] | None = None
+    dropped: Int64[np.ndarray, " dropped"] = field(default_factory=lambda: np.zeros(0, np.int64))
+    model: tuple[str, str] | None = None
     book: Book = field(default_factory=Book)
 
     @property
@@ -37,19 +37,19 @@ class Vectors:
 
     @property
     def maker(self) -> str:
-        """For a message, behind another word."""
-        return f" of run {self.made[0]} (model {self.made[1][:12]})" if self.made else ""
+        """The model, as the end of a phrase in a message."""
+        return f" of run {self.model[0]} (model {self.model[1][:12]})" if self.model else ""
 
     @property
     def owners(self) -> Int64[np.ndarray, " rows"]:
         """The image of each row."""
         return self.ids if self.image_ids is None else self.image_ids
 
-    def only(self, kept: Bool[np.ndarray, " rows"]) -> "Vectors":
-        if kept.all():  # a copy would be as large as all vectors
+    def only(self, mask: Bool[np.ndarray, " rows"]) -> "Vectors":
+        if mask.all():  # a copy would be as large as all vectors
             return self
-        image_ids = None if self.image_ids is None else self.image_ids[kept]
-        return replace(self, ids=self.ids[kept], image_ids=image_ids, vectors=self.vectors[kept])
+        image_ids = None if self.image_ids is None else self.image_ids[mask]
+        return replace(self, ids=self.ids[mask], image_ids=image_ids, vectors=self.vectors[mask])
 
 
 def checked(
@@ -60,16 +60,14 @@ def checked(
     vectors: Float[np.ndarray, "rows dim"],
     similarity: str,
     nan: str = "refuse",
-    made: tuple[str, str] | None = None,
+    model: tuple[str, str] | None = None,
     book: Book | None = None,
 ) -> Vectors:
-    """vectors: float16, float32 or float64; kept as float32, and as unit vectors under similarity ``cosine``. nan: whether
-    rows with NaN or infinite values are refused, or ``drop``ped with a warning. book: what messages call the ids.
+    """Checked float32 vectors; unit vectors under similarity ``cosine``. vectors: float16, float32 or float64. nan:
+    ``refuse`` rows with NaN or infinite values, or ``drop`` them with a warning. book: the texts of ids, for messages.
 
-    Raises InputError on no rows, repeated ids, NaN or infinite values, values beyond float32, and vectors of length zero
-    under ``cosine``, each with the count and the first ids; IntegrityError where the file that ``vectors`` stay in was changed
-    meanwhile.
-    """
+    Raises InputError for no rows, repeated ids, NaN or infinite values, values beyond float32, and vectors of length
+    zero under ``cosine``; IntegrityError when the memory-mapped file of ``vectors`` has changed."""
     if not vectors.size:
         raise InputError(f"{where}: no vectors: the array is {vectors.shape[0]} x {vectors.shape[1]}")
     values, counts = np.unique(ids, return_counts=True)
@@ -84,36 +82,35 @@ def checked(
         first = book.first(key, ids[~finite])
         warn(f"{where}: {len(dropped)} rows hold NaN or infinite values and are left out: {key} {first}")
         ids, vectors, image_ids = ids[finite], vectors[finite], None if image_ids is None else image_ids[finite]
-    # By torch, which aligns memory as products want it: else a copy is made of all that is ranked (``scores._aligned``).
+    # torch aligns memory for products; numpy's memory would be copied by ``scores._aligned``.
     narrow = torch.empty(vectors.shape).numpy()
     if similarity == "cosine":
         _of_length_one(refuse, ids, vectors, narrow)
     else:
         with np.errstate(over="ignore"):
             narrow[:] = vectors
-    # What was found finite above and what was converted were two readings of the file.
+    # The check above and the conversion read the file separately.
     mapped.require_unchanged(source)
     refuse("rows hold values too large for float32", ids[~_finite(narrow)])
-    return Vectors(where, key, ids, image_ids, narrow, dropped, made, book)
+    return Vectors(where, key, ids, image_ids, narrow, dropped, model, book)
 
 
 def _of_length_one(
     refuse: Callable[[str, np.ndarray], None],
     ids: Int64[np.ndarray, " rows"],
     vectors: Float[np.ndarray, "rows dim"],
-    found: Float32[np.ndarray, "rows dim"],
+    out: Float32[np.ndarray, "rows dim"],
 ) -> None:
-    """Fill ``found``. Divided in float64, some rows at a time: the whole in float64 would be the largest array of all."""
+    """Fill ``out``. Blocks of rows are divided in float64; all rows in float64 would be the largest array."""
     zero = []
     for rows in _blocks(len(vectors)):
         block = vectors[rows].astype(np.float64)
-        # The largest value first: squares of very large and very small ones leave float64.
+        # Divide by the largest value first: squares of very large or small values exceed float64.
         block /= np.maximum(np.abs(block).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
         lengths = np.sqrt(np.square(block).sum(axis=1, keepdims=True))
         zero.append(ids[rows][lengths[:, 0] == 0])
-        found[rows] = block / np.where(lengths > 0, lengths, 1.0)
-    what = "rows have length zero and no cosine; leave them out, or use --similarity dot"
-    refuse(what, np.concatenate(zero))
+        out[rows] = block / np.where(lengths > 0, lengths, 1.0)
+    refuse("rows have length zero and no cosine; leave them out, or use --similarity dot", np.concatenate(zero))
 
 
 def _finite(vectors: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]:
@@ -126,22 +123,22 @@ def _blocks(rows: int) -> list[slice]:
 
 
 def without_dropped(images: Vectors, captions: Vectors) -> tuple[Vectors, Vectors]:
-    """Without the captions of images that were dropped, and the images that have lost every caption."""
+    """Both sides without the captions of dropped images and the images that lost every caption."""
     if captions.image_ids is None:
         return images, captions
-    kept = captions.only(~np.isin(captions.owners, images.dropped))
-    bare = np.isin(images.ids, captions.dropped) & ~np.isin(images.ids, kept.owners)
-    gone = int(bare.sum()), len(captions.ids) - len(kept.ids)
-    if any(gone):
-        warn(f"with them {gone[0]} images and {gone[1]} captions of {images.where} and {captions.where} are left out")
-    return images.only(~bare), kept
+    remaining = captions.only(~np.isin(captions.owners, images.dropped))
+    bare = np.isin(images.ids, captions.dropped) & ~np.isin(images.ids, remaining.owners)
+    lost = int(bare.sum()), len(captions.ids) - len(remaining.ids)
+    if any(lost):
+        warn(f"with them {lost[0]} images and {lost[1]} captions of {images.where} and {captions.where} are left out")
+    return images.only(~bare), remaining
 
 
-def must_fit(one: Vectors, other: Vectors) -> None:
-    """Raises InputError unless both have the same width, and come from one model where they say which."""
-    if one.dim != other.dim or (one.made and other.made and one.made[1] != other.made[1]):
+def must_fit(left: Vectors, right: Vectors) -> None:
+    """Raises InputError unless both have the same width and, if known, the same model."""
+    if left.dim != right.dim or (left.model and right.model and left.model[1] != right.model[1]):
         raise InputError(
-            f"{other.where}: vectors of {other.dim} values{other.maker}, those of {one.where} have {one.dim}{one.maker}; "
+            f"{right.where}: vectors of {right.dim} values{right.maker}, those of {left.where} have {left.dim}{left.maker}; "
             "both must come from one model"
         )
 
@@ -163,6 +160,6 @@ def must_pair(images: Vectors, captions: Vectors) -> None:
         )
 
 
-def _refuse(where: str, key: str, book: Book, what: str, wrong: np.ndarray, advice: str = "") -> None:
+def _refuse(where: str, key: str, book: Book, problem: str, wrong: np.ndarray, advice: str = "") -> None:
     if len(wrong):
-        raise InputError(f"{where}: {len(wrong)} {what}: {key} {book.first(key, wrong)}{advice}")
+        raise InputError(f"{where}: {len(wrong)} {problem}: {key} {book.first(key, wrong)}{advice}")

@@ -13,8 +13,8 @@ from torch import nn
 
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.extract.backbone import Backbone, Output
 from vse_pipe.extract.backbones.options import BottomUpOptions as Params
-from vse_pipe.extract.networks import Backbone, Output
 from vse_pipe.pictures.images import Item
 
 _FIELDS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")

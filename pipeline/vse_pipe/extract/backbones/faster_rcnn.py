@@ -14,8 +14,8 @@ from torchvision.ops import nms, roi_align
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.extract import published
+from vse_pipe.extract.backbone import Backbone, Output
 from vse_pipe.extract.backbones.options import FasterRcnnOptions as Params
-from vse_pipe.extract.networks import Backbone, Output
 from vse_pipe.extract.params import ImageParams
 from vse_pipe.pictures import detector as detectors
 from vse_pipe.pictures import images

@@ -14,9 +14,10 @@ from vse_pipe.core import states
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.extract import networks
+from vse_pipe.extract.backbone import Backbone, Output
 from vse_pipe.extract.backbones.options import RANDOM
 from vse_pipe.extract.backbones.options import GridOptions as Params
-from vse_pipe.extract.networks import Backbone, Extractor, Output, RandomFilters, Recipe
+from vse_pipe.extract.networks import Extractor, RandomFilters, Recipe
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.pictures.transforms import Transform

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from vse_pipe.core.weights import WeightsFile
 from vse_pipe.extract import networks, published
+from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones.options import InceptionResnetV2Options as Params
-from vse_pipe.extract.networks import Backbone
 
 _NAME = "inception_resnet_v2.tf_in1k"
 

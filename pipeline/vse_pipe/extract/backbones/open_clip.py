@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from vse_pipe.extract import pair as extract_pair
+from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones.options import OpenClipOptions as Params
-from vse_pipe.extract.networks import Backbone, Extractor
+from vse_pipe.extract.networks import Extractor
 from vse_pipe.extract.pair import transform
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item

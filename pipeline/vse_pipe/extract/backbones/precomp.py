@@ -10,8 +10,8 @@ from torch import nn
 from vse_pipe.core import arrays
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, UnreadableImage
 from vse_pipe.core.files import inside
+from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones.options import PrecompOptions as Params
-from vse_pipe.extract.networks import Backbone
 from vse_pipe.pictures.images import Item
 
 

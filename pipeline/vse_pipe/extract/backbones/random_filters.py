@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from vse_pipe.core import states
+from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones.options import RandomFiltersOptions as Params
-from vse_pipe.extract.networks import Backbone, Extractor, RandomFilters
+from vse_pipe.extract.networks import Extractor, RandomFilters
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.pictures.transforms import Transform

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from vse_pipe.extract import networks
 from vse_pipe.extract import published as extract_published
+from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones.options import Resnet152Options as Params
-from vse_pipe.extract.networks import Backbone
 
 
 def build(params: Params, seed: int) -> Backbone:

@@ -1,8 +1,8 @@
 """Any model of timm: ``backbone: timm`` with ``model: resnet18.a1_in1k``."""
 
 from vse_pipe.extract import networks, published
+from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones.options import TimmOptions as Params
-from vse_pipe.extract.networks import Backbone
 
 
 def build(params: Params, seed: int) -> Backbone:

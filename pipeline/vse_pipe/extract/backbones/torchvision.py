@@ -1,8 +1,8 @@
 """Any classifier of torchvision: ``backbone: torchvision`` with ``model: mobilenet_v2``."""
 
 from vse_pipe.extract import networks, published
+from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones.options import TorchvisionOptions as Params
-from vse_pipe.extract.networks import Backbone
 
 
 def build(params: Params, seed: int) -> Backbone:

@@ -1,4 +1,4 @@
-"""CSLS: scores less the mean similarity of the neighbourhoods they fall in."""
+"""CSLS: scores minus the mean similarity of both neighbourhoods."""
 
 from functools import cache
 
@@ -14,18 +14,18 @@ from vse_pipe.ranking.tiles import mean_of_top, top_k
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     """Cross-domain similarity local scaling, ``2 x_qn - r_q - r_n`` (Lample et al., Word translation without parallel
     data, ICLR 2018). r_q is the mean of the query's min(k, available) largest similarities to the items, r_n that of
-    the item's to the queries of the bank.
+    the item's to the bank's queries.
 
-    Eq. 6 of the RGM paper prints two one-sided forms with unclear index sets; ``two_sided: false`` keeps the item's
-    term only. Each query ranks its items the same either way, but a matching, which compares scores of different
-    queries, does not: MUSE's form is the default.
+    Eq. 6 of the RGM paper prints two one-sided forms with unclear index sets; ``two_sided: false`` keeps only the
+    item's term. The ranking of a query is the same in both forms, but a matching, which compares scores of different
+    queries, is not: MUSE's form is the default.
     """
     items = item_bias(bank, params)
     if not params.two_sided:
         return items.apply(scores)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-        # A strip has whole rows: the queries' term needs no pass of its own.
+        # A strip has whole rows, so the queries' term needs no extra pass.
         of_queries = top_k(strip, params.k)[0].mean(dim=1, keepdim=True)
         return (2 * strip).sub_(items.bias.to(strip)).sub_(of_queries)
 

@@ -1,4 +1,4 @@
-"""Optimal matching: what GM and RGM approximate, the matching with the largest sum of scores."""
+"""Optimal matching: the matching with the largest sum of scores, which GM and RGM approximate."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -15,20 +15,20 @@ from vse_pipe.ranking.matching import Allowance, MatchedPairs
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import top_k
 
-# Items of each query that the first program gets beyond 3k, and that a further one gets more. Fewer mean more programs.
+# Items per query beyond 3k in the first program, and additional ones in each further program. Fewer mean more programs.
 _FIRST, _MORE = 20, 10
 _TOLERANCE = 1e-7
 Pairs = Int[np.ndarray, " pairs"]
 
 
 def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iterator[MatchedPairs]:
-    """For each K the pairs with the largest sum of scores among the largest matchings in which a query has at most K items
-    and an item serves no more queries than under ``gm``. Pairs come by score, then row and column.
+    """For each K the pairs with the largest sum of scores among the largest matchings in which a query has at most K
+    items and an item serves no more queries than under ``gm``. Pairs are ordered by score, then row and column.
 
-    At K = 1 this is Kuhn's Hungarian matching, which the RGM paper (sections 2.2 and 3.3.3) names as exact and too slow. For
-    K > 1 it names Murty's K best assignments, which are K whole matchings that may share all pairs but one and give no query
-    K items; the b-matching is what Algorithm 1 approximates. Where several matchings have the largest sum, which of them
-    comes out is the solver's choice, the same for the same scores; items that score the same for a query count as wrong first.
+    At K = 1 this is Kuhn's Hungarian matching, which the RGM paper (sections 2.2 and 3.3.3) calls exact and too slow.
+    For K > 1 it names Murty's K best assignments: K whole matchings that may share all pairs but one and give no query
+    K items. The b-matching is what Algorithm 1 approximates. Among several optimal matchings the solver chooses, always
+    the same for the same scores; ties of a query count as wrong first.
 
     Raises UsageError above ``most_pairs``.
     """
@@ -47,13 +47,13 @@ def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iter
 
 
 def optimum(scores: Scores, k: int, quota: int) -> tuple[Pairs, Pairs, Float[np.ndarray, " pairs"]]:
-    """Rows, columns and scores of the matched pairs, in no order: as many as k items a query (at most all) and ``quota``
-    queries an item (at most all) allow, and of such matchings the one with the largest sum, to 1e-7 of the range of scores.
+    """Rows, columns and scores of the matched pairs, unordered: at most k items a query and ``quota`` queries an item,
+    and as many pairs as these allow; among such matchings the one with the largest sum, to 1e-7 of the range of scores.
 
-    The constraints, each query up to k items and each item up to a quota of queries, are those of a flow: every corner of
-    the polytope is whole. So the simplex method of HiGHS gives a matching, with a price for each query and item. It gets
-    the best items of each query; pairs left out whose score exceeds both prices could improve it and are added, until
-    there are none. Then the optimum over these pairs is the optimum over all, and memory grows with these pairs alone.
+    The constraints are those of a flow, so every corner of the polytope is integral and the simplex method of HiGHS
+    gives a matching, with a price for each query and item. The program starts with the best items of each query. Pairs
+    outside the program whose score exceeds both prices could improve the sum and are added until there are none; its
+    optimum is then the optimum over all pairs, and memory grows only with the pairs in the program.
 
     Raises InputError for scores that are not finite.
     """
@@ -61,15 +61,15 @@ def optimum(scores: Scores, k: int, quota: int) -> tuple[Pairs, Pairs, Float[np.
     keys = _start(unit, k, quota)
     while True:
         rows, columns = np.divmod(keys, scores.shape[1])
-        taken, prices = _program(scores.shape, rows, columns, _values(unit, rows, columns), k, quota)
+        is_matched, prices = _program(scores.shape, rows, columns, _values(unit, rows, columns), k, quota)
         added = np.setdiff1d(_improving(unit, prices, k), keys, assume_unique=True)
         if not len(added):
-            return rows[taken], columns[taken], _values(scores, rows[taken], columns[taken])
+            return rows[is_matched], columns[is_matched], _values(scores, rows[is_matched], columns[is_matched])
         keys = np.union1d(keys, added)
 
 
 def _unit(scores: Scores) -> Scores:
-    """The scores as float64 from 0 to 1; HiGHS takes prices within 1e-7 for optimal."""
+    """The scores scaled to 0 to 1, float64; HiGHS accepts prices within 1e-7 as optimal."""
     lowest, highest = math.inf, -math.inf
     for rows in scores.strips():
         strip = scores.strip(rows)
@@ -83,55 +83,56 @@ def _unit(scores: Scores) -> Scores:
 def _start(scores: Scores, k: int, quota: int) -> Pairs:
     """The pairs of the first program, as sorted places in the flattened scores."""
     queries, items = scores.shape
-    # Some matching of the size wanted must be among them: the items, or the queries, dealt out in turn.
+    # A matching of full size must be among them: items, or queries, in turn.
     if queries * k <= items * quota:
         dealt = np.arange(queries * k)
-        found = [dealt // k * items + dealt % items]
+        parts = [dealt // k * items + dealt % items]
     else:
         dealt = np.arange(items * quota)
-        found = [dealt % queries * items + dealt // quota]
+        parts = [dealt % queries * items + dealt // quota]
     for rows in scores.strips():
         best = top_k(scores.strip(rows), 3 * k + _FIRST)[1].numpy()
-        found.append((best + np.arange(rows.start, rows.stop)[:, None] * items).ravel())
-    return np.unique(np.concatenate(found))
+        parts.append((best + np.arange(rows.start, rows.stop)[:, None] * items).ravel())
+    return np.unique(np.concatenate(parts))
 
 
 def _values(scores: Scores, rows: Pairs, columns: Pairs) -> Float[np.ndarray, " pairs"]:
     """The scores of these pairs; rows: ascending."""
-    found = np.empty(len(rows))
+    values = np.empty(len(rows))
     for strip in scores.strips():
         part = slice(*np.searchsorted(rows, [strip.start, strip.stop]))
         places = torch.from_numpy(rows[part] - strip.start), torch.from_numpy(columns[part])
-        found[part] = scores.strip(strip)[places].cpu().numpy()
-    return found
+        values[part] = scores.strip(strip)[places].cpu().numpy()
+    return values
 
 
 def _program(
     shape: tuple[int, int], rows: Pairs, columns: Pairs, values: Float[np.ndarray, " pairs"], k: int, quota: int
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Which of these pairs are matched, bool (pairs,), and what a place costs at each query and at each item."""
+    """Which of these pairs are matched, bool (pairs,), and the prices of each query and of each item."""
     queries, items = shape
     ends = np.concatenate([rows, queries + columns])
     uses = csr_array((np.ones(len(ends)), (ends, np.tile(np.arange(len(rows)), 2))), shape=(queries + items, len(rows)))
     limits = np.repeat([float(k), float(quota)], shape)
-    # The side with fewer places is filled to the last: a matching of the largest size, whatever the sign of the scores.
+    # All places of the side with fewer places are filled: a matching of the largest size, whatever the sign of the
+    # scores.
     full = (np.arange(queries + items) < queries) == (queries * k <= items * quota)
     constraints = {"A_eq": uses[full], "b_eq": limits[full], "A_ub": uses[~full], "b_ub": limits[~full]}
-    found = linprog(-values, **constraints, bounds=(0, 1), method="highs-ds")
-    if found.status:
-        raise PipelineError(f"hungarian: {queries} x {items} scores could not be matched: {found.message}")
+    solution = linprog(-values, **constraints, bounds=(0, 1), method="highs-ds")
+    if solution.status:
+        raise PipelineError(f"hungarian: {queries} x {items} scores could not be matched: {solution.message}")
     prices = np.empty(queries + items)
-    prices[full], prices[~full] = -found.eqlin.marginals, -found.ineqlin.marginals
-    return found.x > 0.5, (prices[:queries], prices[queries:])
+    prices[full], prices[~full] = -solution.eqlin.marginals, -solution.ineqlin.marginals
+    return solution.x > 0.5, (prices[:queries], prices[queries:])
 
 
 def _improving(scores: Scores, prices: tuple[np.ndarray, np.ndarray], k: int) -> Pairs:
-    """Of each query the items whose score exceeds what the two places cost by most, as places in the flattened scores.
-    Up to k of them are in the program already, taken once and wanted twice."""
-    found = []
+    """For each query the items whose score exceeds both prices most, as places in the flattened scores. Up to k of them
+    are already in the program."""
+    parts = []
     for rows in scores.strips():
         costs = torch.from_numpy(prices[0][rows])[:, None] + torch.from_numpy(prices[1])
         gain, columns = (scores.strip(rows) - costs).topk(min(k + _MORE, scores.shape[1]))
         places = columns + torch.arange(rows.start, rows.stop)[:, None] * scores.shape[1]
-        found.append(places[gain > _TOLERANCE].numpy())
-    return np.concatenate(found)
+        parts.append(places[gain > _TOLERANCE].numpy())
+    return np.concatenate(parts)

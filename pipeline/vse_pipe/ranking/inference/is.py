@@ -1,4 +1,4 @@
-"""Inverted softmax: how much of an item's attention goes to this query, among all queries.
+"""Inverted softmax: an item's attention to this query among all queries.
 
 A keyword cannot follow ``import``: load this module by name, through ``vse_pipe.project.registry``.
 """
@@ -14,25 +14,25 @@ from vse_pipe.ranking.scores import Scores
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """The logarithm of Eq. 5, ``log(e^{b x_qn} / sum_{q' != q} e^{b x_q'n})``; the order is that of Eq. 5.
+    """``log(e^{b x_qn} / sum_{q' != q} e^{b x_q'n})``, the logarithm of Eq. 5; the order is that of Eq. 5.
 
-    Smith et al., Offline bilingual word vectors, ICLR 2017, as used in the RGM paper (section 3.3.1, beta 30). q' runs
-    over the bank. Where that is the queries being ranked, MUSE's denominator holds the query itself, which bounds the
-    value by 1 and changes no order: share and odds rise together. With a bank of its own, ``include_query`` adds the
-    query to the sum. Raises InputError when there is nothing to sum because the only query is the bank.
+    Smith et al., Offline bilingual word vectors, ICLR 2017, as in the RGM paper (section 3.3.1, beta 30). q' runs over
+    the bank. For a transductive bank MUSE's denominator includes the query itself, which bounds the value by 1 and
+    changes no order: share and odds rise together. For another bank ``include_query`` adds the query to the sum. Raises
+    InputError when the only query is the bank, so that there is nothing to sum.
     """
-    if not bank.own:
+    if not bank.is_transductive:
         logs = item_bias(bank, params).apply(scores)
         return logs.mapped(lambda strip, rows: _share_of(strip)) if params.include_query else logs
     if scores.shape[0] < 2 and not params.include_query:
         raise InputError(
             "is: the denominator sums over the other queries and there are none; set inference.is.include_query: true"
         )
-    shares = Shares.of(scores, params.beta)
+    shares = Shares.over(scores, params.beta)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
         odds = shares.log_odds(strip, rows)
-        # A share close to 1 keeps its distance from 1 only when it comes from the odds.
+        # Only the odds preserve the distance of a share from 1.
         return _share_of(odds) if params.include_query else odds
 
     return scores.mapped(rescore)

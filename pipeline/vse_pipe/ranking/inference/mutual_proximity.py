@@ -1,4 +1,4 @@
-"""Mutual proximity: how sure both sides are of each other, each judged by its own similarities."""
+"""Mutual proximity: the probability of a similarity under the query's and under the item's similarities."""
 
 import math
 
@@ -13,21 +13,18 @@ from vse_pipe.ranking.scores import Scores
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """``log F_q(x_qn) + log F_n(x_qn)``, normal distributions with mean and deviation of the query's similarities to the
-    items and of the item's to the bank's queries (Schnitzer et al., Local and global scaling reduce hubs in space,
-    JMLR 2012, the Gaussian form under independence). In the precision of the scores.
-
-    One whose similarities are all the same is sure of nothing: F = 1/2.
-    """
+    """``log F_q(x_qn) + log F_n(x_qn)``, normal distributions with mean and deviation of the query's similarities to
+    the items and of the item's to the bank's queries (Schnitzer et al., Local and global scaling reduce hubs in space,
+    JMLR 2012, the Gaussian form under independence). In the precision of the scores. F = 1/2 for equal similarities."""
     mean, deviation = _of_items(bank.queries)
     sharpness = _inverse(deviation)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
         spread, centre = torch.std_mean(strip, dim=1, correction=0)
-        own = centre, _inverse(spread)
+        of_queries = centre, _inverse(spread)
         if strip.is_cpu and strip.dtype == torch.float32:
-            return _compiled(strip, *own, mean.float(), sharpness.float())
-        query = (strip - own[0][:, None]).mul_(own[1][:, None])
+            return _compiled(strip, *of_queries, mean.float(), sharpness.float())
+        query = (strip - of_queries[0][:, None]).mul_(of_queries[1][:, None])
         item = (strip - mean.to(strip)).mul_(sharpness.to(strip))
         return _log_normal(query).add_(_log_normal(item))
 
@@ -35,7 +32,6 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
 
 def _compiled(strip: Tensor, *statistics: Tensor) -> Tensor:
-    # numba takes half a second to import, which commands that rank nothing should not pay.
     from vse_pipe.ranking.statistics_kernels import certainty, table
 
     rows, out = strip.contiguous().numpy(), torch.empty_like(strip)
@@ -45,9 +41,10 @@ def _compiled(strip: Tensor, *statistics: Tensor) -> Tensor:
 
 
 def _of_items(scores: Scores) -> tuple[Float[Tensor, " items"], Float[Tensor, " items"]]:
-    """Mean and standard deviation (population) of each item's similarities, strips merged in float64."""
+    """Mean and standard deviation (population) of each item's similarities, float64 over strips."""
     count, mean, moment = 0, torch.zeros(()), torch.zeros(())
-    for rows, (variance, of_strip) in scores.each(lambda rows: torch.var_mean(scores.strip(rows), dim=0, correction=0)):
+    parts = scores.over_strips(lambda rows: torch.var_mean(scores.strip(rows), dim=0, correction=0))
+    for rows, (variance, of_strip) in parts:
         height = rows.stop - rows.start
         away, both = of_strip.double() - mean, count + height
         moment = moment + variance.double() * height + away.square() * (count * height / both)
@@ -59,8 +56,8 @@ def _of_items(scores: Scores) -> tuple[Float[Tensor, " items"], Float[Tensor, " 
 def _log_normal(z: Tensor) -> Tensor:
     """Logarithm of the standard normal distribution function, faster than ``torch.special.log_ndtr``.
 
-    From the tail t on the side of z: log(t) below 0, log(1 - t) above, which keeps small and large values apart. Where
-    t leaves the range of the precision, its first asymptotic term.
+    With the tail t on the side of z: log(t) below 0, log(1 - t) above, which separates small and large values. Where t
+    leaves the range of the precision, its first asymptotic term.
     """
     tail = torch.special.erfc(z.abs().mul_(math.sqrt(0.5))).mul_(0.5)
     logs = torch.where(z > 0, torch.log1p(-tail), tail.log())

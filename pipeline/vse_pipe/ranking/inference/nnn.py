@@ -1,4 +1,4 @@
-"""NNN: scores less a share of the item's similarity to its nearest reference queries."""
+"""NNN: scores minus a share of the item's similarity to its nearest bank queries."""
 
 from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.inference.options import NnnOptions as Params
@@ -16,5 +16,5 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:
-    """The whole correction; it is one number an item."""
+    """The whole correction as one number per item."""
     return ItemBias(1.0, params.alpha * mean_of_top(bank.queries.transposed(), params.k))

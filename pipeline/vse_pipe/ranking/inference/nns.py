@@ -8,10 +8,10 @@ from vse_pipe.ranking.scores import Scores
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """``scores`` itself; the line every other criterion is measured against."""
+    """``scores`` unchanged, the baseline of all other criteria."""
     return scores
 
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:
-    """None to speak of: zeros."""
+    """Zeros."""
     return ItemBias(1.0, torch.zeros(bank.queries.shape[1], dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""Ranges of parameters within which float32 scores keep their order."""
+"""Options of the inference criteria, within ranges in which float32 scores keep their order."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -9,7 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import CriterionTraits
 
-# At a smaller inverse temperature the sum over a bank, a constant, takes the digits of the scores; at a larger one the
+# At smaller inverse temperatures the sum over a bank, a constant, absorbs the digits of the scores; at larger ones the
 # scores leave the range of float32.
 InverseTemperature = Annotated[float, Field(ge=0.01, le=1e4)]
 Temperature = Annotated[float, Field(ge=1e-4, le=100)]
@@ -35,7 +35,7 @@ Options = TypeVar("Options", bound=Strict)
 
 
 def combinations(params: Options, **axes: Sequence[float]) -> list[Options]:
-    """``params`` with every combination of the values given for some of its fields, in the order of the axes."""
+    """``params`` with every combination of these values of its fields, in the order of the axes."""
     names, values = list(axes), product(*axes.values())
     return [params.model_copy(update=dict(zip(names, chosen, strict=True))) for chosen in values]
 
@@ -144,7 +144,7 @@ class QbNormOptions(Strict):
     k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [1, 5, 10])
     """values tried under evaluate.tune"""
 
-    # Corrected and raw rows are on different scales: a matching, which compares rows, makes no sense of them.
+    # Corrected and raw rows have different scales, so a matching cannot compare them.
     traits: ClassVar = CriterionTraits(comparable_rows=False)
 
     def candidates(self) -> list[Self]:

@@ -1,4 +1,4 @@
-"""QB-Norm: the inverted softmax for those queries only whose best item is a hub of the bank."""
+"""QB-Norm: the inverted softmax only for queries whose best item is a hub of the bank."""
 
 import torch
 from jaxtyping import Float
@@ -11,16 +11,16 @@ from vse_pipe.ranking.tiles import ever_in_top
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """Dynamic inverted softmax: ``log(e^{b x_qn} / sum_bank e^{b x_q'n})`` in the rows of queries whose raw best item is
-    in the activation set, the raw similarities in all others (Bogolin et al., Cross Modal Retrieval with Querybank
-    Normalisation, CVPR 2022). Of equal best items the first counts. The authors' rows are the exponentials of ours.
+    """Dynamic inverted softmax: ``log(e^{b x_qn} / sum_bank e^{b x_q'n})`` in rows of queries whose raw best item (the
+    first of equal ones) is in the activation set, the raw similarities in all other rows (Bogolin et al., Cross Modal
+    Retrieval with Querybank Normalisation, CVPR 2022). The authors' rows are the exponentials of ours.
 
-    Where the bank is the queries that are ranked, the sum runs over the other queries, as in ``is``. The order is the same,
-    because shares and odds rise together, and large scores keep it: their shares are so close to 1 that no float tells them
-    apart, their odds are not. A single query has all of every item, so that all items tie.
+    For a transductive bank the sum runs over the other queries, as in ``is``. The order is the same because shares and
+    odds rise together. Large scores keep their order: their shares round to 1 in floats, their odds do not. For a
+    single query all items tie.
     """
     active = ever_in_top(bank.queries, params.k)
-    corrected = _against_others(scores, params.beta) if bank.own else _against_bank(bank, params.beta)
+    corrected = _corrected(scores, bank, params.beta)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
         return torch.where(active[strip.argmax(dim=1)][:, None], corrected(strip, rows), strip)
@@ -28,12 +28,10 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     return scores.mapped(rescore)
 
 
-def _against_bank(bank: Bank, beta: float) -> Rescore:
-    bias = bank.log_sum(beta)
-    return lambda strip, rows: torch.add(-bias.to(strip), strip, alpha=beta)
-
-
-def _against_others(scores: Scores, beta: float) -> Rescore:
+def _corrected(scores: Scores, bank: Bank, beta: float) -> Rescore:
+    if not bank.is_transductive:
+        bias = bank.log_sum(beta)
+        return lambda strip, rows: torch.add(-bias.to(strip), strip, alpha=beta)
     if scores.shape[0] == 1:
         return lambda strip, rows: torch.zeros_like(strip)
-    return Shares.of(scores, beta).log_odds
+    return Shares.over(scores, beta).log_odds

@@ -1,4 +1,4 @@
-"""Sinkhorn normalisation: every item gets the same share of the attention of the bank, and every query gives the same."""
+"""Sinkhorn normalisation: every item gets the same share of the bank's attention, and every query gives the same."""
 
 import math
 
@@ -11,27 +11,26 @@ from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.inference.options import SinkhornOptions as Params
 from vse_pipe.ranking.scores import Scores
 
-# Above it float32 is off by 1e-4 and more in the exponent of a share.
+# Above it float32 errs by 1e-4 or more in the exponent of a share.
 _LARGE = 1000.0
 
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
-    """``x_qn / tau + v_n``; v is the items' potential in the entropic transport between the bank's queries and the items
-    under uniform marginals (Pan et al., Hubness Reduction with Dual Bank Sinkhorn Normalization, ACM MM 2025: SN).
+    """``x_qn / tau + v_n``; v is the items' potential in the entropic transport between bank queries and items under
+    uniform marginals (Pan et al., Hubness Reduction with Dual Bank Sinkhorn Normalization, ACM MM 2025: SN).
 
-    One iteration from nothing is the inverted softmax. The authors' code makes a fixed 10 iterations on plain
-    exponentials in float64; this one stays with logarithms and goes on to ``tolerance``. ``notes`` of the result holds
-    the residual and the iterations: what the caller reports.
+    The first iteration is the inverted softmax. The authors' code runs 10 iterations on exponentials in float64; this
+    one uses logarithms and stops at ``tolerance``. ``notes`` of the result has the residual and the iterations.
 
-    A query's best items have about the same value, whatever the scores. Where these are more than ``_LARGE`` temperatures
-    (inner products of vectors that are not of unit length), float32 no longer tells such values apart and all is float64.
+    A query's best items have similar values, whatever the scores. Scores above ``_LARGE`` temperatures (inner products
+    of vectors without unit length) are computed in float64, because float32 cannot separate such values.
     """
     is_large = _is_large(bank.queries, params.tau)
     return _item_bias(bank, params, is_large).apply(_exact(scores) if is_large else scores)
 
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:
-    """The whole correction; it is one number an item. Its notes: ``residual`` and ``iterations``."""
+    """The whole correction as one number per item. Its notes: ``residual`` and ``iterations``."""
     return _item_bias(bank, params, _is_large(bank.queries, params.tau))
 
 
@@ -39,19 +38,20 @@ def _item_bias(bank: Bank, params: Params, is_large: bool) -> ItemBias:
     queries, beta = _exact(bank.queries) if is_large else bank.queries, 1.0 / params.tau
     log_marginal = -math.log(queries.shape[0])
     potential, _ = _pass(queries, beta, None, log_marginal)
-    own = torch.zeros(queries.shape[0], dtype=torch.float64, device=potential.device)
+    query_potential = torch.zeros(queries.shape[0], dtype=torch.float64, device=potential.device)
     for iteration in range(1, params.max_iterations + 1):
-        updated, own_updated = _pass(queries, beta, potential, log_marginal)
-        # Under the potentials in force a query's marginal is e^(own - own_updated) times what it should be.
-        residual = float((own - own_updated).exp().sub_(1.0).abs().max())
+        updated, query_updated = _pass(queries, beta, potential, log_marginal)
+        # The ratio of a query's marginal to its target is e^(query_potential - query_updated).
+        residual = float((query_potential - query_updated).exp().sub_(1.0).abs().max())
         if residual <= params.tolerance or iteration == params.max_iterations:
             break
-        potential, own = updated, own_updated
+        potential, query_potential = updated, query_updated
     return ItemBias(beta, -potential, {"residual": residual, "iterations": iteration})
 
 
 def _is_large(scores: Scores, tau: float) -> bool:
-    return max(largest for _, largest in scores.each(lambda rows: float(scores.strip(rows).abs().max()))) > _LARGE * tau
+    largest = scores.over_strips(lambda rows: float(scores.strip(rows).abs().max()))
+    return max(value for _, value in largest) > _LARGE * tau
 
 
 def _exact(scores: Scores) -> Scores:
@@ -61,8 +61,8 @@ def _exact(scores: Scores) -> Scores:
 def _pass(
     scores: Scores, beta: float, potential: Float[Tensor, " items"] | None, log_marginal: float
 ) -> tuple[Float[Tensor, " items"], Float[Tensor, " queries"]]:
-    """Both updates in one pass over the scores: the queries' potentials under ``potential`` (zeros without one), and from
-    them the items', so that each item's marginal is exact."""
+    """Both updates in one pass: the queries' potentials under ``potential`` (zeros without one), then the items'
+    potentials, so that each item's marginal is exact."""
 
     def updated(rows: slice) -> tuple[Float[Tensor, " items"], Float[Tensor, " rows"] | None]:
         kernel = scores.strip(rows) * beta
@@ -72,11 +72,11 @@ def _pass(
         return matrix.log_sum_exp(kernel.add_(queries.to(kernel)[:, None])), queries
 
     total: Tensor | None = None
-    own: Tensor | None = None
-    for rows, (part, queries) in scores.each(updated):
+    query_potential: Tensor | None = None
+    for rows, (part, queries) in scores.over_strips(updated):
         if queries is not None:
-            own = queries.new_empty(scores.shape[0]) if own is None else own
-            own[rows] = queries
+            query_potential = queries.new_empty(scores.shape[0]) if query_potential is None else query_potential
+            query_potential[rows] = queries
         total = part if total is None else torch.logaddexp(total, part)
     assert total is not None
-    return -math.log(scores.shape[1]) - total, total.new_empty(0) if own is None else own
+    return -math.log(scores.shape[1]) - total, total.new_empty(0) if query_potential is None else query_potential

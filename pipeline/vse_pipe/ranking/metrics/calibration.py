@@ -1,9 +1,9 @@
-"""From a score to the probability of a match, and how far such probabilities are from what happens.
+"""Probability of a match from a score, and the calibration of such probabilities.
 
 Isotonic: Zadrozny and Elkan, Transforming classifier scores into accurate multiclass probability estimates, KDD 2002.
-Platt: Probabilistic outputs for support vector machines, 1999, with his targets. Expected calibration error and the
-reliability diagram: Guo et al., On calibration of modern neural networks, ICML 2017, here of the probability of one event
-and not of the likeliest class.
+Platt: Probabilistic outputs for support vector machines, 1999, with his targets. Expected calibration error and
+reliability diagram: Guo et al., On calibration of modern neural networks, ICML 2017, here for the probability of one
+event instead of the likeliest class.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int64
 
 ISOTONIC, PLATT = "isotonic", "platt"
 BINS = 10
-# Draws that are held at once.
+# Draws in memory at once.
 _BLOCK = 64
 Values = Float[np.ndarray, " pairs"]
 Matched = Bool[np.ndarray, " pairs"]
@@ -21,8 +21,8 @@ Matched = Bool[np.ndarray, " pairs"]
 
 @dataclass(frozen=True)
 class Curve:
-    """Probabilities that never fall where scores rise. knots: of ISOTONIC (2, knots) scores and probabilities, straight lines
-    between them and level beyond; of PLATT (2, 1), a >= 0 and b of ``1 / (1 + exp(-(a s + b)))``."""
+    """Non-decreasing probabilities of scores. knots: for ISOTONIC (2, knots) scores and probabilities, linear between
+    them and constant beyond; for PLATT (2, 1), a >= 0 and b of ``1 / (1 + exp(-(a s + b)))``."""
 
     method: str
     knots: Float[np.ndarray, "2 knots"]
@@ -35,41 +35,41 @@ class Curve:
 
 
 def fitted(method: str, scores: Values, matched: Matched) -> Curve:
-    """method: ISOTONIC or PLATT. Where larger scores match less often than smaller ones, the curve is level."""
+    """method: ISOTONIC or PLATT. Where larger scores match less often than smaller ones, the curve is constant."""
     values = scores.astype(np.float64)
     return _isotonic(values, matched) if method == ISOTONIC else _platt(values, matched)
 
 
 def _isotonic(scores: Values, matched: Matched) -> Curve:
-    from sklearn.isotonic import IsotonicRegression  # half a second
+    from sklearn.isotonic import IsotonicRegression
 
-    found = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, matched.astype(np.float64))
-    return Curve(ISOTONIC, np.stack([found.X_thresholds_, found.y_thresholds_]))
+    model = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, matched.astype(np.float64))
+    return Curve(ISOTONIC, np.stack([model.X_thresholds_, model.y_thresholds_]))
 
 
 def _platt(scores: Values, matched: Matched) -> Curve:
     from sklearn.linear_model import LogisticRegression
 
     hits = int(matched.sum())
-    # Platt's targets, between 0 and 1: each pair is there as a match and as none, by its share of both.
+    # Platt's targets, between 0 and 1: each pair enters as a match and as a mismatch, weighted by the target.
     share = np.where(matched, (hits + 1) / (hits + 2), 1 / (len(matched) - hits + 2))
     mean, spread = float(scores.mean()), float(scores.std())
     slope, offset = 0.0, float(np.log(share.mean() / (1 - share.mean())))
     if spread > 0:
         both = np.concatenate([scores, scores])[:, None]
         labels = np.repeat([1, 0], len(scores))
-        found = LogisticRegression(C=np.inf).fit((both - mean) / spread, labels, np.concatenate([share, 1 - share]))
-        if found.coef_[0, 0] > 0:
-            slope, offset = float(found.coef_[0, 0]), float(found.intercept_[0])
+        model = LogisticRegression(C=np.inf).fit((both - mean) / spread, labels, np.concatenate([share, 1 - share]))
+        if model.coef_[0, 0] > 0:
+            slope, offset = float(model.coef_[0, 0]), float(model.intercept_[0])
     scaled = slope / spread if spread > 0 else 0.0
     return Curve(PLATT, np.array([[scaled], [offset - scaled * mean]]))
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """Of BINS bins of equal width from 0 to 1, the last with its end: how many pairs, the mean of their probabilities and the
-    share of them that match, NaN where there are none. ece: sum of the distances between these two, each by its share of
-    the pairs; brier: mean squared distance of probability and event."""
+    """BINS bins of equal width from 0 to 1. counts: pairs; probabilities: their mean; shares: share of matches, NaN in
+    empty bins. ece: distances of probabilities and shares, weighted by counts; brier: mean squared distance of
+    probability and event."""
 
     counts: Int64[np.ndarray, " bins"]
     probabilities: Float[np.ndarray, " bins"]
@@ -82,10 +82,10 @@ def reliability(probabilities: Values, matched: Matched) -> Reliability:
     places = _places(probabilities)
     counts = np.bincount(places, minlength=BINS)
     sums, hits = (np.bincount(places, of, minlength=BINS) for of in (probabilities, matched.astype(np.float64)))
-    each = np.where(counts, counts, np.nan)
+    totals = np.where(counts, counts, np.nan)
     brier = float(np.mean((probabilities - matched) ** 2))
     ece = float(np.abs(sums - hits).sum() / len(places))
-    return Reliability(counts, sums / each, hits / each, ece, brier)
+    return Reliability(counts, sums / totals, hits / totals, ece, brier)
 
 
 def ece_draws(
@@ -95,17 +95,17 @@ def ece_draws(
     resamples: int,
     rng: np.random.Generator,
 ) -> Float[np.ndarray, " resamples"]:
-    """The expected calibration error of bootstrap draws, pairs of one cluster drawn together."""
+    """Expected calibration error of bootstrap draws of clusters."""
     numbered = np.unique(clusters, return_inverse=True)[1]
     size, places = int(numbered.max()) + 1, _places(probabilities)
     cells = numbered * BINS + places
     gaps = np.bincount(cells, probabilities - matched, size * BINS).reshape(size, BINS)
     pairs = np.bincount(numbered, minlength=size).astype(np.float64)
-    found = np.empty(resamples)
+    errors = np.empty(resamples)
     for start in range(0, resamples, _BLOCK):
         drawn = rng.multinomial(size, np.full(size, 1 / size), min(_BLOCK, resamples - start)).astype(np.float64)
-        found[start : start + len(drawn)] = np.abs(drawn @ gaps).sum(axis=1) / (drawn @ pairs)
-    return found
+        errors[start : start + len(drawn)] = np.abs(drawn @ gaps).sum(axis=1) / (drawn @ pairs)
+    return errors
 
 
 def _places(probabilities: Values) -> Int64[np.ndarray, " pairs"]:

@@ -1,9 +1,8 @@
-"""Measures of one query from the positions of all its correct items: shares from 0 to 1, 1 the best.
+"""Measures of one query from the positions of its correct items: shares from 0 to 1, 1 the best.
 
-Everywhere positions: float64 (pairs,), 0-based and ascending within a query, as ``metrics.positions`` gives
-them; starts: int64 (queries + 1,), those of query q are ``positions[starts[q]:starts[q + 1]]``, R of them,
-one at least. The rank in a formula is position + 1, and an item is among the first k when its position is
-below k: the rule of R@K, also where average ties leave half a position.
+positions: float64 (pairs,), 0-based and ascending within a query, as from ``metrics.listed.positions``; starts: int64
+(queries + 1,), the R >= 1 positions of query q are ``positions[starts[q]:starts[q + 1]]``. The rank in a formula is
+position + 1. An item is among the first k when its position is below k, as for R@K, also for half positions.
 """
 
 from collections.abc import Sequence
@@ -32,25 +31,23 @@ def average_precision(positions: Pairs, starts: Starts) -> Queries:
 
 
 def average_precision_at_r(positions: Pairs, starts: Starts) -> Queries:
-    """(1 / R) times the sum of the precision at every rank up to R that holds a correct item: MAP@R of
-    Musgrave et al. (A Metric Learning Reality Check, ECCV 2020), mAP@R of ECCV Caption (Chun et al.,
-    ECCV 2022)."""
+    """(1 / R) times the sum of the precision at every rank up to R with a correct item: MAP@R of Musgrave et al. (A
+    Metric Learning Reality Check, ECCV 2020), mAP@R of ECCV Caption (Chun et al., ECCV 2022)."""
     inside = positions < np.repeat(np.diff(starts), np.diff(starts))
     return sums(np.where(inside, _precision(positions, starts), 0.0), starts) / np.diff(starts)
 
 
 def r_precision(positions: Pairs, starts: Starts) -> Queries:
-    """The share of the first R items that is correct: trec_eval's Rprec, R-Precision of ECCV Caption."""
+    """The share of correct items among the first R: trec_eval's Rprec, R-Precision of ECCV Caption."""
     inside = positions < np.repeat(np.diff(starts), np.diff(starts))
     return sums(inside.astype(np.float64), starts) / np.diff(starts)
 
 
 def binary_ndcg(positions: Pairs, starts: Starts, k: int) -> Queries:
-    """Discounted cumulative gain of the first k over that of a perfect ranking: gain 1 for a correct item,
-    discount log2(rank + 1), min(R, k) correct items in the ideal (Järvelin and Kekäläinen, TOIS 2002):
-    trec_eval's ndcg_cut."""
-    # The same additions in the same order on both sides, so that rounding cannot lift the quotient above 1.
-    return sums(_gains(positions, k), starts) / sums(_gains(_index(starts), k), starts)
+    """Discounted cumulative gain of the first k over that of a perfect ranking: gain 1 for a correct item, discount
+    log2(rank + 1), min(R, k) correct items in the ideal (Järvelin and Kekäläinen, TOIS 2002): trec_eval's ndcg_cut."""
+    # Both sides add in the same order, so that rounding cannot lift the quotient above 1.
+    return sums(_discounted(positions, 1.0, k), starts) / sums(_discounted(_index(starts), 1.0, k), starts)
 
 
 def _index(starts: Starts) -> np.ndarray:
@@ -59,16 +56,12 @@ def _index(starts: Starts) -> np.ndarray:
 
 
 def _precision(positions: Pairs, starts: Starts) -> Pairs:
-    """The share of correct items among all up to and with each correct one."""
+    """The share of correct items up to and including each correct item."""
     return (_index(starts) + 1) / (positions + 1)
 
 
-def _gains(positions: np.ndarray, k: int) -> Pairs:
-    return np.where(positions < k, 1.0 / np.log2(positions + 2), 0.0)
-
-
 def sums(values: Pairs, starts: Starts) -> Queries:
-    """Of each query's own."""
+    """The sum over each query's values."""
     return np.add.reduceat(values, starts[:-1])
 
 
@@ -77,8 +70,8 @@ Rows = Int64[np.ndarray, " rows"]
 
 @dataclass(frozen=True)
 class Graded:
-    """images, captions: ids; grades: float64, at least 0, 0 for nothing in common. A pair that several people graded has a row
-    for each of them; both directions have the same pairs. above: a pair is correct whose mean grade is larger."""
+    """images, captions: ids; grades: float64, at least 0, 0 for nothing in common. Each judgement of a pair has a row;
+    both directions have the same pairs. above: a pair with a larger mean grade is correct."""
 
     images: Rows
     captions: Rows
@@ -86,11 +79,11 @@ class Graded:
     above: float = 0.0
 
     def cells(self, direction: str, queries: np.ndarray, items: np.ndarray) -> "Cells":
-        """queries, items: unique ids, int64, in the order of the scores' rows and columns. Pairs of others are left out."""
+        """queries, items: unique ids, int64, in the order of rows and columns. Pairs with other ids are left out."""
         sides = (self.images, self.captions) if direction == "image_to_text" else (self.captions, self.images)
         rows, columns = places(queries, sides[0]), places(items, sides[1])
-        there = (rows >= 0) & (columns >= 0)
-        return Cells(rows[there], columns[there], self.grades[there], len(queries), len(items))
+        inside = (rows >= 0) & (columns >= 0)
+        return Cells(rows[inside], columns[inside], self.grades[inside], len(queries), len(items))
 
 
 @dataclass(frozen=True)
@@ -104,7 +97,7 @@ class Cells:
     items: int
 
     def truth(self, above: float) -> tuple[Truth, Pairs]:
-        """The cells whose mean grade is above that, and this mean of each, in the order of the truth's items."""
+        """The cells with a mean grade above ``above``, and these means, in the order of the truth's items."""
         keys, inverse, counts = np.unique(
             self.rows * self.items + self.columns, return_inverse=True, return_counts=True
         )
@@ -113,43 +106,42 @@ class Cells:
         numbers = np.bincount(chosen // self.items, minlength=self.queries)
         return Truth(np.concatenate([[0], numbers.cumsum()]), chosen % self.items, self.items), means[means > above]
 
-    def of(self, queries: Int64[np.ndarray, " chosen"]) -> "Cells":
-        """Of these rows alone, ascending, which become 0, 1, ..."""
-        there = np.isin(self.rows, queries)
-        rows = np.searchsorted(queries, self.rows[there])
-        return Cells(rows, self.columns[there], self.grades[there], len(queries), self.items)
+    def select(self, queries: Int64[np.ndarray, " chosen"]) -> "Cells":
+        """Only these rows, ascending, renumbered from 0."""
+        inside = np.isin(self.rows, queries)
+        rows = np.searchsorted(queries, self.rows[inside])
+        return Cells(rows, self.columns[inside], self.grades[inside], len(queries), self.items)
 
 
 def gains(
     scores: Float[Tensor, "rows items"], rows: slice, truth: Truth, grades: Float[np.ndarray, " correct"], ties: Ties
 ) -> Pairs:
-    """The grades of the correct items of some queries, in the order in which ``metrics.positions`` gives their positions.
+    """The grades of the correct items of some queries, in the order of ``metrics.listed.positions``.
 
-    grades: of ``truth.items``. Of items with the same score the worst come first (pessimistic) or the best (optimistic); with
-    ``average`` each has their mean, what it would have on average over all orders.
+    grades: of ``truth.items``. Among items with the same score the worst come first (pessimistic) or the best
+    (optimistic); with ``average`` each has their mean, its expectation over all orders.
     """
-    local, columns = truth.of(rows, scores.device)
-    own = grades[truth.starts[rows.start] : truth.starts[rows.stop]]
-    return ordered(local.cpu().numpy(), scores[local, columns].cpu().numpy(), own, ties)
+    local, columns = truth.correct_pairs(rows, scores.device)
+    correct_grades = grades[truth.starts[rows.start] : truth.starts[rows.stop]]
+    return ordered(local.cpu().numpy(), scores[local, columns].cpu().numpy(), correct_grades, ties)
 
 
 def ordered(queries: np.ndarray, scores: np.ndarray, grades: Pairs, ties: Ties) -> Pairs:
-    """The grades by query, then by score, the largest first, then as ``gains`` says."""
+    """The grades by query, then by descending score, then as in ``gains``."""
     order = np.lexsort((-grades if ties == "optimistic" else grades, -scores, queries))
-    found = grades[order]
-    if ties != "average" or not len(found):
-        return found
+    sorted_grades = grades[order]
+    if ties != "average" or not len(sorted_grades):
+        return sorted_grades
     same = (np.diff(queries[order]) == 0) & (np.diff(scores[order]) == 0)
     group = np.concatenate([[0], (~same).cumsum()])
-    return (np.bincount(group, found) / np.bincount(group))[group]
+    return (np.bincount(group, sorted_grades) / np.bincount(group))[group]
 
 
 def ndcg(positions: Pairs, gains: Pairs, grades: Pairs, starts: Starts, k: int) -> Queries:
-    """Discounted cumulative gain of the best k over that of a perfect ranking: the gain is the grade itself, the discount
-    log2(rank + 1) (Järvelin and Kekäläinen, TOIS 2002): trec_eval's ndcg_cut; Burges's 2^grade - 1 is another.
+    """Discounted cumulative gain of the best k over that of a perfect ranking: the gain is the grade, the discount
+    log2(rank + 1) (Järvelin and Kekäläinen, TOIS 2002): trec_eval's ndcg_cut; Burges's gain is 2^grade - 1.
 
-    positions, starts: as in ``metrics.precision``; gains: of the items there, above 0; grades: the same without the means that
-    ties have made of them, each query's in any order.
+    gains: of the items at ``positions``, above 0; grades: the same without means of ties, in any order.
     """
     queries = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     best = grades[np.lexsort((-grades, queries))]
@@ -157,19 +149,19 @@ def ndcg(positions: Pairs, gains: Pairs, grades: Pairs, starts: Starts, k: int) 
     return sums(_discounted(positions, gains, k), starts) / sums(_discounted(ideal, best, k), starts)
 
 
-def _discounted(positions: np.ndarray, gains: Pairs, k: int) -> Pairs:
+def _discounted(positions: np.ndarray, gains: Pairs | float, k: int) -> Pairs:
     return np.where(positions < k, gains / np.log2(positions + 2), 0.0)
 
 
-# How many labels may differ: PMRP is the mean of the three.
+# Numbers of labels that may differ; PMRP is the mean of the three.
 DIFFERENCES = (0, 1, 2)
-_SHARE = {"pessimistic": 1.0, "average": 0.5, "optimistic": 0.0}
+TIE_SHARES = {"pessimistic": 1.0, "average": 0.5, "optimistic": 0.0}
 
 
 def distances(
     queries: Float[Tensor, "rows labels"], items: Float[Tensor, "items labels"]
 ) -> Float[Tensor, "rows items"]:
-    """How many labels the two do not share; 1 where it has a label, 0 where not."""
+    """The number of labels that the two do not share; labels are 1 or 0."""
     return queries.sum(dim=1)[:, None] + items.sum(dim=1) - 2 * queries @ items.T
 
 
@@ -179,11 +171,11 @@ def r_precisions(
     ties: Ties,
     differences: Sequence[int] = DIFFERENCES,
 ) -> Float[Tensor, "rows differences"]:
-    """For each number of differences the share of the best R that is plausible, R items being so; NaN where none is.
+    """For each number of differences the share of plausible items among the best R, their number; NaN without any.
 
-    Plausible Match R-Precision (PMRP) of Chun et al., Probabilistic Embeddings for Cross-Modal Retrieval, CVPR 2021: the mean
-    over the columns, then over the queries. Their code leaves ties to a sort; here wrong items with the score of a plausible
-    one stand before it, as ``metrics.positions`` has it. ECCV Caption (ECCV 2022) has the first column only, and no R above 50.
+    Plausible Match R-Precision (PMRP) of Chun et al., Probabilistic Embeddings for Cross-Modal Retrieval, CVPR 2021:
+    the mean over columns, then over queries. Their code leaves ties to a sort; here wrong items precede plausible items
+    of the same score, as in ``listed.positions``. ECCV Caption (ECCV 2022) has the first column, R at most 50.
     """
     ordered = scores.sort(dim=1, descending=True).values
     return torch.stack([_share(scores, ordered, distances <= most, ties) for most in differences], dim=1)
@@ -195,22 +187,21 @@ def _share(
     plausible: Bool[Tensor, "rows items"],
     ties: Ties,
 ) -> Float[Tensor, " rows"]:
-    """An item above the R-th score is among the best R; of those that have it, as many as there is room for behind the wrong
-    ones that stand before them."""
+    """Items above the R-th score are among the best R; items with that score fill the rest, behind wrong ones."""
     number = plausible.sum(dim=1)
     last = ordered.gather(1, (number - 1).clamp_min(0)[:, None])
     above, level = scores > last, scores == last
-    before = _SHARE[ties] * (level & ~plausible).sum(dim=1)
+    before = TIE_SHARES[ties] * (level & ~plausible).sum(dim=1)
     room = (number - above.sum(dim=1) - before).ceil().clamp_min(0)
-    found = (above & plausible).sum(dim=1) + room.minimum((level & plausible).sum(dim=1))
-    return torch.where(number > 0, found / number, torch.nan).double()
+    hits = (above & plausible).sum(dim=1) + room.minimum((level & plausible).sum(dim=1))
+    return torch.where(number > 0, hits / number, torch.nan).double()
 
 
 def kendall(scores: Float[np.ndarray, " rows"], grades: Float[np.ndarray, " rows"]) -> dict[str, float]:
-    """Kendall's tau_b and tau_c, -1 to 1, of a row a judgement; empty where all scores or all grades are the same.
+    """Kendall's tau_b and tau_c, -1 to 1, with one row per judgement; empty where all scores or all grades are equal.
 
-    The literature on captions has tau_c of Flickr8k's expert and tau_b of its crowd annotations, times 100 (Hessel et al.,
-    CLIPScore, EMNLP 2021).
+    The literature on captions reports tau_c of Flickr8k's expert and tau_b of its crowd annotations, times 100 (Hessel
+    et al., CLIPScore, EMNLP 2021).
     """
     if len(np.unique(scores)) < 2 or len(np.unique(grades)) < 2:
         return {}

@@ -5,14 +5,14 @@ from jaxtyping import Float, Int, Integer
 
 
 def occurrence(chosen: Integer[np.ndarray, " picks"], items: int) -> Int[np.ndarray, " {items}"]:
-    """N_k: for each of ``items`` items how often it was chosen; chosen: the columns of every query's best k."""
+    """N_k: how often each of ``items`` items was chosen; chosen: the columns of every query's best k."""
     return np.bincount(chosen, minlength=items)
 
 
 def skewness(counts: Int[np.ndarray, " items"]) -> float:
     """Skewness of N_k, Eq. 7 of HAL (EMNLP-IJCNLP submission): the third standardised moment, population variance.
 
-    Items that nobody retrieves count. NaN when all items are retrieved equally often, where the quotient is 0/0.
+    Items that no query retrieves count. NaN (0/0) when all items are retrieved equally often.
     """
     away: Float[np.ndarray, " items"] = counts - counts.mean()
     variance = float((away**2).mean())
@@ -22,8 +22,8 @@ def skewness(counts: Int[np.ndarray, " items"]) -> float:
 def robin_hood(counts: Int[np.ndarray, " items"]) -> float:
     """Robin Hood (Hoover) index of N_k, 0 to 1: half of sum |N_k - mean| over sum N_k, as in scikit-hubness.
 
-    It is the share of all places among the best k that would have to change hands for every item to have the
-    same number. Items that nobody retrieves count; 0 when nothing was retrieved.
+    It is the share of places among the best k that would have to move for every item to have the same number. Items
+    that no query retrieves count; 0 when nothing was retrieved.
     """
     total = counts.sum()
     return float(np.abs(counts - counts.mean()).sum() / (2 * total)) if total else 0.0
@@ -32,8 +32,8 @@ def robin_hood(counts: Int[np.ndarray, " items"]) -> float:
 def gini(counts: Int[np.ndarray, " items"]) -> float:
     """Gini index of N_k, 0 to 1: half the mean difference of two items' N_k over the mean N_k.
 
-    From the sorted counts as sum (2 r - n - 1) N_k(r) over n sum N_k; scikit-hubness, the same number, goes
-    through all pairs. Items that nobody retrieves count; 0 when nothing was retrieved.
+    Computed from sorted counts as sum (2 r - n - 1) N_k(r) over n sum N_k; scikit-hubness gets the same number from all
+    pairs. Items that no query retrieves count; 0 when nothing was retrieved.
     """
     items, total = len(counts), counts.sum()
     weights = 2 * np.arange(1, items + 1) - items - 1
@@ -46,15 +46,15 @@ def anti_hubs(counts: Int[np.ndarray, " items"]) -> float:
 
 
 def hub_share(counts: Int[np.ndarray, " items"]) -> float:
-    """Share of all places among the best k, 0 to 1, that go to hubs; 0 when nothing was retrieved.
+    """Share of places among the best k, 0 to 1, that hubs have; 0 when nothing was retrieved.
 
-    A hub is an item with at least twice the mean N_k; scikit-hubness says 2k, which is the same where there are as many
-    queries as items and calls nearly every image a hub where each has five captions.
+    A hub is an item with at least twice the mean N_k. scikit-hubness has 2k, which is the same for as many queries as
+    items but makes nearly every image with five captions a hub.
     """
     total = counts.sum()
     return float(counts[counts >= 2 * counts.mean()].sum() / total) if total else 0.0
 
 
 def largest_hub(counts: Int[np.ndarray, " items"]) -> int:
-    """max N_k: how many queries have the most retrieved item among their best k."""
+    """max N_k: the number of queries that have the most retrieved item among their best k."""
     return int(counts.max())

@@ -1,4 +1,4 @@
-"""Which items are correct for which query; any number of them."""
+"""Correct items of each query, and ranks and recall from them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,21 +14,21 @@ from vse_pipe.ranking.matrix import per_row, spans
 
 @dataclass(frozen=True)
 class Relevance:
-    """Correct pairs that do not follow from the captions' image: by direction, the ids of queries and of items, int64 and
-    parallel. The two directions need not agree: collections of judgements ask about images and captions of their own."""
+    """Correct pairs other than captions of their image: by direction, ids of queries and of items, int64 and parallel.
+    The directions may differ, because collections of judgements ask about different images and captions."""
 
     pairs: dict[str, tuple[np.ndarray, np.ndarray]]
 
     @classmethod
     def both_ways(cls, images: np.ndarray, captions: np.ndarray) -> "Relevance":
-        """From pairs of image_id and caption_id that hold in either direction."""
+        """From pairs of image_id and caption_id that hold in both directions."""
         return cls({"image_to_text": (images, captions), "text_to_image": (captions, images)})
 
 
 @dataclass(frozen=True)
 class Truth:
-    """starts: int64 (queries + 1,); items: int64, those correct for query q are ``items[starts[q]:starts[q + 1]]``;
-    columns: how many items there are to choose from."""
+    """starts: int64 (queries + 1,); items: int64, correct items of query q are ``items[starts[q]:starts[q + 1]]``;
+    columns: number of items to choose from."""
 
     starts: np.ndarray
     items: np.ndarray
@@ -36,7 +36,7 @@ class Truth:
 
     @classmethod
     def by_image(cls, query_images: np.ndarray, item_images: np.ndarray) -> "Truth":
-        """An item is correct when it carries the query's image_id. Raises InputError when a query has none."""
+        """An item with the query's image_id is correct. Raises InputError when a query has none."""
         order = np.argsort(item_images, kind="stable")
         first = np.searchsorted(item_images[order], query_images, side="left")
         counts = np.searchsorted(item_images[order], query_images, side="right") - first
@@ -53,14 +53,14 @@ class Truth:
     def by_pairs(
         cls, queries: np.ndarray, items: np.ndarray, pair_queries: np.ndarray, pair_items: np.ndarray
     ) -> "Truth":
-        """An item is correct when its pair of ids is among the pairs; a pair with an id that is not there does not count.
+        """An item whose pair of ids is among the pairs is correct; pairs with unknown ids do not count.
 
         queries, items: unique ids, int64, in the order of the scores' rows and columns; pair_queries, pair_items: ids,
-        int64 (pairs,), in any order. A query may be left without a correct item: see ``judged``.
+        int64 (pairs,), in any order. A query may have no correct item: see ``judged``.
         """
         rows, columns = places(queries, pair_queries), places(items, pair_items)
-        there = (rows >= 0) & (columns >= 0)
-        pairs = np.unique(rows[there] * len(items) + columns[there])
+        inside = (rows >= 0) & (columns >= 0)
+        pairs = np.unique(rows[inside] * len(items) + columns[inside])
         counts = np.bincount(pairs // len(items), minlength=len(queries))
         return cls(np.concatenate([[0], counts.cumsum()]), pairs % len(items), len(items))
 
@@ -78,8 +78,8 @@ class Truth:
         return np.flatnonzero(np.diff(self.starts))
 
     def turns(self) -> Int[np.ndarray, " queries"]:
-        """How many earlier queries have the same first correct item, 0 for queries that have none: of captions their number
-        among those of their image, in the order of the file; of images 0."""
+        """The number of earlier queries with the same first correct item, 0 for queries without one. For captions it is
+        their number within their image, in the order of the file; for images 0."""
         judged = self.judged()
         first = self.items[self.starts[judged]]
         order = np.argsort(first, kind="stable")
@@ -88,15 +88,15 @@ class Truth:
         return turns
 
     def only_judged(self) -> "Truth":
-        """Without the queries that have none; the items are the same."""
+        """Without the queries that have no correct item; the items stay."""
         return Truth(np.concatenate([[0], self.starts[1:][np.diff(self.starts) > 0]]), self.items, self.columns)
 
     def only(self, rows: Int[np.ndarray, " some"]) -> "Truth":
-        """Of some queries; the items are the same."""
+        """Only these queries; the items stay."""
         counts = np.diff(self.starts)[rows]
         return Truth(np.concatenate([[0], counts.cumsum()]), self.items[spans(self.starts[rows], counts)], self.columns)
 
-    def of(self, rows: slice, device: torch.device) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
+    def correct_pairs(self, rows: slice, device: torch.device) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
         """The correct pairs of some queries: row within ``rows``, and column."""
         starts = self.starts[rows.start : rows.stop + 1]
         local = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
@@ -104,16 +104,16 @@ class Truth:
         return torch.from_numpy(local).to(device), torch.from_numpy(columns).to(device)
 
     def holds(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """bool (pairs,): is that item correct for that query?"""
+        """Whether each item is correct for its query, bool (pairs,)."""
         queries = np.repeat(np.arange(len(self)), np.diff(self.starts))
         return np.isin(rows * self.columns + columns, queries * self.columns + self.items)
 
 
-def places(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Where in ``ids`` each of ``wanted`` is, -1 where it is not."""
+def places(ids: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The place in ``ids`` of each value, -1 where it is absent."""
     order = np.argsort(ids, kind="stable")
-    found = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]
-    return np.where(ids[found] == wanted, found, -1)
+    positions = order[np.searchsorted(ids, values, sorter=order).clip(max=len(ids) - 1)]
+    return np.where(ids[positions] == values, positions, -1)
 
 
 Ties = Literal["pessimistic", "average", "optimistic"]
@@ -124,14 +124,14 @@ def best_ranks(
 ) -> Float[np.ndarray, " rows"]:
     """0-based rank of each query's best correct item among all items.
 
-    It is the number of items that score strictly higher, plus of the wrong items with exactly its score all
-    (pessimistic), half (average) or none (optimistic). The authors' code takes whatever order an unstable argsort
-    leaves, so a collapsed model may get any value. Raises InputError on NaN or infinite scores: they would rank first.
+    It is the number of items that score strictly higher, plus all (pessimistic), half (average) or none (optimistic) of
+    the wrong items with exactly its score. The authors' code uses the order of an unstable argsort, so a collapsed
+    model may get any value. Raises InputError on NaN or infinite scores, which would rank first.
     """
     low, high = scores.aminmax()
     if not (low.isfinite() and high.isfinite()):
         raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
-    local, columns = truth.of(rows, scores.device)
+    local, columns = truth.correct_pairs(rows, scores.device)
     correct = scores[local, columns]
     lowest = torch.full((len(scores),), -torch.inf, dtype=scores.dtype, device=scores.device)
     best = lowest.scatter_reduce(0, local, correct, "amax")
@@ -155,14 +155,14 @@ def recall(hits: Bool[np.ndarray, " queries"]) -> float:
 
 
 def chance(correct: Int[np.ndarray, " queries"], items: int, k: int) -> float:
-    """R@K in percent that random ranks have on average. correct: how many of ``items`` are correct for each query."""
-    taken = np.arange(min(k, items))
-    missed = np.clip(items - correct[:, None] - taken, 0, None) / (items - taken)
+    """Expected R@K in percent of random ranks. correct: number of the ``items`` that are correct for each query."""
+    places = np.arange(min(k, items))
+    missed = np.clip(items - correct[:, None] - places, 0, None) / (items - places)
     return 100.0 * float((1 - missed.prod(axis=1)).mean())
 
 
 def median_rank(ranks: Float[np.ndarray, " queries"]) -> float:
-    """Med r as the VSE++ line of code counts it: floor(median of 0-based ranks) + 1."""
+    """Med r as in VSE++ and its successors: floor(median of 0-based ranks) + 1."""
     return float(np.floor(np.median(ranks)) + 1)
 
 

@@ -1,4 +1,4 @@
-"""What stacked cross attention leaves open: names that options and computations share."""
+"""Options of the similarities, and the choices of stacked cross attention."""
 
 from typing import ClassVar, Literal
 
@@ -7,9 +7,9 @@ from pydantic import Field, PositiveFloat
 from vse_pipe.core.strict import Strict, Width
 from vse_pipe.project.registry import SimilarityTraits
 
-# Of raw similarities over the queries; the authors' raw_feature_norm.
+# Normalisation of raw similarities over the queries; the authors' raw_feature_norm.
 Norm = Literal["clipped_l2norm", "l2norm", "softmax", "no_norm", "clipped"]
-# Of the queries' cosines to one score.
+# From the queries' cosines to one score.
 Aggregate = Literal["mean", "lse", "max", "sum"]
 
 

@@ -1,4 +1,4 @@
-"""Order: how far a caption is from being more general than an image, the more general one lying nearer to the origin."""
+"""Order: the violation of an order in which a caption is more general than its image and lies nearer to the origin."""
 
 import torch
 from jaxtyping import Float
@@ -9,7 +9,7 @@ from vse_pipe.ranking import kernels
 from vse_pipe.ranking.matrix import over_rows
 from vse_pipe.ranking.similarities.options import OrderOptions as Params
 
-# Differences held at once where PyTorch computes them: 64 MiB of float32.
+# Differences in memory where PyTorch computes them: 64 MiB of float32.
 _AT_ONCE = 1 << 24
 
 
@@ -19,8 +19,8 @@ def score(
     """``-|| max(0, text - image) ||``: 0 where no coordinate of the text exceeds the image's, negative otherwise.
 
     Vendrov et al., Order-embeddings of images and language, ICLR 2016, Eq. 2. The vectors should not be negative
-    (``use_abs``). At a violation of 0 the root passes a gradient of 0; the authors' passes NaN. On the CPU a compiled loop
-    holds no differences; gradients are of the first order only. Raises ValueError for vectors of other lengths.
+    (``use_abs``). At a violation of 0 the root passes a gradient of 0; the authors' code passes NaN. On the CPU a
+    compiled loop stores no differences. First-order gradients only. Raises ValueError for vectors of different lengths.
     """
     looped = images.device.type == "cpu" and images.dtype == texts.dtype in (torch.float32, torch.float64)
     squared = _Squared.apply(images, texts) if looped else _squared(images, texts)
@@ -60,10 +60,10 @@ class _Squared(torch.autograd.Function):
         )
 
 
-def _gradient(vectors: Tensor, others: Tensor, weights: Tensor, texts: bool) -> Tensor:
-    """The gradient of one side. weights: (vectors, others); texts: whether ``vectors`` are the texts, or the images."""
+def _gradient(vectors: Tensor, opposites: Tensor, weights: Tensor, texts: bool) -> Tensor:
+    """The gradient of one side. weights: (vectors, opposites); texts: whether ``vectors`` are the texts."""
     out = torch.zeros_like(vectors)
-    rows, columns, factors, sums = (tensor.numpy() for tensor in (vectors, others, weights.contiguous(), out))
+    rows, columns, factors, sums = (tensor.numpy() for tensor in (vectors, opposites, weights.contiguous(), out))
 
     def work(start: int, stop: int) -> None:
         kernels.add_weighted(rows[start:stop], columns, factors[start:stop], texts, sums[start:stop])

@@ -1,4 +1,4 @@
-"""SAF: the alignments of words and whole are filtered by an attention of their own, their sum is the score."""
+"""SAF: the sum of the alignments of words and global vectors, filtered by attention, is the score."""
 
 import torch
 from jaxtyping import Float
@@ -16,13 +16,12 @@ class _Filtration(nn.Module):
         self.attn_sim_w = nn.Linear(sim_dim, 1)
         self.bn = nn.BatchNorm1d(1)
 
-    def forward(self, whole: Tensor, local: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(images, captions, 1 and L, sim) to the filtered vectors (images, captions, sim), the mean and the unbiased
-        variance of each caption's logits over all its nodes and images: (captions, 1) each, no captions in evaluation."""
-        sizes = [torch.linalg.vector_norm(piece, dim=3) + EPS for piece in (whole, local)]
-        logits = torch.cat(
-            [piece @ self.attn_sim_w.weight[0] / size for piece, size in zip((whole, local), sizes, strict=True)], dim=2
-        )
+    def forward(self, pooled: Tensor, local: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """From (images, captions, 1 and L, sim) to filtered vectors (images, captions, sim), and the mean and unbiased
+        variance of each caption's logits over all its nodes and images: (captions, 1) each, (0, 1) in evaluation."""
+        sizes = [torch.linalg.vector_norm(piece, dim=3) + EPS for piece in (pooled, local)]
+        pieces = zip((pooled, local), sizes, strict=True)
+        logits = torch.cat([piece @ self.attn_sim_w.weight[0] / size for piece, size in pieces], dim=2)
         logits = logits + self.attn_sim_w.bias
         mean, spread = self._running()
         means = variances = logits.new_empty(0, 1)
@@ -34,24 +33,24 @@ class _Filtration(nn.Module):
         scaled = (logits - mean) * (spread + self.bn.eps).rsqrt() * self.bn.weight + self.bn.bias
         gates = scaled.sigmoid()
         gates = gates / (gates.sum(dim=2, keepdim=True) + EPS)
-        first, others = (gates / torch.cat(sizes, dim=2)).split([1, local.shape[2]], dim=2)
-        total = first * whole[:, :, 0] + (others[:, :, None] @ local)[:, :, 0]
+        pooled_gate, local_gates = (gates / torch.cat(sizes, dim=2)).split([1, local.shape[2]], dim=2)
+        total = pooled_gate * pooled[:, :, 0] + (local_gates[:, :, None] @ local)[:, :, 0]
         return l2norm(total), means, variances
 
     @torch.no_grad()
     def remember(self, means: Float[Tensor, " captions"], variances: Float[Tensor, " captions"]) -> None:
-        """What the running statistics are after one update a caption, in order."""
+        """Update the running statistics once per caption, in order."""
         share = self.bn.momentum
         assert share is not None
         keep = 1 - share
         powers = keep ** torch.arange(len(means) - 1, -1, -1, dtype=torch.float64, device=means.device)
-        for running, found in zip(self._running(), (means, variances), strict=True):
-            running.mul_(keep ** len(found)).add_(share * (powers * found).sum().to(running))
+        for running, values in zip(self._running(), (means, variances), strict=True):
+            running.mul_(keep ** len(values)).add_(share * (powers * values).sum().to(running))
         assert self.bn.num_batches_tracked is not None
         self.bn.num_batches_tracked += len(means)
 
     def _running(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance; a layer that tracks none has None here."""
+        """The running mean and variance."""
         assert self.bn.running_mean is not None
         assert self.bn.running_var is not None
         return self.bn.running_mean, self.bn.running_var
@@ -73,37 +72,37 @@ def score(
 ) -> Float[Tensor, "images captions"]:
     """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021, Eq. 1 to 3, 8, 9.
 
-    Batch normalisation means what it means in the authors' loop over captions: in training each caption has the statistics
-    of its own nodes over all images, and the running statistics are updated once a caption, in the order of the batch.
+    Batch normalisation is that of the authors' loop over captions: in training each caption has the statistics of its
+    own nodes over all images, and the running statistics are updated once per caption, in the order of the batch.
     Raises InputError for another number of regions than the network's.
     """
     whole_captions = network.whole_captions(texts)
 
     def block(images: Tensor) -> Tensor:
-        whole, inner = network.whole_images(images), gram(images)
+        pooled, inner = network.whole_images(images), gram(images)
 
         def part(portion: Portion, captions: Tensor) -> tuple[Tensor, ...]:
-            pairs = network.nodes(images, (whole, captions), inner, portion, params.temperature)
-            found = [network.SAF_module(*pair) for pair in pairs]
-            filtered, means, variances = (torch.cat(pieces, dim=-2) for pieces in zip(*found, strict=True))
+            pairs = network.nodes(images, (pooled, captions), inner, portion, params.temperature)
+            filtered_parts = [network.SAF_module(*pair) for pair in pairs]
+            filtered, means, variances = (torch.cat(pieces, dim=-2) for pieces in zip(*filtered_parts, strict=True))
             scores = network.sim_eval_w(filtered).sigmoid()
             return scores[:, :, 0], means[:, 0], variances[:, 0]
 
         rows = images.shape[0] * images.shape[1]
-        kept = len(images) * (2 * params.sim_dim + 6 * images.shape[1]) * images.element_size()
-        found = over_captions(part, texts, rows, kept, beside=(whole_captions,))
+        saved = len(images) * (2 * params.sim_dim + 6 * images.shape[1]) * images.element_size()
+        outputs = over_captions(part, texts, rows, saved, extra=(whole_captions,))
         if network.training:
-            network.SAF_module.remember(*found[1:])
-        return found[0]
+            network.SAF_module.remember(*outputs[1:])
+        return outputs[0]
 
     return block(images) if network.training else over_images(block, images)
 
 
 def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SafNetwork) -> OfPairs:
-    """The same scores of single pairs, of a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
+    """Scores of single pairs under a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
     nodes = network.pairs(images, texts, params.temperature)
 
-    def of(*pair: Tensor) -> Float[Tensor, " pairs"]:
+    def pair_scores(*pair: Tensor) -> Float[Tensor, " pairs"]:
         return network.sim_eval_w(network.SAF_module(*nodes(*pair))[0])[:, :, 0].sigmoid()[:, 0]
 
-    return of
+    return pair_scores

@@ -1,20 +1,11 @@
-"""SCAN, image to text: every region attends to the words, the image scores by how well its regions are described."""
+"""SCAN, image to text: every region attends to the words; the score tells how well the words describe the regions."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.ranking.alignment import (
-    OfPairs,
-    Portion,
-    aggregated,
-    gram,
-    over_captions,
-    over_images,
-    products,
-    sizes,
-    stacked,
-)
+from vse_pipe.ranking import alignment
+from vse_pipe.ranking.alignment import OfPairs, Portion, gram, sizes
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import ScanI2tOptions as Params
 
@@ -24,8 +15,8 @@ def score(
 ) -> Float[Tensor, "images captions"]:
     """Lee et al., Stacked Cross Attention for Image-Text Matching, ECCV 2018, Eq. 7 to 9.
 
-    The authors' code loops over captions; here captions of equal length are scored together, so no padding takes part
-    either. A single image or region works, which fails there.
+    The authors' code loops over captions; here captions of equal length are scored together, without padding. A single
+    image or region works; the authors' code fails there.
     """
 
     def block(images: Tensor) -> Tensor:
@@ -33,23 +24,25 @@ def score(
 
         def part(portion: Portion) -> tuple[Tensor]:
             raw = (portion.vectors @ regions.t()).unflatten(1, images.shape[:2])
-            each = zip(portion.chunks(raw, 0), portion.chunks(portion.vectors, 0), strict=True)
-            cosines = (stacked(chunk, gram(words), long, params.norm, params.temperature) for chunk, words in each)
-            found = [aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
-            return (torch.cat(found).t(),)
+            chunks = zip(portion.chunks(raw, 0), portion.chunks(portion.vectors, 0), strict=True)
+            cosines = (
+                alignment.stacked(chunk, gram(words), long, params.norm, params.temperature) for chunk, words in chunks
+            )
+            scores = [alignment.aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
+            return (torch.cat(scores).t(),)
 
-        return over_captions(part, texts, len(regions), kept=32 * len(regions))[0]
+        return alignment.over_captions(part, texts, len(regions), saved=32 * len(regions))[0]
 
-    return over_images(block, images)
+    return alignment.over_images(block, images)
 
 
 def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params) -> OfPairs:
     """The same scores of single pairs; see ``over_pairs``."""
     long = sizes(images)
 
-    def of(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
-        raw = products(words, images[rows])
-        cosines = stacked(raw, gram(words), long[rows][:, None], params.norm, params.temperature)
-        return aggregated(cosines, params.aggregate, params.lse)[:, 0]
+    def pair_scores(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
+        raw = alignment.products(words, images[rows])
+        cosines = alignment.stacked(raw, gram(words), long[rows][:, None], params.norm, params.temperature)
+        return alignment.aggregated(cosines, params.aggregate, params.lse)[:, 0]
 
-    return of
+    return pair_scores

@@ -1,20 +1,11 @@
-"""SCAN, text to image: every word attends to the regions, the caption scores by how well its words are found."""
+"""SCAN, text to image: every word attends to the regions; the score tells how well the regions show the words."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.ranking.alignment import (
-    OfPairs,
-    Portion,
-    aggregated,
-    gram,
-    over_captions,
-    over_images,
-    products,
-    sizes,
-    stacked,
-)
+from vse_pipe.ranking import alignment
+from vse_pipe.ranking.alignment import OfPairs, Portion, gram, sizes
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.ranking.similarities.options import ScanT2iOptions as Params
 
@@ -24,8 +15,8 @@ def score(
 ) -> Float[Tensor, "images captions"]:
     """Lee et al., Stacked Cross Attention for Image-Text Matching, ECCV 2018, Eq. 1 to 6.
 
-    The authors' code loops over captions; here captions of equal length are scored together, so no padding takes part
-    either. A single image or region works, which fails there.
+    The authors' code loops over captions; here captions of equal length are scored together, without padding. A single
+    image or region works; the authors' code fails there.
     """
 
     def block(images: Tensor) -> Tensor:
@@ -33,23 +24,23 @@ def score(
 
         def part(portion: Portion) -> tuple[Tensor]:
             raw = (regions @ portion.vectors.t()).unflatten(0, images.shape[:2])
-            each = zip(portion.chunks(raw, 2), portion.chunks(sizes(portion.vectors), 0), strict=True)
-            cosines = (stacked(chunk, inner, long, params.norm, params.temperature) for chunk, long in each)
-            found = [aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
-            return (torch.cat(found, dim=1),)
+            chunks = zip(portion.chunks(raw, 2), portion.chunks(sizes(portion.vectors), 0), strict=True)
+            cosines = (alignment.stacked(chunk, inner, long, params.norm, params.temperature) for chunk, long in chunks)
+            scores = [alignment.aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
+            return (torch.cat(scores, dim=1),)
 
-        return over_captions(part, texts, len(regions), kept=32 * len(regions))[0]
+        return alignment.over_captions(part, texts, len(regions), saved=32 * len(regions))[0]
 
-    return over_images(block, images)
+    return alignment.over_images(block, images)
 
 
 def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params) -> OfPairs:
     """The same scores of single pairs; see ``over_pairs``."""
     inner = gram(images)
 
-    def of(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
-        raw, long = products(images[rows], words), sizes(words)[:, None]
-        cosines = stacked(raw, inner[rows], long, params.norm, params.temperature)
-        return aggregated(cosines, params.aggregate, params.lse)[:, 0]
+    def pair_scores(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
+        raw, long = alignment.products(images[rows], words), sizes(words)[:, None]
+        cosines = alignment.stacked(raw, inner[rows], long, params.norm, params.temperature)
+        return alignment.aggregated(cosines, params.aggregate, params.lse)[:, 0]
 
-    return of
+    return pair_scores

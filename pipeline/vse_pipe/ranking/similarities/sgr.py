@@ -1,4 +1,4 @@
-"""SGR: a graph of the alignments of words and whole, whose nodes reason over each other; node 0 is the score."""
+"""SGR: a graph of alignments of words and global vectors; its nodes reason over each other, node 0 gives the score."""
 
 import torch
 from jaxtyping import Float
@@ -28,51 +28,51 @@ def score(
 ) -> Float[Tensor, "images captions"]:
     """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021, Eq. 1 to 7.
 
-    Captions of equal length are scored together, where the authors loop over captions: the same scores. Raises InputError
-    for another number of regions than the network's.
+    Captions of equal length are scored together; the authors loop over captions, with the same scores. Raises
+    InputError for another number of regions than the network's.
     """
     merged = [module.merged() for module in network.steps]
     whole_captions = network.whole_captions(texts)
 
     def block(images: Tensor) -> Tensor:
-        whole, inner = network.whole_images(images), gram(images)
+        pooled, inner = network.whole_images(images), gram(images)
 
         def part(portion: Portion, captions: Tensor) -> tuple[Tensor]:
-            pairs = network.nodes(images, (whole, captions), inner, portion, params.temperature)
+            pairs = network.nodes(images, (pooled, captions), inner, portion, params.temperature)
             return (torch.cat([_reason(pair, merged, network.sim_eval_w) for pair in pairs], dim=1),)
 
         rows = images.shape[0] * images.shape[1]
-        kept = len(images) * params.sim_dim * (2 * params.steps - 1) * images.element_size()
-        return over_captions(part, texts, rows, kept, beside=(whole_captions,))[0]
+        saved = len(images) * params.sim_dim * (2 * params.steps - 1) * images.element_size()
+        return over_captions(part, texts, rows, saved, extra=(whole_captions,))[0]
 
     return block(images) if network.training else over_images(block, images)
 
 
 def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SgrNetwork) -> OfPairs:
-    """The same scores of single pairs, of a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
+    """Scores of single pairs under a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
     nodes = network.pairs(images, texts, params.temperature)
     merged = [module.merged() for module in network.steps]
 
-    def of(*pair: Tensor) -> Float[Tensor, " pairs"]:
+    def pair_scores(*pair: Tensor) -> Float[Tensor, " pairs"]:
         return _reason(nodes(*pair), merged, network.sim_eval_w)[:, 0]
 
-    return of
+    return pair_scores
 
 
 def _reason(pair: tuple[Tensor, Tensor], merged: list, final: nn.Linear) -> Float[Tensor, "images captions"]:
-    nodes = _unit_nodes(*pair)
+    nodes = _UnitNodes.apply(*pair)
     graphs = nodes.flatten(0, 1)
     for weights in merged[:-1]:
-        graphs = _step(graphs, weights)
+        graphs = _Step.apply(graphs, *weights)
     return final(_first_node(graphs, merged[-1])).sigmoid().view(nodes.shape[:2])
 
 
 class _GraphReasoning(nn.Module):
     """``relu(W softmax(Q K^T) X)``, without a scale; names as in the authors' state_dict.
 
-    With q = W_q x + b_q and k = W_k x + b_k the products of a node with all others are (x W_q^T W_k + b_q W_k) x^T plus a
-    number that is the same for all of them, which the softmax ignores: one product of the size of the nodes and not two.
-    The bias of the keys therefore has no influence and gets no gradient; the authors' gets rounding errors.
+    With q = W_q x + b_q and k = W_k x + b_k the products of a node with all others are (x W_q^T W_k + b_q W_k) x^T plus
+    a number that is equal for all of them, which the softmax ignores: one product of the size of the nodes instead of
+    two. The bias of the keys therefore has no influence and gets no gradient; the authors' gets rounding errors.
     """
 
     def __init__(self, sim_dim: int) -> None:
@@ -87,19 +87,8 @@ class _GraphReasoning(nn.Module):
         return query.weight.t() @ key.weight, query.bias @ key.weight, out.weight, out.bias
 
 
-def _unit_nodes(
-    whole: Float[Tensor, "images captions 1 sim"], local: Float[Tensor, "images captions length sim"]
-) -> Float[Tensor, "images captions nodes sim"]:
-    """Both behind each other at unit length; 1e-8 is added to the norm."""
-    return _UnitNodes.apply(whole, local)
-
-
-def _step(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Float[Tensor, "graphs nodes sim"]:
-    return _Step.apply(nodes, *merged)
-
-
 def _first_node(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Float[Tensor, "graphs sim"]:
-    """The same step for node 0 alone."""
+    """``_Step`` for node 0 only: its output (graphs, sim)."""
     query, shift, weight, bias = merged
     queries = torch.addmm(shift, nodes[:, 0], query)
     edges = torch.bmm(nodes, queries[:, :, None]).softmax(dim=1)
@@ -108,13 +97,13 @@ def _first_node(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Floa
 
 
 class _UnitNodes(torch.autograd.Function):
-    """Keeps what it gives and not what it got."""
+    """Global and local nodes, joined, at unit length (norm + 1e-8); saves its output, not its inputs."""
 
     @staticmethod
-    def forward(ctx, whole, local):
+    def forward(ctx, pooled, local):
         nodes = local.new_empty(*local.shape[:2], 1 + local.shape[2], local.shape[3])
-        sizes = [torch.linalg.vector_norm(piece, dim=3, keepdim=True) for piece in (whole, local)]
-        for piece, size, into in zip((whole, local), sizes, _split(nodes), strict=True):
+        sizes = [torch.linalg.vector_norm(piece, dim=3, keepdim=True) for piece in (pooled, local)]
+        for piece, size, into in zip((pooled, local), sizes, _split(nodes), strict=True):
             torch.div(piece, size + EPS, out=into)
         ctx.save_for_backward(nodes, *sizes)
         return nodes
@@ -123,12 +112,12 @@ class _UnitNodes(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         nodes, *sizes = ctx.saved_tensors
-        found = []
+        grads = []
         for size, node, flow in zip(sizes, _split(nodes), _split(grad), strict=True):
-            along = (node * flow).sum(dim=3, keepdim=True)
-            along *= (size + EPS) / size.clamp_min(TINY)
-            found.append(torch.addcmul(flow, node, along, value=-1).div_(size + EPS))
-        return tuple(found)
+            projection = (node * flow).sum(dim=3, keepdim=True)
+            projection *= (size + EPS) / size.clamp_min(TINY)
+            grads.append(torch.addcmul(flow, node, projection, value=-1).div_(size + EPS))
+        return tuple(grads)
 
 
 def _split(nodes: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,7 +125,7 @@ def _split(nodes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Step(torch.autograd.Function):
-    """Keeps the queries and the edges; mixtures are cheap to make again. Graphs without a gradient are left out."""
+    """Saves the queries and the edges; mixtures are cheap to compute again. Graphs without a gradient are left out."""
 
     @staticmethod
     def forward(ctx, nodes, query, shift, weight, bias):
@@ -150,16 +139,16 @@ class _Step(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        *kept, query, weight = ctx.saved_tensors
-        some = sparse(grad)
-        whole, places = None, None
-        if some is not None:
-            places, whole = some.nonzero()[:, 0], torch.zeros_like(grad)
-            grad, *kept = (tensor.index_select(0, places) for tensor in (grad, *kept))
-        d_nodes, *others = _step_back(grad, *kept, query, weight)
+        *saved, query, weight = ctx.saved_tensors
+        active = sparse(grad)
+        full, places = None, None
+        if active is not None:
+            places, full = active.nonzero()[:, 0], torch.zeros_like(grad)
+            grad, *saved = (tensor.index_select(0, places) for tensor in (grad, *saved))
+        d_nodes, *d_params = _step_back(grad, *saved, query, weight)
         if places is not None:
-            d_nodes = whole.index_copy_(0, places, d_nodes)
-        return d_nodes, *others
+            d_nodes = full.index_copy_(0, places, d_nodes)
+        return d_nodes, *d_params
 
 
 def _step_back(grad, nodes, queries, edges, out, query, weight) -> tuple[Tensor, ...]:

@@ -1,4 +1,4 @@
-"""What each criterion does to single queries: those it repairs and those it breaks, against the plain ranking."""
+"""The queries that each criterion repairs and breaks, compared with the baseline."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ from vse_pipe.core.devices import generator
 from vse_pipe.report import charts
 from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import Change, DatasetIndex, Evaluation, Group, Results, RunResult, change
-from vse_pipe.report.sections.examples import correct, shown
+from vse_pipe.report.results import Change, DatasetIndex, Evaluation, Results, RunResult, change
+from vse_pipe.report.sections.examples import correct, preview
 
 TITLE = "What each criterion changed"
 KS = (1, 10)
@@ -19,7 +19,7 @@ _EACH = 2
 
 @dataclass(frozen=True)
 class _Side:
-    """One direction of a run: its queries under the baseline, and under another criterion."""
+    """The queries of a run in one direction, under the baseline and under another criterion."""
 
     direction: str
     before: pd.DataFrame
@@ -30,33 +30,36 @@ class _Side:
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    """Left out where there is one criterion only."""
+    """None when the grid has one criterion only."""
     if len(results.params.grid.inferences) < 2:
         return None
     return {
-        "groups": [_group(group, results, collector) for group in results.groups],
+        "groups": [
+            {
+                "dataset": group.catalogue.name,
+                "runs": [
+                    _run(run, run is group.best_run, group.catalogue, results, collector) for run in group.first_models
+                ],
+            }
+            for group in results.groups
+        ],
         "headings": [HEADINGS[direction] for direction in DIRECTIONS],
         "ks": KS,
-    }
-
-
-def _group(group: Group, results: Results, collector: Collector) -> dict:
-    return {
-        "dataset": group.catalogue.name,
-        "runs": [_run(run, run is group.best_run, group.catalogue, results, collector) for run in group.shown],
     }
 
 
 def _run(run: RunResult, is_open: bool, catalogue: DatasetIndex, results: Results, collector: Collector) -> dict:
     before = {direction: run.baseline.queries(direction) for direction in DIRECTIONS}
     rows, cards = [], []
-    for one in run.evaluations.values():
-        if one is run.baseline:
+    for result in run.evaluations.values():
+        if result is run.baseline:
             continue
-        sides = [_Side(name, before[name], one.queries(name)) for name in DIRECTIONS]
-        rows.append({"inference": one.inference, "cells": [_counts(side) for side in sides]})
+        sides = [_Side(name, before[name], result.queries(name)) for name in DIRECTIONS]
+        counts = [[side.counted(k) for k in KS] for side in sides]
+        cells = [[(len(change.repaired), len(change.broken)) for change in changes] for changes in counts]
+        rows.append({"inference": result.inference, "cells": cells})
         if is_open and results.params.report.examples:
-            cards.append(_examples(one, run.baseline, sides, catalogue, results.params.seed, collector))
+            cards.append(_examples(result, run.baseline, sides, catalogue, results.params.seed, collector))
     return {
         "run": run.name,
         "kind": run.kind,
@@ -64,63 +67,72 @@ def _run(run: RunResult, is_open: bool, catalogue: DatasetIndex, results: Result
         "baseline": run.baseline.inference,
         "charts": [_chart(run, index, rows, collector) for index in range(len(DIRECTIONS))],
         "rows": rows,
-        "examples": [{**one, "open": one["one"] is run.contrast} for one in cards if one["rows"]],
+        "examples": [{**card, "open": card["evaluation"] is run.contrast} for card in cards if card["rows"]],
     }
 
 
-def _counts(side: _Side) -> list[tuple[int, int]]:
-    """(repaired, broken) for each K."""
-    found = [side.counted(k) for k in KS]
-    return [(len(one.repaired), len(one.broken)) for one in found]
-
-
 def _chart(run: RunResult, index: int, rows: list[dict], collector: Collector) -> dict:
-    """Of the first K."""
+    """The chart for the first K."""
     counts = [(row["inference"], *row["cells"][index][0]) for row in rows]
     heading = HEADINGS[DIRECTIONS[index]]
-    said = "; ".join(f"{name} repairs {repaired} and breaks {broken}" for name, repaired, broken in counts)
-    label = f"{heading}, queries right at 1 under a criterion against {run.baseline.inference}: {said}."
+    counts_text = "; ".join(f"{name} repairs {repaired} and breaks {broken}" for name, repaired, broken in counts)
+    label = f"{heading}, queries right at 1 under a criterion against {run.baseline.inference}: {counts_text}."
     return {"heading": heading, "chart": collector.chart(charts.balance(counts), label)}
 
 
 def _examples(
-    one: Evaluation, baseline: Evaluation, sides: list[_Side], catalogue: DatasetIndex, seed: int, collector: Collector
+    result: Evaluation,
+    baseline: Evaluation,
+    sides: list[_Side],
+    catalogue: DatasetIndex,
+    seed: int,
+    collector: Collector,
 ) -> dict:
-    """Some queries, drawn by the seed. A matching keeps its sets at K = 10 only, so there right means right at 10."""
-    k = KS[-1] if one.matching or baseline.matching else KS[0]
+    """Some queries, drawn by the seed. A matching has sets at K = 10 only, so that right means right at 10."""
+    k = KS[-1] if result.matching or baseline.matching else KS[0]
     rows = []
     for side in sides:
-        found = side.counted(k)
-        draw = generator(seed, "report", "changes", catalogue.name, one.run, one.inference, side.direction)
-        for kind, ids in (("repaired", found.repaired), ("broken", found.broken)):
+        changed = side.counted(k)
+        draw = generator(seed, "report", "changes", catalogue.name, result.run, result.inference, side.direction)
+        for kind, ids in (("repaired", changed.repaired), ("broken", changed.broken)):
             for number in draw.permutation(ids)[:_EACH].tolist():
-                rows.append({"kind": kind, **_example(number, side, one, baseline, catalogue, collector)})
-    return {"inference": one.inference, "one": one, "k": k, "rows": rows}
+                rows.append({"kind": kind, **_example(number, side, result, baseline, catalogue, collector)})
+    return {"inference": result.inference, "evaluation": result, "k": k, "rows": rows}
 
 
 def _example(
-    number: int, side: _Side, one: Evaluation, baseline: Evaluation, catalogue: DatasetIndex, collector: Collector
+    number: int,
+    side: _Side,
+    result: Evaluation,
+    baseline: Evaluation,
+    catalogue: DatasetIndex,
+    collector: Collector,
 ) -> dict:
     is_text = side.direction == "text_to_image"
-    catalogue.known([number], side.direction, "queries")
+    catalogue.require([number], side.direction, "queries")
     right = correct(number, side.direction, catalogue)
     cells = [
-        _cell(table.loc[number], each, right, side.direction, catalogue, collector)
-        for table, each in ((side.before, baseline), (side.after, one))
+        _cell(table.loc[number], criterion, right, side.direction, catalogue, collector)
+        for table, criterion in ((side.before, baseline), (side.after, result))
     ]
     return {
-        "query": shown(number, not is_text, catalogue, collector),
+        "query": preview(number, not is_text, catalogue, collector),
         "cells": cells,
-        "right": shown(right[0], is_text, catalogue, collector),
+        "right": preview(right[0], is_text, catalogue, collector),
     }
 
 
 def _cell(
-    row: pd.Series, one: Evaluation, right: list[int], direction: str, catalogue: DatasetIndex, collector: Collector
+    row: pd.Series,
+    result: Evaluation,
+    right: list[int],
+    direction: str,
+    catalogue: DatasetIndex,
+    collector: Collector,
 ) -> dict:
-    """What is ranked first; of a matching only whether its set holds a correct item."""
-    if one.matching:
+    """The first item; for a matching only whether its set has a correct item."""
+    if result.matching:
         return {"item": None, "right": bool(row["hit_10"]), "rank": None}
-    first = catalogue.known([int(row["top"][0])], direction, "items")[0]
-    found = shown(first, direction == "text_to_image", catalogue, collector)
-    return {"item": found, "right": first in right, "rank": float(row["rank"])}
+    first = catalogue.require([int(row["top"][0])], direction, "items")[0]
+    item = preview(first, direction == "text_to_image", catalogue, collector)
+    return {"item": item, "right": first in right, "rank": float(row["rank"])}

@@ -1,4 +1,4 @@
-"""Claims of papers beside what was measured here."""
+"""Claims of papers with their verdicts."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Results
 
 TITLE = "Claims"
-# As those of evaluate's intervals.
+# The same number as for the intervals of evaluate.
 _RESAMPLES = 1000
 
 
@@ -16,8 +16,8 @@ def context(results: Results, collector: Collector) -> dict | None:
     if path is None:
         return None
     file = claims.read(claims.PACKAGED.get(path, Path(path)))
-    # A run that is not there yet is no error: the page shows what there is.
-    found = claims.judged(results.params, file, _RESAMPLES, results.params.seed, skip_unknown=True)
-    rows = [claims.cells(one) for one in found]
-    about = {"counted": claims.counted(found), "caption": claims.caption(_RESAMPLES, results.params.seed)}
+    # A missing run is no error: the page shows the existing runs.
+    verdicts = claims.judged(results.params, file, _RESAMPLES, results.params.seed, skip_unknown=True)
+    rows = [claims.cells(verdict) for verdict in verdicts]
+    about = {"counted": claims.counted(verdicts), "caption": claims.caption(_RESAMPLES, results.params.seed)}
     return {"title": file.title, "header": claims.HEADER, "rows": rows, **about}

@@ -1,4 +1,4 @@
-"""How training went, epoch by epoch."""
+"""Learning curves."""
 
 from vse_pipe.report import charts
 from vse_pipe.report.pictures import Collector
@@ -16,14 +16,12 @@ def _group(group: Group, collector: Collector) -> dict:
     rows = [_row(run) for run in group.with_curves]
     best = max(rows, key=lambda row: row["rsum"])
     label = f"Validation rsum per epoch of {len(rows)} runs; the best is {best['run']} with {best['rsum']:.1f} at epoch {best['epoch']}."
-    losses = [
-        {
-            "run": row["run"],
-            "loss": row["name"],
-            "chart": collector.chart(charts.training(run.history), _loss_label(row)),
-        }
-        for row, run in zip(rows, group.with_curves, strict=True)
-    ]
+    losses = []
+    for row, run in zip(rows, group.with_curves, strict=True):
+        text = f"Training loss of {row['run']}: {row['first']:.4g} in the first epoch, {row['last']:.4g} in the last of {row['epochs']}."
+        losses.append(
+            {"run": row["run"], "loss": row["name"], "chart": collector.chart(charts.training(run.history), text)}
+        )
     validation = charts.validation({run.name: run.history for run in group.with_curves})
     return {
         "dataset": group.catalogue.name,
@@ -36,30 +34,21 @@ def _group(group: Group, collector: Collector) -> dict:
 
 def _row(run: TrainedRun) -> dict:
     table = run.history
-    kept = table.loc[table["val_rsum"].idxmax()]
+    best = table.loc[table["val_rsum"].idxmax()]
+    loss, scheme = run.member("loss"), run.member("scheme")
     return {
         "run": run.name,
-        "name": _name(run),
+        "name": loss if scheme == "plain" else f"{loss}, {scheme}",
         "epochs": len(table),
-        "epoch": int(kept["epoch"]),
-        "rsum": float(kept["val_rsum"]),
+        "epoch": int(best["epoch"]),
+        "rsum": float(best["val_rsum"]),
         "first": float(table["loss"].iloc[0]),
         "last": float(table["loss"].iloc[-1]),
     }
 
 
-def _name(run: TrainedRun) -> str:
-    """The loss, and the scheme where it has a part in what is minimised."""
-    loss, scheme = run.member("loss"), run.member("scheme")
-    return loss if scheme == "plain" else f"{loss}, {scheme}"
-
-
-def _loss_label(row: dict) -> str:
-    return f"Training loss of {row['run']}: {row['first']:.4g} in the first epoch, {row['last']:.4g} in the last of {row['epochs']}."
-
-
 def _epochs(group: Group) -> dict:
-    """Validation rsum, a row an epoch and a column a run: the first chart as a table."""
+    """The first chart as a table: validation rsum, one row an epoch and one column a run."""
     columns = {run.name: run.history.set_index("epoch")["val_rsum"] for run in group.with_curves}
     epochs = sorted({int(epoch) for column in columns.values() for epoch in column.index})
     rows = [

@@ -1,4 +1,4 @@
-"""Some queries with what the best run retrieves for them, right and wrong, under two criteria side by side."""
+"""Example queries with the items that the best run retrieves under two criteria."""
 
 import pandas as pd
 
@@ -23,10 +23,10 @@ def _group(group: Group, results: Results, collector: Collector) -> dict:
     criteria = [run.baseline] if run.contrast is run.baseline else [run.baseline, run.contrast]
     sides = []
     for direction in reversed(DIRECTIONS):
-        tables = [one.queries(direction) for one in criteria]
+        tables = [criterion.queries(direction) for criterion in criteria]
         seed = generator(results.params.seed, "report", "examples", group.catalogue.name, direction)
         picks = mix(tables[0], tables[-1], results.params.report.examples, seed)
-        group.catalogue.known([pick.query_id for pick in picks], direction, "queries")
+        group.catalogue.require([pick.query_id for pick in picks], direction, "queries")
         cards = [
             _card(pick, direction, list(zip(criteria, tables, strict=True)), group.catalogue, collector)
             for pick in picks
@@ -45,40 +45,46 @@ def _card(
     right = correct(pick.query_id, direction, catalogue)
     return {
         "kind": pick.kind,
-        "query": shown(pick.query_id, direction == "image_to_text", catalogue, collector),
+        "query": preview(pick.query_id, direction == "image_to_text", catalogue, collector),
         "lists": [
-            _list(one, table.loc[pick.query_id], right, direction, catalogue, collector) for one, table in rankings
+            _list(result, table.loc[pick.query_id], right, direction, catalogue, collector)
+            for result, table in rankings
         ],
-        "right": [shown(item, direction == "text_to_image", catalogue, collector) for item in right],
+        "right": [preview(item, direction == "text_to_image", catalogue, collector) for item in right],
     }
 
 
 def _list(
-    one: Evaluation, row: pd.Series, right: list[int], direction: str, catalogue: DatasetIndex, collector: Collector
+    result: Evaluation,
+    row: pd.Series,
+    right: list[int],
+    direction: str,
+    catalogue: DatasetIndex,
+    collector: Collector,
 ) -> dict:
-    """A matching has no order, so its whole set is shown; of a ranking only the beginning."""
+    """The first items of a ranking, or the whole set of a matching, which has no order."""
     top = [int(item) for item in row["top"]]
-    items = catalogue.known(top if one.matching else top[:_RANKED], direction, "items")
+    items = catalogue.require(top if result.matching else top[:_RANKED], direction, "items")
     return {
-        "inference": one.inference,
-        "matching": one.matching,
-        "rank": None if one.matching else float(row["rank"]),
+        "inference": result.inference,
+        "matching": result.matching,
+        "rank": None if result.matching else float(row["rank"]),
         "items": [
-            {**shown(item, direction == "text_to_image", catalogue, collector), "right": item in right}
+            {**preview(item, direction == "text_to_image", catalogue, collector), "right": item in right}
             for item in items
         ],
     }
 
 
 def correct(query_id: int, direction: str, catalogue: DatasetIndex) -> list[int]:
-    """ids of the correct items: an image's captions, or the image a caption describes."""
+    """ids of the correct items: the captions of an image, or the image of a caption."""
     if direction == "image_to_text":
         return catalogue.captions_of.get(query_id, [])
     return [int(catalogue.captions.at[query_id, "image_id"])]
 
 
-def shown(number: int, is_picture: bool, catalogue: DatasetIndex, collector: Collector) -> dict:
-    """What the templates print for an image or a caption."""
+def preview(number: int, is_picture: bool, catalogue: DatasetIndex, collector: Collector) -> dict:
+    """The content of an image or a caption for the templates."""
     if is_picture:
         return {"id": number, "picture": collector.picture(catalogue, number), "text": None}
     return {"id": number, "picture": None, "text": catalogue.captions.at[number, "text"]}

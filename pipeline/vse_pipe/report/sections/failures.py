@@ -1,9 +1,9 @@
-"""The queries whose correct item ranks lowest: often wrong labels, sometimes what the model never learnt."""
+"""The queries with the lowest ranks of their correct items: wrong labels or failures of the model."""
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Evaluation, Group, Results, worst
-from vse_pipe.report.sections.examples import correct, shown
+from vse_pipe.report.sections.examples import correct, preview
 
 TITLE = "Worst failures"
 _SHOWN = 5
@@ -14,41 +14,41 @@ _HEADINGS = {
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    """Left out when no criterion ranks, or when nothing fails."""
-    groups = [_group(group, one, collector) for group in results.groups if (one := _ranking(group))]
+    """None when no criterion ranks, or when no query fails."""
+    groups = [_group(group, result, collector) for group in results.groups if (result := _ranking(group))]
     return {"groups": groups} if any(side["rows"] for group in groups for side in group["sides"]) else None
 
 
 def _ranking(group: Group) -> Evaluation | None:
     """The best criterion of the best run that gives every query a rank."""
-    ranking = [one for one in group.best_run.evaluations.values() if not one.matching]
-    return max(ranking, key=lambda one: one.rsum, default=None)
+    ranking = [result for result in group.best_run.evaluations.values() if not result.matching]
+    return max(ranking, key=lambda result: result.rsum, default=None)
 
 
-def _group(group: Group, one: Evaluation, collector: Collector) -> dict:
-    sides = [_side(group, one, direction, collector) for direction in reversed(DIRECTIONS)]
+def _group(group: Group, result: Evaluation, collector: Collector) -> dict:
+    sides = [_side(group, result, direction, collector) for direction in reversed(DIRECTIONS)]
     return {
         "dataset": group.catalogue.name,
-        "run": one.run,
+        "run": result.run,
         "kind": group.best_run.kind,
-        "inference": one.inference,
+        "inference": result.inference,
         "sides": sides,
     }
 
 
-def _side(group: Group, one: Evaluation, direction: str, collector: Collector) -> dict:
-    catalogue, table = group.catalogue, one.queries(direction)
+def _side(group: Group, result: Evaluation, direction: str, collector: Collector) -> dict:
+    catalogue, table = group.catalogue, result.queries(direction)
     of_texts = direction == "text_to_image"
-    items = len(one.items(direction)) // one.items(direction)["fold"].nunique()
+    items = len(result.items(direction)) // result.items(direction)["fold"].nunique()
     rows = []
-    for number in catalogue.known(worst(table, _SHOWN), direction, "queries"):
-        first = catalogue.known([int(table.at[number, "top"][0])], direction, "items")[0]
+    for number in catalogue.require(worst(table, _SHOWN), direction, "queries"):
+        first = catalogue.require([int(table.at[number, "top"][0])], direction, "items")[0]
         rows.append(
             {
-                "query": shown(number, not of_texts, catalogue, collector),
+                "query": preview(number, not of_texts, catalogue, collector),
                 "rank": float(table.at[number, "rank"]),
-                "first": shown(first, of_texts, catalogue, collector),
-                "right": shown(correct(number, direction, catalogue)[0], of_texts, catalogue, collector),
+                "first": preview(first, of_texts, catalogue, collector),
+                "right": preview(correct(number, direction, catalogue)[0], of_texts, catalogue, collector),
             }
         )
     return {"direction": direction, "heading": _HEADINGS[direction], "rows": rows, "items": items}

@@ -1,4 +1,4 @@
-"""How evenly items are retrieved under each criterion, and the worst hubs with the queries they draw."""
+"""Hubness under each criterion, and the worst hubs with their queries."""
 
 from itertools import pairwise
 
@@ -8,13 +8,13 @@ from vse_pipe.report.formatting import percent
 from vse_pipe.report.hubness import attracted, log_edges, measure
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import DatasetIndex, Evaluation, Group, Results, RunResult
-from vse_pipe.report.sections.examples import correct, shown
+from vse_pipe.report.sections.examples import correct, preview
 
 TITLE = "Hubness"
 _K = 10
-# Those the papers draw, the larger first.
+# The K of the papers' charts, the larger one first.
 _DRAWN = (10, 1)
-# Of many runs only the best are drawn; the figures of all are in the tables.
+# Only the best runs have charts; the tables have all runs.
 _CHARTED = 8
 _HUBS = 5
 _DRAWN_IN = 6
@@ -35,11 +35,13 @@ def context(results: Results, collector: Collector) -> dict:
 
 
 def _group(group: Group, collector: Collector) -> dict:
-    best = sorted(group.shown, key=lambda run: -run.best.rsum)[:_CHARTED]
+    best = sorted(group.first_models, key=lambda run: -run.best.rsum)[:_CHARTED]
     return {
         "dataset": group.catalogue.name,
-        "left_out": len(group.shown) - len(best),
-        "runs": [_run(run, run is group.best_run, run in best, group.catalogue, collector) for run in group.shown],
+        "left_out": len(group.first_models) - len(best),
+        "runs": [
+            _run(run, run is group.best_run, run in best, group.catalogue, collector) for run in group.first_models
+        ],
     }
 
 
@@ -65,39 +67,39 @@ def _side(run: RunResult, direction: str) -> dict:
     title, item, query = _WORDS[direction]
     rows = [
         {
-            "inference": one.inference,
-            "skews": [one.metrics[direction][f"skew@{k}"] for k in KS],
-            "shares": measure(one.items(direction), _K),
+            "inference": result.inference,
+            "skews": [result.metrics[direction][f"skew@{k}"] for k in KS],
+            "shares": measure(result.items(direction), _K),
         }
-        for one in run.evaluations.values()
+        for result in run.evaluations.values()
     ]
     return {"title": title, "item": item, "query": query, "direction": direction, "rows": rows}
 
 
 def _charts(run: RunResult, direction: str, k: int, collector: Collector) -> dict:
-    columns = {name: one.items(direction)[f"n_{k}"].to_numpy() for name, one in run.evaluations.items()}
+    columns = {name: result.items(direction)[f"n_{k}"].to_numpy() for name, result in run.evaluations.items()}
     extent = charts.extent(list(columns.values()))
-    rows = [_chart(one, run, direction, k, extent, collector) for one in run.evaluations.values()]
+    rows = [_chart(result, run, direction, k, extent, collector) for result in run.evaluations.values()]
     return {"k": k, "rows": rows, "bins": _bins(columns, extent.largest)}
 
 
 def _chart(
-    one: Evaluation, run: RunResult, direction: str, k: int, extent: charts.Extent, collector: Collector
+    result: Evaluation, run: RunResult, direction: str, k: int, extent: charts.Extent, collector: Collector
 ) -> dict:
-    after, before = (each.items(direction)[f"n_{k}"].to_numpy() for each in (one, run.baseline))
-    is_baseline = one is run.baseline
+    after, before = (criterion.items(direction)[f"n_{k}"].to_numpy() for criterion in (result, run.baseline))
+    is_baseline = result is run.baseline
     spec = charts.distribution(after, None if is_baseline else before, extent)
     never = percent((after == 0).mean())
     _, item, query = _WORDS[direction]
     label = (
-        f"{one.inference}, {direction.replace('_', ' ')}, N_{k} of {len(after)} {item}s: {never} are among the best {k} of no "
+        f"{result.inference}, {direction.replace('_', ' ')}, N_{k} of {len(after)} {item}s: {never} are among the best {k} of no "
         f"{query}, the most frequent of {after.max()}"
     )
     if not is_baseline:
         was = percent((before == 0).mean())
         label += f"; under {run.baseline.inference} {was} and {before.max()}"
     return {
-        "inference": one.inference,
+        "inference": result.inference,
         "never": never,
         "is_baseline": is_baseline,
         "chart": collector.chart(spec, f"{label}."),
@@ -105,7 +107,7 @@ def _chart(
 
 
 def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
-    """The charts as a table: how many items have which N_k, a row a bin that is not empty and a column a criterion."""
+    """The charts as a table: numbers of items, one row a bin with items and one column a criterion."""
     edges = [0, *log_edges(largest)]
     rows = []
     for low, high in pairwise(edges):
@@ -116,17 +118,16 @@ def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
 
 
 def _hubs(run: RunResult, direction: str, catalogue: DatasetIndex, collector: Collector) -> list[dict]:
-    """The items most often among the best 10 under the baseline, some of the queries that have them there, and what the
-    contrast makes of them."""
+    """The items with the largest N_10 under the baseline, some of their queries, and N_10 under the contrast."""
     order = run.baseline.items(direction).sort_values(["n_10", "item_id"], ascending=[False, True], kind="stable")
     after = run.contrast.items(direction).groupby("item_id")["n_10"].sum()
     worst = order.head(_HUBS)
-    ids = catalogue.known(worst["item_id"].tolist(), direction, "items")
+    ids = catalogue.require(worst["item_id"].tolist(), direction, "items")
     queries, top = run.baseline.lists(direction)
     drawn = attracted(top, ids, _DRAWN_IN)
     return [
         {
-            **shown(item, direction == "text_to_image", catalogue, collector),
+            **preview(item, direction == "text_to_image", catalogue, collector),
             "before": int(n),
             "after": int(after[item]),
             "queries": [_query(int(queries[row]), item, direction, catalogue, collector) for row in drawn[item][0]],
@@ -137,8 +138,8 @@ def _hubs(run: RunResult, direction: str, catalogue: DatasetIndex, collector: Co
 
 
 def _query(number: int, item: int, direction: str, catalogue: DatasetIndex, collector: Collector) -> dict:
-    catalogue.known([number], direction, "queries")
+    catalogue.require([number], direction, "queries")
     return {
-        **shown(number, direction == "image_to_text", catalogue, collector),
+        **preview(number, direction == "image_to_text", catalogue, collector),
         "right": item in correct(number, direction, catalogue),
     }

@@ -1,4 +1,4 @@
-"""Figures by grades that people gave and by labels of the pictures, where evaluations have them."""
+"""Figures from judgements and from labels, if evaluations have them."""
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.report.formatting import HEADINGS
@@ -17,10 +17,11 @@ _KENDALL = {"tau-b": "tau_b", "tau-c": "tau_c"}
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    """Left out when no evaluation has any."""
+    """None when no evaluation has such figures."""
     groups = [(group, _rows(group, "judged"), _rows(group, "plausible")) for group in results.groups]
     if not any(judged or plausible for _, judged, plausible in groups):
         return None
+    documents = (result.metrics.get("judged") for group in results.groups for result in group.evaluations())
     return {
         "groups": [
             {"dataset": group.catalogue.name, "judged": judged, "plausible": plausible}
@@ -29,26 +30,26 @@ def context(results: Results, collector: Collector) -> dict | None:
         ],
         "headings": [HEADINGS[direction] for direction in DIRECTIONS],
         "columns": {"judged": [*_JUDGED, *_KENDALL], "plausible": list(_PLAUSIBLE)},
-        "above": next((one["correct_above"] for group in results.groups for one in _documents(group, "judged")), None),
+        "above": next((document["correct_above"] for document in documents if document), None),
         "labelled": any(plausible for _, _, plausible in groups),
     }
 
 
-def _documents(group: Group, key: str) -> list[dict]:
-    return [one.metrics[key] for one in group.evaluations() if key in one.metrics]
-
-
 def _rows(group: Group, key: str) -> list[dict]:
     return [
-        {"run": one.run, "inference": one.inference, "sides": [_cells(one, key, direction) for direction in DIRECTIONS]}
-        for one in group.evaluations()
-        if key in one.metrics
+        {
+            "run": result.run,
+            "inference": result.inference,
+            "sides": [_cells(result, key, direction) for direction in DIRECTIONS],
+        }
+        for result in group.evaluations()
+        if key in result.metrics
     ]
 
 
-def _cells(one: Evaluation, key: str, direction: str) -> dict:
-    """queries; cells: (value, digits), the value None where it is not defined."""
-    figures = one.metrics[key][direction]
+def _cells(result: Evaluation, key: str, direction: str) -> dict:
+    """queries; cells: (value, digits), with value None if undefined."""
+    figures = result.metrics[key][direction]
     cells = [(figures[name], 1) for name in (_JUDGED if key == "judged" else _PLAUSIBLE).values()]
     if key == "judged":
         cells += [(figures["kendall"].get(name), 3) for name in _KENDALL.values()]

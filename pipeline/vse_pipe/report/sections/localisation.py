@@ -1,4 +1,4 @@
-"""Phrases and the boxes that runs on regions find for them: figures, and pictures with true and found boxes."""
+"""Localised phrases: figures, and pictures with true and predicted boxes."""
 
 from typing import Any
 
@@ -15,28 +15,30 @@ from vse_pipe.report.results import Localisation, Results
 TITLE = "Phrases and their boxes"
 _TRUE, _FOUND = ("x1", "y1", "x2", "y2"), ("found_x1", "found_y1", "found_x2", "found_y2")
 _FIGURES = (*(f"r@{k}" for k in KS), "map")
-# Colours of the page; phrases of a sentence beyond them begin anew.
+# Colours of the page; further phrases of a sentence repeat them.
 _COLOURS = 6
-# Units of a symbol's sides.
+# Side of a symbol, in its units.
 _SIDE = 100.0
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    """Left out when params names no localisation."""
-    found = list(results.localised.values())
-    if not found:
+    """None when params names no localisation."""
+    localised = list(results.localised.values())
+    if not localised:
         return None
-    best = max(found, key=lambda one: one.recall)
-    others = [one for one in found if one is not best and best.comparable(one)]
-    drawn = [*others[:1], best]
-    first = found[0].metrics
+    best = max(localised, key=lambda run: run.recall)
+    comparable = [run for run in localised if run is not best and best.comparable(run)]
+    drawn = [*comparable[:1], best]
+    first = localised[0].metrics
     return {
         "threshold": first["threshold"],
         "split": first["split"],
-        "runs": [_row(one.run, one.metrics["all"]) for one in found],
-        "types": [(one.run, [_row(name, figures) for name, figures in one.metrics["types"].items()]) for one in found],
-        "bounds": _bounds(found, results),
-        "drawn": [one.run for one in drawn],
+        "runs": [_row(run.run, run.metrics["all"]) for run in localised],
+        "types": [
+            (run.run, [_row(name, figures) for name, figures in run.metrics["types"].items()]) for run in localised
+        ],
+        "bounds": _bounds(localised, results),
+        "drawn": [run.run for run in drawn],
         "pictures": _pictures(drawn, results, collector),
     }
 
@@ -48,68 +50,68 @@ def _row(name: str, figures: dict) -> dict:
 
 
 def _bounds(localised: list[Localisation], results: Results) -> list[tuple[str, list[dict]]]:
-    """Of each data set of regions by split; one that was written by hand may not say."""
-    found = {}
-    for one in localised:
-        told = one.metrics["proposals"]
+    """The bounds of each data set of regions by split; a data set made by hand may have none."""
+    bounds = {}
+    for run in localised:
+        proposals = run.metrics["proposals"]
         rows = [
-            {**told[split], "split": split, "percent": 100 * told[split]["recall"]}
+            {**proposals[split], "split": split, "percent": 100 * proposals[split]["recall"]}
             for split in DESCRIBED
-            if split in told
+            if split in proposals
         ]
-        found[results.params.runs[one.run].dataset] = rows
-    return [(name, rows) for name, rows in found.items() if rows]
+        bounds[results.params.runs[run.run].dataset] = rows
+    return [(name, rows) for name, rows in bounds.items() if rows]
 
 
 def _pictures(drawn: list[Localisation], results: Results, collector: Collector) -> list[dict]:
-    """As many as the report shows examples, drawn by the seed; of each the sentence that names most."""
-    one = drawn[-1]
-    chance = generator(results.params.seed, "report", "localisation", one.run)
-    ids = np.sort(one.mentions["image_id"].unique())
-    shown = chance.permutation(ids)[: results.params.report.examples]
-    return [_picture(drawn, int(image), collector) for image in shown]
+    """``report.examples`` pictures drawn by the seed, each with the sentence that has most phrases."""
+    best = drawn[-1]
+    chance = generator(results.params.seed, "report", "localisation", best.run)
+    ids = np.sort(best.mentions["image_id"].unique())
+    examples = chance.permutation(ids)[: results.params.report.examples]
+    return [_picture(drawn, int(image), collector) for image in examples]
 
 
 def _picture(drawn: list[Localisation], image: int, collector: Collector) -> dict:
-    """drawn: runs that found boxes of the same mentions."""
-    one = drawn[-1]
-    mentions = one.mentions[one.mentions["image_id"] == image]
+    """drawn: runs with the same mentions."""
+    best = drawn[-1]
+    mentions = best.mentions[best.mentions["image_id"] == image]
     caption = int(mentions["caption_id"].value_counts(sort=True).index[0])
     named = mentions[mentions["caption_id"] == caption].sort_values("start")
-    if image not in one.catalogue.images.index or caption not in one.catalogue.captions.index:
+    if image not in best.catalogue.images.index or caption not in best.catalogue.captions.index:
         raise InputError(
-            f"localisation of {one.run}: image_id {image} or caption_id {caption} is not in data set "
-            f"'{one.catalogue.name}'; run `vse-pipe localize --run {one.run}` again"
+            f"localisation of {best.run}: image_id {image} or caption_id {caption} is not in data set "
+            f"'{best.catalogue.name}'; run `vse-pipe localize --run {best.run}` again"
         )
-    size = one.catalogue.images.loc[image, ["width", "height"]].to_numpy(dtype=float)
-    found = [_phrases(each, named.index, size) for each in drawn]
-    text = one.catalogue.captions.at[caption, "text"]
+    size = best.catalogue.images.loc[image, ["width", "height"]].to_numpy(dtype=float)
+    phrases = [_phrases(run, named.index, size) for run in drawn]
+    text = best.catalogue.captions.at[caption, "text"]
     return {
-        "picture": collector.picture(one.catalogue, image),
-        "runs": [{"run": each.run, "phrases": phrases} for each, phrases in zip(drawn, found, strict=True)],
-        "sentence": _parts(text, named, found[0]),
+        "picture": collector.picture(best.catalogue, image),
+        "runs": [{"run": run.run, "phrases": run_phrases} for run, run_phrases in zip(drawn, phrases, strict=True)],
+        "sentence": _parts(text, named, phrases[0]),
     }
 
 
-def _phrases(one: Localisation, ids: pd.Index, size: np.ndarray) -> list[dict]:
-    rows = one.mentions.loc[ids].to_dict("records")
-    return [_phrase(row, place % _COLOURS + 1, size, one.metrics["threshold"]) for place, row in enumerate(rows)]
+def _phrases(run: Localisation, ids: pd.Index, size: np.ndarray) -> list[dict]:
+    rows = run.mentions.loc[ids].to_dict("records")
+    return [_phrase(row, place % _COLOURS + 1, size, run.metrics["threshold"]) for place, row in enumerate(rows)]
 
 
 def _phrase(row: dict[str, Any], colour: int, size: np.ndarray, threshold: float) -> dict:
-    found = None if pd.isna(row["region_id"]) else _placed([row[name] for name in _FOUND], size)
+    box = None if pd.isna(row["region_id"]) else _placed([row[name] for name in _FOUND], size)
     return {
         "text": row["text"],
         "colour": colour,
         "true": _placed([row[name] for name in _TRUE], size),
-        "found": found,
-        "iou": None if found is None else row["iou"],
-        "right": found is not None and row["iou"] >= threshold,
+        "found": box,
+        "iou": None if box is None else row["iou"],
+        "right": box is not None and row["iou"] >= threshold,
     }
 
 
 def _placed(box: list[float], size: np.ndarray) -> dict[str, float]:
-    """Of a box in pixels: its rectangle on a symbol, in whose middle the picture lies with its longer side whole."""
+    """The rectangle of a box in pixels on a square symbol; the picture is centred and fills its longer side."""
     x1, y1, x2, y2 = box
     scale = _SIDE / size.max()
     left, top = (_SIDE - scale * size) / 2
@@ -118,7 +120,7 @@ def _placed(box: list[float], size: np.ndarray) -> dict[str, float]:
 
 
 def _parts(text: str, named: pd.DataFrame, phrases: list[dict]) -> list[dict]:
-    """The sentence in pieces: text, and the colour of those that are phrases."""
+    """The parts of the sentence: text, and the colour of phrases."""
     parts, at = [], 0
     for start, phrase in zip(named["start"].tolist(), phrases, strict=True):
         if start < at:

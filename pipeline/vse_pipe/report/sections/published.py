@@ -1,4 +1,4 @@
-"""Published figures beside those measured here."""
+"""Published figures next to measured ones."""
 
 from vse_pipe.report import outputs
 from vse_pipe.report.pictures import Collector
@@ -8,5 +8,5 @@ TITLE = "Beside published figures"
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    found = outputs.collect(results)
-    return {"compared": found} if found else None
+    rows = outputs.collect(results)
+    return {"compared": rows} if rows else None

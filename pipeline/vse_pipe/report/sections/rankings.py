@@ -1,4 +1,4 @@
-"""Every figure of every run under every criterion, in one table that can be sorted."""
+"""All figures of all runs and criteria, in a table that can be sorted."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,22 +15,22 @@ _ORDERS = {"most": lambda value: -value, "least": lambda value: value, "zero": a
 
 @dataclass(frozen=True)
 class Column:
-    """label: as printed; path: keys into metrics.json of evaluate; goal: most, least, or zero for the value nearest to
-    0. Skewness far below 0 is no merit: a matching that gives all items but one the same N_k has it."""
+    """path: keys into metrics.json of evaluate. goal: most, least, or zero for the value nearest to 0. Negative
+    skewness is no merit: a matching has it if all items except one have the same N_k."""
 
     label: str
     path: tuple[str, ...]
     digits: int
     goal: str
 
-    def value(self, one: Evaluation) -> float | None:
-        """None where the criterion does not define the figure."""
-        found: Any = one.metrics
+    def value(self, result: Evaluation) -> float | None:
+        """The figure; None if the criterion does not define it."""
+        value: Any = result.metrics
         for key in self.path:
-            found = found.get(key)
-            if found is None:
+            value = value.get(key)
+            if value is None:
                 return None
-        return found
+        return value
 
 
 _SIDE = [
@@ -41,7 +41,7 @@ _SIDE = [
     ("Mean r", "mean_r", 1, "least"),
     ("Skew", "skew@10", 2, "zero"),
 ]
-# What sums both directions comes first: the last columns are out of sight on most screens.
+# The sums of both directions come first, because most screens hide the last columns.
 _HEADS = {
     "Both": [Column("rsum", ("rsum",), 1, "most"), Column("hs-sum", ("hs_sum",), 2, "zero")],
     **{
@@ -55,9 +55,9 @@ def context(results: Results, collector: Collector) -> dict:
     return {
         "groups": [_table(group) for group in results.groups],
         "heads": [{"label": label, "columns": columns} for label, columns in _HEADS.items()],
-        "intervals": any(one.interval for group in results.groups for one in group.evaluations()),
-        "matchings": any(one.matching for group in results.groups for one in group.evaluations()),
-        "transductive": any(one.transductive for group in results.groups for one in group.evaluations()),
+        "intervals": any(result.interval for group in results.groups for result in group.evaluations()),
+        "matchings": any(result.matching for group in results.groups for result in group.evaluations()),
+        "transductive": any(result.transductive for group in results.groups for result in group.evaluations()),
     }
 
 
@@ -67,18 +67,18 @@ def _table(group: Group) -> dict:
     best = [_best(column, evaluations) for column in columns]
     rows = [
         {
-            "run": one.run,
-            "inference": one.inference,
-            "bank": _bank(one),
-            "cells": [_cell(column, mark, one) for column, mark in zip(columns, best, strict=True)],
+            "run": result.run,
+            "inference": result.inference,
+            "bank": _bank(result),
+            "cells": [_cell(column, mark, result) for column, mark in zip(columns, best, strict=True)],
         }
-        for one in evaluations
+        for result in evaluations
     ]
     return {"dataset": group.catalogue.name, "rows": rows, "repeated": _repeated(group)}
 
 
 def _repeated(group: Group) -> list[dict]:
-    """Of each run with seeds: their names, and by criterion rsum of each, mean, standard deviation and interval."""
+    """The runs with seeds: by criterion the rsum of each seed, the mean, the standard deviations and the interval."""
     return [
         {
             "run": run.name,
@@ -87,12 +87,12 @@ def _repeated(group: Group) -> list[dict]:
                 (
                     name,
                     [seed.evaluations[name].rsum for seed in run.repetitions],
-                    one.rsum,
-                    one.deviations,
-                    one.interval,
+                    mean.rsum,
+                    mean.deviations,
+                    mean.interval,
                 )
-                for name, one in run.evaluations.items()
-                if isinstance(one, RepeatedEvaluation)
+                for name, mean in run.evaluations.items()
+                if isinstance(mean, RepeatedEvaluation)
             ],
         }
         for run in group.methods
@@ -100,29 +100,29 @@ def _repeated(group: Group) -> list[dict]:
     ]
 
 
-def _bank(one: Evaluation) -> str:
-    """``none``, ``train``, ``transductive``, or both where a matching lies on scores that another bank corrected."""
-    bank = one.metrics["bank"]
-    if not one.transductive:
+def _bank(result: Evaluation) -> str:
+    """``none``, ``train``, ``transductive``, or both for a matching on scores that a bank corrected."""
+    bank = result.metrics["bank"]
+    if not result.transductive:
         return bank
-    return "transductive" if bank in ("none", one.metrics["split"]) else f"{bank}, transductive"
+    return "transductive" if bank in ("none", result.metrics["split"]) else f"{bank}, transductive"
 
 
-def _cell(column: Column, best: float | None, one: Evaluation) -> dict:
-    value = column.value(one)
+def _cell(column: Column, best: float | None, result: Evaluation) -> dict:
+    value = column.value(result)
     return {
         "value": value,
         "digits": column.digits,
-        "interval": one.interval_of(column.path),
-        "best": value is not None and _shown(column, value) == best,
+        "interval": result.interval_of(column.path),
+        "best": value is not None and _rounded(column, value) == best,
     }
 
 
 def _best(column: Column, evaluations: list[Evaluation]) -> float | None:
-    """The best value as printed; None where all rows print the same, since a mark on each says nothing."""
-    values = {_shown(column, value) for one in evaluations if (value := column.value(one)) is not None}
+    """The best value as printed; None when all rows print the same value."""
+    values = {_rounded(column, value) for result in evaluations if (value := column.value(result)) is not None}
     return min(values, key=_ORDERS[column.goal]) if len(values) > 1 else None
 
 
-def _shown(column: Column, value: float) -> float:
+def _rounded(column: Column, value: float) -> float:
     return round(value, column.digits)

@@ -1,4 +1,4 @@
-"""What lambda does to a matching: R@K over the values it was chosen from (Fig. 4 of the RGM paper)."""
+"""R@K of a matching against the candidates for lambda (Fig. 4 of the RGM paper)."""
 
 import pandas as pd
 
@@ -6,13 +6,13 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.report import charts as report_charts
 from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import Group, Results, RunResult
+from vse_pipe.report.results import Group, Results
 
 TITLE = "Recall against λ"
 
 
 def context(results: Results, collector: Collector) -> dict | None:
-    """Left out where no criterion chose its lambda."""
+    """None when no criterion chose its lambda."""
     names = {"validation": "validation", "ranked": results.params.evaluate.split}
     groups = [_group(group, names, collector) for group in results.groups]
     groups = [group for group in groups if group["runs"]]
@@ -20,33 +20,23 @@ def context(results: Results, collector: Collector) -> dict | None:
 
 
 def _group(group: Group, names: dict[str, str], collector: Collector) -> dict:
-    tables = {run.name: _tables(run) for run in group.shown}
-    runs = [
-        {
-            "run": run.name,
-            "kind": run.kind,
-            "open": run is group.best_run,
-            "criteria": list(tables[run.name]),
-            "sides": [_side(tables[run.name], direction, names, collector) for direction in DIRECTIONS],
-        }
-        for run in group.shown
-        if tables[run.name]
-    ]
+    runs = []
+    for run in group.first_models:
+        relaxations = {name: result.relaxation for name, result in run.evaluations.items()}
+        if tables := {name: table.to_pandas() for name, table in relaxations.items() if table is not None}:
+            sides = [_side(tables, direction, names, collector) for direction in DIRECTIONS]
+            head = {"run": run.name, "kind": run.kind, "open": run is group.best_run}
+            runs.append({**head, "criteria": list(tables), "sides": sides})
     return {"dataset": group.catalogue.name, "runs": runs}
-
-
-def _tables(run: RunResult) -> dict[str, pd.DataFrame]:
-    found = {name: one.relaxation for name, one in run.evaluations.items()}
-    return {name: table.to_pandas() for name, table in found.items() if table is not None}
 
 
 def _side(tables: dict[str, pd.DataFrame], direction: str, names: dict[str, str], collector: Collector) -> dict:
     charts, rows = [], []
     for k in KS:
-        own = {name: table[(table["direction"] == direction) & (table["k"] == k)] for name, table in tables.items()}
-        figures = [_row(name, k, table) for name, table in own.items()]
-        label = f"R@{k}, {direction.replace('_', ' ')}, against lambda: " + "; ".join(map(_said, figures))
-        chart = collector.chart(report_charts.curves(own, names), f"{label}.")
+        curves = {name: table[(table["direction"] == direction) & (table["k"] == k)] for name, table in tables.items()}
+        figures = [_row(name, k, table) for name, table in curves.items()]
+        label = f"R@{k}, {direction.replace('_', ' ')}, against lambda: " + "; ".join(map(_sentence, figures))
+        chart = collector.chart(report_charts.curves(curves, names), f"{label}.")
         charts.append({"k": k, "chart": chart})
         rows += figures
     values = sorted({float(lam) for table in tables.values() for lam in table["lambda"]})
@@ -76,7 +66,7 @@ def _row(name: str, k: int, table: pd.DataFrame) -> dict:
     }
 
 
-def _said(row: dict) -> str:
+def _sentence(row: dict) -> str:
     low, high = row["ends"]
     first, chosen, last = row["validation"]
     return (
@@ -86,10 +76,10 @@ def _said(row: dict) -> str:
 
 
 def _values(tables: dict[str, pd.DataFrame], direction: str, values: list[float]) -> list[tuple]:
-    """The validation curves as a table: a row a lambda, a column a criterion and K."""
+    """The validation curves as a table: one row a lambda, one column a criterion and K."""
     columns = []
     for table in tables.values():
         for k in KS:
-            own = table[(table["direction"] == direction) & (table["k"] == k)]
-            columns.append(dict(zip(own["lambda"], own["validation"], strict=True)))
+            rows = table[(table["direction"] == direction) & (table["k"] == k)]
+            columns.append(dict(zip(rows["lambda"], rows["validation"], strict=True)))
     return [(lam, [column.get(lam) for column in columns]) for lam in values]

@@ -1,4 +1,4 @@
-"""What was run: data sets, runs with all their options, criteria, and the versions of the libraries."""
+"""The setup: data sets, runs with all their options, criteria, and versions of the libraries."""
 
 import platform
 from importlib.metadata import version
@@ -15,12 +15,14 @@ _LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", 
 
 def context(results: Results, collector: Collector) -> dict:
     params = results.params
-    held = {split for group in results.groups for split in group.catalogue.images["split"].unique()}
-    splits = [split for split in SPLITS if split in (*DESCRIBED, *held)]
+    present = {split for group in results.groups for split in group.catalogue.images["split"].unique()}
+    splits = [split for split in SPLITS if split in (*DESCRIBED, *present)]
     return {
         "datasets": [_dataset(group, splits) for group in results.groups],
         "splits": splits,
-        "runs": [_run(run, results) for group in results.groups for run in group.shown if isinstance(run, TrainedRun)],
+        "runs": [
+            _run(run, results) for group in results.groups for run in group.first_models if isinstance(run, TrainedRun)
+        ],
         "sentences": [
             *(_ensemble(run) for run in results.runs() if run.parts),
             *(_transfer(run) for run in results.runs() if run.moved),
@@ -28,9 +30,9 @@ def context(results: Results, collector: Collector) -> dict:
         "criteria": settings.of_criteria(results),
         "tuned": _tuned(results),
         "fingerprints": [row for group in results.groups for row in _fingerprints(group)],
-        "evaluate": {key: settings.shown(value) for key, value in params.evaluate.model_dump().items()},
+        "evaluate": {key: settings.value_text(value) for key, value in params.evaluate.model_dump().items()},
         "seed": params.seed,
-        "versions": [("Python", platform.python_version()), *_versions()],
+        "versions": [("Python", platform.python_version()), *((name, version(name)) for name in _LIBRARIES)],
     }
 
 
@@ -55,48 +57,41 @@ def _run(run: TrainedRun, results: Results) -> dict:
 
 
 def _ensemble(run: RunResult) -> str:
-    """What it is, as a sentence."""
-    said = run.best.metrics.get("ensemble")
-    if said is None:
+    """The ensemble in a sentence."""
+    ensemble = run.best.metrics.get("ensemble")
+    if ensemble is None:
         return f"{run.name} is the mean of the scores of {' and '.join(run.parts)}."
-    if "cascade" in said:
-        first, second = said["runs"]
-        return (
-            f"{run.name} is a cascade: the best {said['cascade']} of each query by {first}, in the order of {second}."
-        )
-    shares = ", ".join(f"{part} {weight:.3g}" for part, weight in zip(said["runs"], said["weights"], strict=True))
-    chosen = ", chosen on val" if said["weights_from"] == "val" else ""
-    return f"{run.name} is {_FUSIONS[said['fusion']]} of its runs, weighted{chosen}: {shares}."
+    if "cascade" in ensemble:
+        first, second = ensemble["runs"]
+        return f"{run.name} is a cascade: the best {ensemble['cascade']} of each query by {first}, in the order of {second}."
+    shares = ", ".join(
+        f"{part} {weight:.3g}" for part, weight in zip(ensemble["runs"], ensemble["weights"], strict=True)
+    )
+    chosen = ", chosen on val" if ensemble["weights_from"] == "val" else ""
+    return f"{run.name} is {_FUSIONS[ensemble['fusion']]} of its runs, weighted{chosen}: {shares}."
 
 
 def _transfer(run: RunResult) -> str:
-    """What it is, as a sentence."""
-    said = run.best.metrics["transfer"]
-    share = said.get("unknown_words")
+    """The transfer in a sentence."""
+    transfer = run.best.metrics["transfer"]
+    share = transfer.get("unknown_words")
     words = f"; {share:.1%} of the words of its captions are unknown to it" if share is not None else ""
-    return f"{run.name} is {said['run']}, trained on {said['trained_on']}, on {said['dataset']}{words}."
+    return f"{run.name} is {transfer['run']}, trained on {transfer['trained_on']}, on {transfer['dataset']}{words}."
 
 
 def _fingerprints(group: Group) -> list[tuple[str, str, str]]:
-    """(of what, name, SHA-256): the tables of the data set, then what each run was trained on and its weights."""
+    """(subject, name, SHA-256): the tables of the data set, then the training inputs and the weights of each run."""
     catalogue = group.catalogue
     rows = [(catalogue.name, name, digest) for name, digest in catalogue.digests.items()]
     return rows + [(run.name, name, digest) for run in group.trained for name, digest in run.digests.items()]
 
 
 def _tuned(results: Results) -> list[dict]:
-    """Values that evaluate chose on the validation split, where a criterion has any."""
+    """The parameters that evaluate chose on the validation split."""
     return [
-        {"run": one.run, "inference": one.inference, "values": settings.listed(chosen) + _elsewhere(one.metrics)}
+        {"run": result.run, "inference": result.inference, "values": settings.listed(chosen) + suffix}
         for run in results.runs()
-        for one in run.evaluations.values()
-        if (chosen := settings.flat(one.metrics["tuned"]))
+        for result in run.evaluations.values()
+        if (chosen := settings.flat(result.metrics["tuned"]))
+        for suffix in [f" (chosen on {result.metrics['tuned_on']})" if "tuned_on" in result.metrics else ""]
     ]
-
-
-def _elsewhere(metrics: dict) -> str:
-    return f" (chosen on {metrics['tuned_on']})" if "tuned_on" in metrics else ""
-
-
-def _versions() -> list[tuple[str, str]]:
-    return [(name, version(name)) for name in _LIBRARIES]

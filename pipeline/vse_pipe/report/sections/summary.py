@@ -1,4 +1,4 @@
-"""What came out, under which protocol, and how far it can be trusted."""
+"""The main figures, their protocol and their limits."""
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, few_items
 from vse_pipe.project.params.schema import EvaluateParams
@@ -37,7 +37,7 @@ def protocol(evaluate: EvaluateParams) -> str:
 def _group(group: Group) -> dict:
     method, best = group.plain_method, group.best_method.best
     head = method.baseline
-    strict = [one for one in group.evaluations() if not one.transductive]
+    strict = [result for result in group.evaluations() if not result.transductive]
     return {
         "dataset": group.catalogue.name,
         "head": head,
@@ -47,19 +47,19 @@ def _group(group: Group) -> dict:
         "count": len(group.evaluations()),
         "tuned": any(best.metrics["tuned"].values()),
         "kinds": {run.name: run.kind for run in group.methods},
-        "strict": max(strict, key=lambda one: one.rsum, default=None),
+        "strict": max(strict, key=lambda result: result.rsum, default=None),
         "few": few_items(head.metrics),
-        "mixed": len({one.metrics.get("data") for run in group.runs for one in run.evaluations.values()}) > 1,
+        "mixed": len({result.metrics.get("data") for run in group.runs for result in run.evaluations.values()}) > 1,
         "repeated": {run.name: len(run.repetitions) for run in group.methods if run.repetitions},
         "sizes": {direction: (len(head.queries(direction)), len(head.items(direction))) for direction in DIRECTIONS},
         "matrix": _matrix(group, best),
-        "transductive": {one.inference for one in group.evaluations() if one.transductive},
+        "transductive": {result.inference for result in group.evaluations() if result.transductive},
     }
 
 
 def _matrix(group: Group, best: Evaluation) -> dict:
-    """rsum of each run under each criterion, and how far it lies from the baseline of the same run. The longer of the two
-    goes down, so that the table stays narrow."""
+    """rsum of each run under each criterion, with the gain over the baseline of the run. The longer list has the rows,
+    so that the table stays narrow."""
     runs = [run.name for run in group.methods]
     criteria = list(dict.fromkeys(name for run in group.methods for name in run.evaluations))
     cells = [[_cell(run, run.evaluations.get(name), best) for name in criteria] for run in group.methods]
@@ -72,8 +72,12 @@ def _matrix(group: Group, best: Evaluation) -> dict:
     return {"corner": "Run", "heads": criteria, "rows": list(zip(runs, cells, strict=True))}
 
 
-def _cell(run: RunResult, one: Evaluation | None, best: Evaluation) -> dict | None:
-    """None for what has not been evaluated."""
-    if one is None:
+def _cell(run: RunResult, result: Evaluation | None, best: Evaluation) -> dict | None:
+    """None for a criterion without an evaluation."""
+    if result is None:
         return None
-    return {"one": one, "gain": None if one is run.baseline else one.rsum - run.baseline.rsum, "best": one is best}
+    return {
+        "one": result,
+        "gain": None if result is run.baseline else result.rsum - run.baseline.rsum,
+        "best": result is best,
+    }

@@ -1,7 +1,7 @@
-"""dvc.yaml against params.yaml and the declarations of the stages, read without DVC.
+"""Check dvc.yaml against params.yaml and the declarations of the stages, without DVC.
 
-``read`` knows the part of the language that this project's dvc.yaml uses: ``foreach`` over a section of params.yaml, ``${...}`` with
-``key``, ``item``, ``vars`` and values of params.yaml. tests/rules compares the result with DVC's own.
+``read`` understands the part of DVC's language that this project uses: ``foreach`` over a section of params.yaml, and ``${...}``
+with ``key``, ``item``, ``vars`` and values of params.yaml. tests/rules compares the result with DVC's own.
 """
 
 import re
@@ -23,14 +23,14 @@ _APPLY = "`vse-pipe apply` writes those of an overlay into it"
 _MEND = "correct the stage, or `git checkout dvc.yaml`"
 _ADD = "correct the stage, or add it to params.yaml, `{}` where there is none"
 _REPORT = {str(paths.REPORTS / "index.html"), str(paths.REPORTS / "metrics.json")}
-# Features carry the digest of the code that reads pictures for them, and their folder is a dependency of these stages.
+# The folder of features is a dependency of these stages, and its meta.json has the digest of the code that reads pictures.
 _EXTRACTION = ("vse_pipe.extract.compute", "vse_pipe.extract.job")
 _READS_FEATURES = dict.fromkeys(("train", "embed", "embed_transfers", "audit"), _EXTRACTION)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """group: its key in dvc.yaml; name: with the entry, ``train@hal``; params: addresses in params.yaml."""
+    """group: the key in dvc.yaml; name: group with entry, ``train@hal``; params: addresses in params.yaml."""
 
     group: str
     name: str
@@ -41,17 +41,17 @@ class Stage:
 
 
 def problems(params: Params, document: dict) -> list[Problem]:
-    """params: checked; document: params.yaml as it stands in the file. In the working directory."""
+    """Problems of dvc.yaml in the working directory. params: checked; document: content of params.yaml."""
     if not DVC_YAML.is_file():
         return [Problem(PARAMS, str(DVC_YAML), "does not exist", "`git checkout dvc.yaml` brings it back")]
     try:
-        stages, wrong = read(DVC_YAML, document)
-    except ParamsError as error:
-        return [Problem(PARAMS, str(DVC_YAML), text.removeprefix(f"{DVC_YAML}: ")) for text in error.problems]
+        stages, errors = read(DVC_YAML, document)
+    except ParamsError as failure:
+        return [Problem(PARAMS, str(DVC_YAML), text.removeprefix(f"{DVC_YAML}: ")) for text in failure.problems]
     listed = []
-    for text in wrong:
-        address, what = text.split(": ", 1)
-        listed.append(_problem(address, what, _ADD if what.endswith("no such value") else _MEND))
+    for error in errors:
+        address, text = error.split(": ", 1)
+        listed.append(_problem(address, text, _ADD if text.endswith("no such value") else _MEND))
     for node in nodes(params):
         listed += _entry(node, stages)
     report = next((stage for stage in stages if stage.name == "report"), None)
@@ -69,16 +69,25 @@ def problems(params: Params, document: dict) -> list[Problem]:
     packaged = any(stage.name == "code" for stage in stages)  # `vse-pipe init` wrote it
     listed += _lists(stages, packaged)
     if not packaged and Path("pipeline/vse_pipe/cli.py").is_file():
-        listed += _code(params, stages)
+        # Every file that a stage runs must be a dependency, or DVC misses an edit.
+        entries = {node.stage: node.name for node in nodes(params)}
+        for stage in stages:
+            declared, name = declarations().get(stage.group), entries.get(stage.name, "")
+            if declared is not None and (name or "@" not in stage.name):
+                for file in uncovered(declared, declared.members(params, name), [Path(dep) for dep in stage.deps]):
+                    text = f"runs {file}, which is no dependency"
+                    listed.append(_problem(stage.group, text, f"add `- {file}` to its deps"))
     return list(dict.fromkeys(listed))
 
 
 def uncovered(declared: Declaration, members: dict[Family, str], deps: list[Path]) -> list[Path]:
-    """Files, relative to the project, that decide what the stage writes for an entry with these members and that no
-    dependency covers. What decides the features of an encoder that reads pixels has its digest in their meta.json."""
+    """Files, relative to the project, that the stage depends on for an entry with these members and that ``deps`` do not cover.
+
+    Code that reads pictures does not count for stages that read features: the features' meta.json has its digest.
+    """
     needed = code.needed(declared, members)
-    if not declared.group.startswith("embed"):  # a model's options are those of its config.json
-        needed |= set(code.option_pages(declared))  # params.yaml does not show defaults
+    if not declared.group.startswith("embed"):  # the model's config.json holds its options
+        needed |= set(code.option_pages(declared))  # params.yaml need not show defaults
     if declared.group in _READS_FEATURES:
         needed -= code.closure(_READS_FEATURES[declared.group])
     files = [code.file(module).relative_to(code.PACKAGE.parents[1]) for module in sorted(needed)]
@@ -86,9 +95,9 @@ def uncovered(declared: Declaration, members: dict[Family, str], deps: list[Path
 
 
 def read(path: Path, params: dict) -> tuple[list[Stage], list[str]]:
-    """Every stage of dvc.yaml for these parameters, and what is wrong, a line each that begins with the stage.
+    """(stages, errors) of dvc.yaml for these parameters; an error is a line that begins with the stage.
 
-    params: params.yaml as it stands in the file. Raises ParamsError where ``path`` is no mapping of stages.
+    params: content of params.yaml. Raises ParamsError if ``path`` is no mapping of stages.
     """
     content = read_document(path)
     groups = content.get("stages")
@@ -98,25 +107,25 @@ def read(path: Path, params: dict) -> tuple[list[Stage], list[str]]:
     for variables in content.get("vars") or []:
         scope |= variables if isinstance(variables, dict) else {}
     stages: list[Stage] = []
-    wrong: list[str] = []
+    errors: list[str] = []
     for group, node in groups.items():
         try:
             stages += _stages(group, node, scope)
-        except _Wrong as error:
-            wrong.append(f"{group}: {error}")
-    return stages, wrong
+        except _StageError as error:
+            errors.append(f"{group}: {error}")
+    return stages, errors
 
 
-def _problem(stage: str, what: str, advice: str = _MEND) -> Problem:
-    return Problem(PARAMS, f"{DVC_YAML} {stage}", what, advice)
+def _problem(stage: str, text: str, advice: str = _MEND) -> Problem:
+    return Problem(PARAMS, f"{DVC_YAML} {stage}", text, advice)
 
 
 def _entry(node: Node, stages: list[Stage]) -> list[Problem]:
     stage = next((stage for stage in stages if stage.name == node.stage), None)
     if stage is None:
         in_group = any(stage.group == node.group for stage in stages)
-        what = f"has no entry '{node.entry}'" if in_group else "the stage is missing or names no entry"
-        return [_problem(node.group, what, f"its foreach must go over the section that names '{node.entry}'")]
+        text = f"has no entry '{node.entry}'" if in_group else "the stage is missing or names no entry"
+        return [_problem(node.group, text, f"its foreach must go over the section that names '{node.entry}'")]
     listed = []
     out = node.out if node.entry == node.name else node.out.parent
     if stage.outs != (str(out),):
@@ -128,8 +137,7 @@ def _entry(node: Node, stages: list[Stage]) -> list[Problem]:
 
 
 def _lists(stages: list[Stage], packaged: bool) -> Iterator[Problem]:
-    """A stage depends on the list of the files from outside that it may read; in a project without code also on the list of the
-    modules that it runs."""
+    """Problems of stages that do not depend on the list of their outside files or, in a project without code, of their modules."""
     for stage in stages:
         declared = declarations().get(stage.group)
         lists = {}
@@ -145,30 +153,20 @@ def _lists(stages: list[Stage], packaged: bool) -> Iterator[Problem]:
                 yield _problem(stage.name, f"{path}, which lists {content}, is no dependency", advice)
 
 
-def _code(params: Params, stages: list[Stage]) -> Iterator[Problem]:
-    """The source tree is there: every file a stage runs must be a dependency of it, or an edit would go unnoticed."""
-    entries = {node.stage: node.name for node in nodes(params)}
-    for stage in stages:
-        declared, name = declarations().get(stage.group), entries.get(stage.name, "")
-        if declared is not None and (name or "@" not in stage.name):
-            for file in uncovered(declared, declared.members(params, name), [Path(dep) for dep in stage.deps]):
-                yield _problem(stage.group, f"runs {file}, which is no dependency", f"add `- {file}` to its deps")
-
-
-class _Wrong(Exception):
+class _StageError(Exception):
     pass
 
 
 def _stages(group: str, node: object, scope: dict) -> Iterator[Stage]:
     if not isinstance(node, dict):
-        raise _Wrong("expected a mapping")
+        raise _StageError("expected a mapping")
     if "foreach" not in node:
         yield _stage(group, group, node, scope)
         return
     over = node["foreach"]
     items = _value(over[2:-1], scope) if isinstance(over, str) and _EXPRESSION.fullmatch(over) else over
     if not isinstance(items, dict | list) or not isinstance(node.get("do"), dict):
-        raise _Wrong(f"foreach {over!r}: expected a section of params.yaml, and `do` beside it")
+        raise _StageError(f"foreach {over!r}: expected a section of params.yaml, and `do` beside it")
     pairs = items.items() if isinstance(items, dict) else ((str(item), item) for item in items)
     for key, item in pairs:
         yield _stage(group, f"{group}@{key}", node["do"], {**scope, "key": key, "item": item})
@@ -188,7 +186,7 @@ def _filled(text: str, scope: dict, name: str) -> str:
     def value(match: re.Match) -> str:
         content = _value(match[1], scope)
         if isinstance(content, dict | list):
-            raise _Wrong(f"{name}: {match[0]} is no single value")
+            raise _StageError(f"{name}: {match[0]} is no single value")
         return str(content)
 
     return _EXPRESSION.sub(value, text)
@@ -197,5 +195,5 @@ def _filled(text: str, scope: dict, name: str) -> str:
 def _value(address: str, scope: dict) -> object:
     values = lookup(scope, address)
     if values is None:
-        raise _Wrong(f"${{{address}}}: params.yaml has no such value")
+        raise _StageError(f"${{{address}}}: params.yaml has no such value")
     return values[0]

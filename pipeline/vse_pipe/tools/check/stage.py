@@ -21,7 +21,7 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Checked:
-    """artefacts: how many of ``named`` are there and were compared."""
+    """named: number of artefacts in params.yaml; artefacts: number of them that exist and were compared."""
 
     problems: list[Problem]
     artefacts: int
@@ -29,15 +29,15 @@ class Checked:
 
 
 def check(overrides: list[str]) -> Checked:
-    """What is wrong with the project in the working directory, as far as digests and parameters tell. Nothing is written.
+    """Problems of the project in the working directory that digests and parameters show. Nothing is written.
 
-    Large files are opened and not read through: whether their bytes have changed, `dvc status` says.
+    Large files are opened but not read completely; `dvc status` compares their bytes.
     """
     try:
         params = load(paths.PARAMS, overrides, further=[overlay.row_problems])
     except ParamsError as error:
         texts = [text.partition(": ") for text in error.problems]  # params.yaml train.epoch: unknown key; ...
-        return Checked([Problem(PARAMS, address, what) for address, _, what in texts], 0, 0)
+        return Checked([Problem(PARAMS, address, problem) for address, _, problem in texts], 0, 0)
     content = with_overrides(read_document(paths.PARAMS), overrides, paths.PARAMS.name)
     problems = dvc_yaml.problems(params, content)
     declared = nodes(params)
@@ -51,12 +51,12 @@ def check(overrides: list[str]) -> Checked:
         problems += _stale(params, Lock(content), [node for node in present if node.stage not in mismatched])
     except ParamsError as error:
         problems += [Problem(ARTEFACT, "dvc.lock", text, "`git checkout dvc.lock`") for text in error.problems]
-    # Every artefact that depends on a damaged table reports that table.
+    # Several artefacts can report the same damaged table.
     return Checked(list(dict.fromkeys(problems)), len(present), len(declared))
 
 
 def _stale(params: Params, lock: Lock, present: list[Node]) -> list[Problem]:
-    """Artefacts that DVC made from other parameters, code or inputs than there are now."""
+    """Problems of artefacts that DVC made from other parameters, code or inputs than the present ones."""
     problems, outside = [], sources(params)
     for node in present:
         if node.stage in lock.stages:
@@ -65,14 +65,13 @@ def _stale(params: Params, lock: Lock, present: list[Node]) -> list[Problem]:
             changed += _changed_sources(lock.text(node.stage, list_of_files), outside.get(node.stage, []))
             if changed:
                 more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
-                what = f"stale: {', '.join(changed[:_NAMED])}{more} changed since"
-                problems.append(Problem(DIGEST, str(node.out), what, node.advice))
+                text = f"stale: {', '.join(changed[:_NAMED])}{more} changed since"
+                problems.append(Problem(DIGEST, str(node.out), text, node.advice))
     return problems
 
 
 def _changed_sources(recorded: str | None, groups: list[SourceFiles]) -> list[str]:
-    """The places of files from outside that are not what they were when DVC ran the stage. recorded: their list at that time, None
-    where it is lost."""
+    """Places of outside files that have changed since DVC ran the stage. recorded: their list at that time, None if lost."""
     if recorded is None:
         return []
     now, before = places(listing(groups, recorded, write=False)), places(recorded)
@@ -80,7 +79,7 @@ def _changed_sources(recorded: str | None, groups: list[SourceFiles]) -> list[st
 
 
 def show(checked: Checked, as_json: bool) -> int:
-    """Prints a line a problem on stdout; returns the exit status."""
+    """Print a line for each problem on stdout; returns the exit status."""
     status = exit_status(checked.problems)
     wrong = [problem for problem in checked.problems if problem.status != NOTE]
     notes = [problem for problem in checked.problems if problem.status == NOTE]

@@ -1,4 +1,4 @@
-"""A criterion's correction as one more dimension: plain inner-product search then ranks as the criterion does."""
+"""Fold a criterion's correction into one more dimension, so that plain inner-product search ranks as the criterion does."""
 
 from dataclasses import dataclass
 
@@ -17,8 +17,8 @@ DEPTH = 100
 
 @dataclass(frozen=True)
 class FoldedSide:
-    """key: image_id or caption_id, what ``ids`` are; vectors: float32, the last dimension is the correction; names: the ids where
-    they are text."""
+    """key: kind of ``ids``, image_id or caption_id; vectors: float32, the last dimension is the correction; names: text ids, if
+    the data set has them."""
 
     key: str
     ids: Int64[ndarray, " rows"]
@@ -26,22 +26,21 @@ class FoldedSide:
     names: pa.Array | None = None
 
     @property
-    def shown(self) -> pa.Array:
-        """The ids as the data set has them, int64 or text."""
+    def labels(self) -> pa.Array:
+        """The ids of the data set, int64 or text."""
         return pa.array(self.ids) if self.names is None else self.names
 
     @property
     def array(self) -> ndarray:
-        """The same for a .npy file: text as fixed-width Unicode, which needs no pickle."""
+        """The labels for a .npy file: text as fixed-width Unicode, which needs no pickle."""
         return self.ids if self.names is None else np.array(self.names.to_pylist(), dtype=str)
 
 
 @dataclass(frozen=True)
 class Folded:
-    """What is searched, and what it is searched with; the items of a query are those with the largest inner products.
+    """Queries and items of one direction; the answers of a query are the items with the largest inner products.
 
-    correct: ids of queries and items, parallel, where it is known which belong together; depth: how many items a query are
-    answers where answers are written."""
+    correct: parallel ids of queries and items that belong together, None if unknown; depth: number of answers of a query."""
 
     direction: str
     items: FoldedSide
@@ -53,12 +52,10 @@ class Folded:
 def folded(
     queries: Float[Tensor, "queries dim"], items: Float[Tensor, "items dim"], bias: ItemBias
 ) -> tuple[Float[Tensor, "queries wide"], Float[Tensor, "items wide"]]:
-    """``[q, 1]`` and ``[x, (m - bias) / scale]``, in the precision of the vectors; m, the mean bias, moves all items alike
-    and leaves the digits to what differs.
+    """``[q, 1]`` and ``[x, (m - bias) / scale]`` with the mean bias m, in the precision of the vectors.
 
-    Their inner product is the criterion's score over its scale but for a constant: the same order of items
-    for each query. Items whose scores are all but equal may change places, as sums round differently; under the inverted
-    softmax of a bank of very few queries, these are the items of which one query has all the attention.
+    m shifts all items equally and saves precision. The inner product is the criterion's score over its scale plus a constant, so
+    each query has the same order of items. Items with nearly equal scores may swap, because sums round differently.
     """
     if bias.scale <= 0:
         raise ValueError(f"a scale of {bias.scale} turns the order round")

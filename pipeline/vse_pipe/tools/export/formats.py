@@ -1,6 +1,6 @@
-"""The forms of an export: files of vectors, an index of faiss, and answers as TREC has them.
+"""Formats of an export: files of vectors, an index of faiss, and answers in TREC form.
 
-Each writes the items and the queries of ``Folded``, with their ids, into an empty folder.
+Each writes the items and queries of ``Folded``, with their ids, into an empty folder.
 """
 
 import importlib
@@ -22,15 +22,15 @@ from vse_pipe.ranking.tiles import top_k
 from vse_pipe.tools.export.fold import Folded, FoldedSide
 
 Write = Callable[[Path, Folded], None]
-# clip-retrieval: its folders, and the column that it shows.
+# Folders of clip-retrieval, and the column that it displays.
 _FOLDERS = {"image_id": "img_emb", "caption_id": "text_emb"}
-_SHOWN = {"image_id": "image_path", "caption_id": "caption"}
+_COLUMNS = {"image_id": "image_path", "caption_id": "caption"}
 _TREC = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
 _TAG = "vse-pipe"
 
 
 def target(name: str) -> Write:
-    """Raises UsageError for an unknown name, MissingResource where faiss is asked for and not installed."""
+    """The function that writes the format. Raises UsageError for an unknown name, MissingResource if faiss is not installed."""
     if name not in TARGETS:
         raise UsageError(unknown("export target", name, sorted(TARGETS)))
     if name == "faiss":
@@ -39,42 +39,43 @@ def target(name: str) -> Write:
 
 
 def npy(folder: Path, folded: Folded) -> None:
-    """items.npy and queries.npy (rows, D + 1) float32, items_ids.npy and queries_ids.npy int64, or Unicode of ids that are text."""
+    """items.npy and queries.npy (rows, D + 1) float32; items_ids.npy and queries_ids.npy int64, or Unicode for text ids."""
     _write_arrays(folder, "items", folded.items)
     _write_arrays(folder, "queries", folded.queries)
 
 
 def parquet(folder: Path, folded: Folded) -> None:
-    """items.parquet and queries.parquet: id and embedding, a row each."""
+    """items.parquet and queries.parquet with the columns id and embedding."""
     for name, side in [("items", folded.items), ("queries", folded.queries)]:
         vector = pa.list_(pa.field("element", pa.float32(), nullable=False), side.vectors.shape[1])
         columns = [
-            tables.field("id", side.shown.type, side.key),
+            tables.field("id", side.labels.type, side.key),
             tables.field("embedding", vector, "search by inner product; the last value is the correction"),
         ]
         schema = pa.schema(columns, metadata={"artefact": f"exported {name}", "version": "1"})
-        table = pa.table({"id": side.shown, "embedding": _lists(side, vector)})
+        values = pa.array(np.ascontiguousarray(side.vectors).reshape(-1))
+        table = pa.table({"id": side.labels, "embedding": pa.FixedSizeListArray.from_arrays(values, type=vector)})
         tables.write(folder / f"{name}.parquet", table, schema, {})
 
 
 def clip_retrieval(folder: Path, folded: Folded) -> None:
-    """The folders that ``clip-retrieval index`` reads: img_emb, text_emb, metadata, with one part each.
+    """The folders img_emb, text_emb and metadata of ``clip-retrieval index``, with one part each.
 
-    metadata_0.parquet has a row for each item, in the order of its vectors: ``image_path`` or ``caption``, where that program
-    looks for what to show, holds the id as text; the id itself is beside it. The queries, whose ids are in queries_ids.npy, are
-    in the folder of their kind and have no metadata.
+    metadata_0.parquet has a row for each item in the order of the vectors. ``image_path`` or ``caption``, which that program
+    displays, holds the id as text, and a second column holds the id itself. Queries lie in the folder of their kind, without
+    metadata; queries_ids.npy holds their ids.
     """
     for side in (folded.items, folded.queries):
         name = _FOLDERS[side.key]
         (folder / name).mkdir()
         write_array(folder / name / f"{name}_0.npy", side.vectors)
     write_array(folder / "queries_ids.npy", folded.queries.array)
-    key, ids = folded.items.key, folded.items.shown
+    key, ids = folded.items.key, folded.items.labels
     columns = [
-        tables.field(_SHOWN[key], pa.string(), "the id as text"),
+        tables.field(_COLUMNS[key], pa.string(), "the id as text"),
         tables.field(key, ids.type, "as in the embeddings"),
     ]
-    table = pa.table({_SHOWN[key]: ids.cast(pa.string()), key: ids})
+    table = pa.table({_COLUMNS[key]: ids.cast(pa.string()), key: ids})
     tables.write(folder / "metadata" / "metadata_0.parquet", table, pa.schema(columns), {})
 
 
@@ -88,10 +89,10 @@ def faiss(folder: Path, folded: Folded) -> None:
 
 
 def trec(folder: Path, folded: Folded) -> None:
-    """run.txt, the best items of each query as TREC has them (``query Q0 item rank score tag``), and qrels.txt where it is known
-    which are correct (``query 0 item 1``): what trec_eval, ir-measures and ranx read.
+    """run.txt, the best items of each query in TREC form (``query Q0 item rank score tag``), and qrels.txt (``query 0 item 1``) if
+    the correct items are known. trec_eval, ir-measures and ranx read both.
 
-    Equal scores in the order of the items; in programs that go by the scores they are ties.
+    Items with equal scores stand in their own order; programs that sort by score see ties.
     """
     _write_lines(folder / "run.txt", _answers(folded))
     if folded.correct is not None:
@@ -103,7 +104,7 @@ def trec(folder: Path, folded: Folded) -> None:
         _write_lines(folder / "qrels.txt", iter([qrels]))
 
 
-# By name; the command line takes - for _.
+# Functions by name. The command line accepts - instead of _.
 TARGETS: dict[str, Write] = {write.__name__: write for write in (clip_retrieval, faiss, npy, parquet, trec)}
 
 
@@ -117,10 +118,6 @@ def _faiss() -> ModuleType:
 def _write_arrays(folder: Path, name: str, side: FoldedSide) -> None:
     write_array(folder / f"{name}.npy", side.vectors)
     write_array(folder / f"{name}_ids.npy", side.array)
-
-
-def _lists(side: FoldedSide, kind: pa.DataType) -> pa.Array:
-    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(side.vectors).reshape(-1)), type=kind)
 
 
 def _answers(folded: Folded) -> Iterator[pa.Table]:
@@ -141,7 +138,7 @@ def _answers(folded: Folded) -> Iterator[pa.Table]:
 
 
 def _trec_ids(side: FoldedSide, ids: np.ndarray) -> pa.Array:
-    """As the data set has them. Raises InputError for a text with a space, at which lines are split, or a quotation mark."""
+    """Labels of these ids. Raises InputError for a text with a space, which separates columns, or a quotation mark."""
     if side.names is None:
         return pa.array(ids)
     order = np.argsort(side.ids)

@@ -1,4 +1,4 @@
-"""export: the vectors of one direction with a criterion's correction folded in, for systems that search by inner product."""
+"""export: vectors of one direction with a criterion's correction, for systems that search by inner product."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -19,7 +19,7 @@ from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.external import inputs as external
 from vse_pipe.evaluate.external.inputs import InputFiles
 from vse_pipe.evaluate.external.readers import require_room
-from vse_pipe.evaluate.external.stage import must_be_given
+from vse_pipe.evaluate.external.stage import require_parameters
 from vse_pipe.evaluate.measure import Inputs, open_parameters, tuning_ground
 from vse_pipe.evaluate.stage import read_inputs, warn_of_residual
 from vse_pipe.project import paths
@@ -35,7 +35,7 @@ from vse_pipe.tools.export import formats
 from vse_pipe.tools.export.fold import DEPTH, Folded, FoldedSide, folded
 
 MANIFEST = "manifest.json"
-# Of all targets: an export may take the place of one to another.
+# Files of all formats: an export can replace an export in another format.
 _FILES = (
     MANIFEST,
     "items.*",
@@ -48,7 +48,7 @@ _FILES = (
     "text_emb/*",
     "metadata/*",
 )
-# Similarities of this pipeline that are the inner product of the stored vectors.
+# Similarities that are the inner product of the stored vectors.
 _INNER_PRODUCTS = ("cosine",)
 
 
@@ -64,14 +64,14 @@ def export_run(
 ) -> dict:
     """Write ``out`` from data/embed/<run>/ and return the manifest.
 
-    to: a key of ``formats.TARGETS``, ``-`` or ``_`` alike; depth: as of ``Folded``. Raises UsageError for a name that does not exist, a criterion that
-    is more than one number an item and a similarity that is no inner product; MissingResource where a target's package
-    is not installed; InputError for embeddings that cannot be used, IntegrityError for those of another model than the run's.
+    to: a key of ``formats.TARGETS``, with ``-`` or ``_``; depth: as in ``Folded``. Raises UsageError for an unknown name, a criterion
+    that is not one number for each item and a similarity that is no inner product; MissingResource if a package is not installed;
+    InputError for unusable embeddings, IntegrityError for embeddings of another model.
     """
     criterion = _foldable(inference, params.inference)
     folder = paths.embedded(run)
-    to, where = _checked(to, direction, params.evaluate), resolve_device(device)
-    embedded = ensemble.embedded(params, run, where)
+    to, resolved = _checked(to, direction, params.evaluate), resolve_device(device)
+    embedded = ensemble.embedded(params, run, resolved)
     if isinstance(embedded, Ensemble):
         raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
     similarity = embedded.compared_by
@@ -80,12 +80,12 @@ def export_run(
             f"run '{run}' compares by {similarity}, which is no inner product; export works for: "
             f"{', '.join(_INNER_PRODUCTS)}"
         )
-    lender, home = ensemble.lender(params, run, embedded, params.evaluate.bank, where), None
+    lender, home = ensemble.lender(params, run, embedded, params.evaluate.bank, resolved), None
     if open_parameters(criterion, params.evaluate):
-        home = ensemble.at_home(params, run, where)
-    given = read_inputs(embedded, run, params.evaluate, where, lender, home)
+        home = ensemble.at_home(params, run, resolved)
+    inputs = read_inputs(embedded, run, params.evaluate, resolved, lender, home)
     sources = _digests([folder / embeddings.IMAGES, folder / embeddings.CAPTIONS])
-    return _export(given, criterion, params.evaluate, to, direction, out, sources, depth)
+    return _export(inputs, criterion, params.evaluate, to, direction, out, sources, depth)
 
 
 def export_files(
@@ -99,16 +99,16 @@ def export_files(
     device: str = "auto",
     depth: int = DEPTH,
 ) -> dict:
-    """The same for files; which caption belongs to which image does not matter. Raises as ``export_run`` does."""
+    """As ``export_run`` for vectors in files. The files need not pair captions with images."""
     criterion = _foldable(inference, options)
-    to, where = _checked(to, direction, params), resolve_device(device)
+    to, resolved = _checked(to, direction, params), resolve_device(device)
     with ExitStack() as reading:
         for path in files.existing():
             reading.enter_context(mapped.throughout(path))
-        given = external.read(files, params, where, paired=False)
+        inputs = external.read(files, params, resolved, paired=False)
         sources = _digests(files.existing())
-    must_be_given(given, [criterion], params)
-    return _export(given, criterion, params, to, direction, out, sources, depth)
+    require_parameters(inputs, [criterion], params)
+    return _export(inputs, criterion, params, to, direction, out, sources, depth)
 
 
 def _digests(paths: list[Path]) -> dict[str, str]:
@@ -126,7 +126,7 @@ def _foldable(inference: str, options: dict[str, Strict]) -> Criterion:
 
 
 def _checked(to: str, direction: str, params: EvaluateParams) -> str:
-    """``to`` as ``formats.TARGETS`` has it. All that can be wrong with the options is said before any work."""
+    """The key of ``formats.TARGETS``. Raises UsageError for wrong options before any work."""
     if direction not in DIRECTIONS:
         raise UsageError(unknown("direction", direction, DIRECTIONS))
     if params.protocol != "full":
@@ -136,7 +136,7 @@ def _checked(to: str, direction: str, params: EvaluateParams) -> str:
 
 
 def _export(
-    given: Inputs,
+    inputs: Inputs,
     criterion: Criterion,
     params: EvaluateParams,
     to: str,
@@ -149,69 +149,69 @@ def _export(
     if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
         raise UsageError(f"--out: {out} exists and is not an export; choose another folder")
     if open_parameters(criterion, params):
-        trials = tuning_ground(given, params)[direction]
+        trials = tuning_ground(inputs, params)[direction]
         criterion = trial.tuned(criterion, trials, params.tune).criterion
-    bias = _bias(given, criterion, direction, params)
+    bias = _bias(inputs, criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)
-    content = replace(_folded(given.ranked, bias, direction, given.names), depth=depth)
-    manifest = _manifest(given, criterion, bias, content, to)
+    content = replace(_folded(inputs.ranked, bias, direction, inputs.names), depth=depth)
+    manifest = _manifest(inputs, criterion, bias, content, to)
     manifest["sources"] = sources
     with locks.claim(out), whole_folder(out, _FILES) as folder:
         formats.target(to)(folder, content)
-        if given.names is not None:
-            names.write(folder, given.names)
+        if inputs.names is not None:
+            names.write(folder, inputs.names)
         write_json(folder / MANIFEST, manifest)
     return manifest
 
 
-def _bias(given: Inputs, criterion: Criterion, direction: str, params: EvaluateParams) -> ItemBias:
-    split = given.ranked
-    scores = split.scores(given.similarity, params.memory)
+def _bias(inputs: Inputs, criterion: Criterion, direction: str, params: EvaluateParams) -> ItemBias:
+    split = inputs.ranked
+    scores = split.scores(inputs.similarity, params.memory)
     if direction == "text_to_image":
         scores = scores.transposed()
-    if not given.bank.own and criterion.needs_bank:
+    if not inputs.bank.is_transductive and criterion.needs_bank:
         side = "images" if direction == "image_to_text" else "captions"
-        if not len(getattr(given.bank.split, side)):
+        if not len(getattr(inputs.bank.split, side)):
             raise UsageError(f"the bank has no queries for {direction}; give --bank-{side}")
-    bank = given.bank.bank(split, scores, direction, given.similarity, params.memory)
-    found = criterion.item_bias(bank)
-    assert found is not None
-    return found
+    bank = inputs.bank.bank(split, scores, direction, inputs.similarity, params.memory)
+    bias = criterion.item_bias(bank)
+    assert bias is not None
+    return bias
 
 
 def _folded(split: Split, bias: ItemBias, direction: str, names: TextIds | None) -> Folded:
     images, captions = ("image_id", split.image_ids), ("caption_id", split.caption_ids)
     assert plain(split.images)
     assert plain(split.captions)
-    of_images = direction == "image_to_text"
-    asking, asked = (split.images, split.captions) if of_images else (split.captions, split.images)
-    queries, items = folded(asking, asked, bias)
-    ids = (images, captions) if direction == "image_to_text" else (captions, images)
+    if direction == "image_to_text":
+        ids, vectors = (images, captions), folded(split.images, split.captions, bias)
+    else:
+        ids, vectors = (captions, images), folded(split.captions, split.images, bias)
     sides = [
-        FoldedSide(*of, np.asarray(vectors.cpu()), None if names is None else names.texts(*of))
-        for of, vectors in zip(ids, (queries, items), strict=True)
+        FoldedSide(*key, np.asarray(side.cpu()), None if names is None else names.texts(*key))
+        for key, side in zip(ids, vectors, strict=True)
     ]
     return Folded(direction, items=sides[1], queries=sides[0], correct=_correct(split, direction))
 
 
 def _correct(split: Split, direction: str) -> tuple[np.ndarray, np.ndarray] | None:
-    """None where no caption tells its image."""
-    told = np.isin(split.caption_images, split.image_ids)
-    pairs = split.caption_ids[told], split.caption_images[told]
-    if not told.any():
+    """Parallel ids of queries and their correct items; None if no caption names its image."""
+    paired = np.isin(split.caption_images, split.image_ids)
+    pairs = split.caption_ids[paired], split.caption_images[paired]
+    if not paired.any():
         return None
     return pairs if direction == "text_to_image" else (pairs[1], pairs[0])
 
 
-def _manifest(given: Inputs, criterion: Criterion, bias: ItemBias, content: Folded, to: str) -> dict:
+def _manifest(inputs: Inputs, criterion: Criterion, bias: ItemBias, content: Folded, to: str) -> dict:
     parameters = criterion.rescoring.params.model_dump()
     return {
-        **given.about,
+        **inputs.about,
         "inference": criterion.name,
         "parameters": {name: value for name, value in parameters.items() if not name.endswith("grid")},
         "notes": bias.notes,
-        "bank": given.bank.name if criterion.needs_bank else "none",
-        "transductive": criterion.needs_bank and given.bank.own,
+        "bank": inputs.bank.name if criterion.needs_bank else "none",
+        "transductive": criterion.needs_bank and inputs.bank.is_transductive,
         "direction": content.direction,
         "to": to,
         "search": "inner product, vectors not normalised",

@@ -1,4 +1,4 @@
-"""What lies in a folder for a model hub, beside the files of data/train/<run>/ that it holds as they are."""
+"""The card of a packed run and the options in its meta.json."""
 
 import io
 from collections import Counter
@@ -18,7 +18,7 @@ from vse_pipe.project.registry import RUN_FAMILIES, SCHEMES
 from vse_pipe.report.formatting import markdown_row
 
 CARD, TEXTS, FEATURES, WEIGHTS = "README.md", "texts", "features", "weights"
-# Of the text features: what a sentence needs. Token ids need the vocabulary alone, which the model has.
+# Files of text features that a sentence needs. Token ids need only the vocabulary, which the model has.
 OF_TEXTS = (texts.META, texts.VOCABULARY, texts.STATE)
 OF_FEATURES = (features.META,)
 PATTERNS = (
@@ -33,13 +33,13 @@ PATTERNS = (
 
 
 def weights_in(options: object) -> list[str]:
-    """Every ``weights`` or ``detector_weights`` in options as meta.json has them, those of parts included."""
+    """All ``weights`` and ``detector_weights`` in options of a meta.json, with those of parts."""
     if isinstance(options, list):
-        return [value for one in options for value in weights_in(one)]
+        return [value for part in options for value in weights_in(part)]
     if not isinstance(options, dict):
         return []
-    here = [value for key, value in options.items() if key.endswith("weights") and isinstance(value, str)]
-    return here + [value for one in options.values() for value in weights_in(one)]
+    values = [value for key, value in options.items() if key.endswith("weights") and isinstance(value, str)]
+    return values + [value for part in options.values() for value in weights_in(part)]
 
 
 def with_weights(options: dict, places: dict[str, str]) -> dict:
@@ -49,16 +49,16 @@ def with_weights(options: dict, places: dict[str, str]) -> dict:
         if isinstance(value, dict):
             return with_weights(value, places)
         if isinstance(value, list):
-            return [replaced("", one) for one in value]
+            return [replaced("", part) for part in value]
         return places.get(value, value) if key.endswith("weights") and isinstance(value, str) else value
 
     return {key: replaced(key, value) for key, value in options.items()}
 
 
 def in_pack(folder: Path, options: dict) -> dict:
-    """``options`` of a meta.json in a pack, with the places of the weights that the pack holds."""
-    held = {value: str(folder / value) for value in weights_in(options) if value.startswith(f"{WEIGHTS}/")}
-    return with_weights(options, held)
+    """``options`` of a meta.json in a pack, with the paths of the weights in the pack."""
+    places = {value: str(folder / value) for value in weights_in(options) if value.startswith(f"{WEIGHTS}/")}
+    return with_weights(options, places)
 
 
 _DIRECTIONS = {"image_to_text": "image to text", "text_to_image": "text to image"}
@@ -78,9 +78,8 @@ print(scores)  # a row for each photo, a column for each sentence
 
 @dataclass(frozen=True)
 class About:
-    """licence: as hubs name it, None where nobody says; digests: of the packed files; config: of the model; features: their
-    meta.json; parameters: how many numbers a network has; figures: metrics.json by criterion; weights: the packed weights files by their
-    paths here."""
+    """licence: as hubs name it, None if unknown; digests: of the packed files; config: of the model; features: their meta.json;
+    parameters: their number in a network; figures: metrics.json by criterion; weights: places in the pack by paths here."""
 
     params: Params
     run: str
@@ -98,16 +97,20 @@ class About:
 
 
 def figures(params: Params, run: str) -> dict[str, dict]:
-    """metrics.json by criterion, of those in params.yaml under which the run has been evaluated."""
+    """metrics.json by criterion, for the criteria in params.yaml under which the run was evaluated."""
     folders = {name: paths.evaluated(run, name) for name in ranked_under(params, run)}
-    found = {name: folder for name, folder in folders.items() if (folder / evaluation.METRICS).is_file()}
-    return {name: evaluation.read_metrics(folder) for name, folder in found.items()}
+    return {
+        name: evaluation.read_metrics(folder)
+        for name, folder in folders.items()
+        if (folder / evaluation.METRICS).is_file()
+    }
 
 
 def text(about: About) -> str:
+    """The card as Markdown with front matter."""
     node, config = about.run_node, about.config
     sides = {key: f"`{config[key]['name']}`" for key in RUN_FAMILIES}
-    what = (
+    summary = (
         f"Images and captions in one space, by vse-pipe {version('vse-pipe')}: image side "
         f"{sides['image']}, text side {sides['text']}, compared by {sides['similarity']}; {_training(about, sides)}"
     )
@@ -124,19 +127,18 @@ def text(about: About) -> str:
         "Files": "\n".join(f"- `{name}`: sha256 `{digest}`" for name, digest in about.digests.items()),
     }
     body = "\n\n".join(f"## {title}\n\n{part}" for title, part in parts.items())
-    return f"---\n{_yaml(_front_matter(about, node.dataset))}---\n\n# {about.run}\n\n{what}\n\n{body}\n"
+    return f"---\n{_yaml(_front_matter(about, node.dataset))}---\n\n# {about.run}\n\n{summary}\n\n{body}\n"
 
 
 def _use(about: About) -> str:
-    """Where what encodes photos and captions comes from."""
+    """A paragraph about the networks that encode photos and captions."""
     text = about.params.texts[about.run_node.texts].method.params
-    encoders = [
-        one.model for one in (text, *(part.params for part in text.further())) if isinstance(one, EncoderParams)
-    ]
+    members = (text, *(part.params for part in text.further()))
+    encoders = [member.model for member in members if isinstance(member, EncoderParams)]
     needed = "".join(f" Captions need the sentence encoder `{name}` there." for name in encoders)
     if "backbone" in about.config:
         return f"The model reads photos itself.{needed}"
-    made = {
+    origins = {
         "random": "are drawn from a seed",
         "published": "are fetched from their publisher",
         "file": f"lie in {WEIGHTS}/",
@@ -146,7 +148,7 @@ def _use(about: About) -> str:
         return f"No network here makes the features: `one.features(array)` takes them, and `one.images` is refused.{needed}"
     return (
         "Photos go through the network that made the features of the training, described in features/meta.json, whose weights "
-        f"{made[origin]}; `one.features(array)` takes features that are computed already.{needed}"
+        f"{origins[origin]}; `one.features(array)` takes features that are computed already.{needed}"
     )
 
 
@@ -162,7 +164,7 @@ def _training(about: About, sides: dict[str, str]) -> str:
 
 
 def _pair(features: dict) -> list[str]:
-    """What open_clip knows of the weights behind the features. features: their meta.json."""
+    """A line about the pretrained pair of open_clip behind the features, if there is one. features: their meta.json."""
     if features.get("backbone") != "open_clip":
         return []
     weights, tag = features["weights"], features["pretrained"]
@@ -175,14 +177,14 @@ def _pair(features: dict) -> list[str]:
 
 
 def _front_matter(about: About, dataset: str) -> dict:
-    """The fields that hubs read; metrics are those of ``model-index``, one for each criterion, direction and K."""
+    """Fields for hubs; ``model-index`` has a metric for each criterion, direction and K."""
     measured = [
-        {"type": "recall", "name": f"R@{k} {said}, {name}", "value": metrics[direction][f"r@{k}"]}
+        {"type": "recall", "name": f"R@{k} {label}, {name}", "value": metrics[direction][f"r@{k}"]}
         for name, metrics in about.figures.items()
-        for direction, said in _DIRECTIONS.items()
+        for direction, label in _DIRECTIONS.items()
         for k in evaluation.KS
     ]
-    found: dict = {
+    fields: dict = {
         "library_name": "vse-pipe",
         "license": about.licence or "other",
         "pipeline_tag": "feature-extraction",
@@ -191,10 +193,12 @@ def _front_matter(about: About, dataset: str) -> dict:
     }
     if measured:
         split = next(iter(about.figures.values()))["split"]
-        of = {"name": dataset, "type": dataset, "split": split}
+        source = {"name": dataset, "type": dataset, "split": split}
         task = {"type": "image-text-retrieval", "name": "Image-text retrieval"}
-        found["model-index"] = [{"name": about.run, "results": [{"task": task, "dataset": of, "metrics": measured}]}]
-    return found
+        fields["model-index"] = [
+            {"name": about.run, "results": [{"task": task, "dataset": source, "metrics": measured}]}
+        ]
+    return fields
 
 
 def _figures(about: About) -> str:
@@ -214,12 +218,12 @@ def _figures(about: About) -> str:
         lines.append(markdown_row([name, bank, *cells]))
     first = next(iter(about.figures.values()))
     counts = [f"{first[direction]['queries']:,}" for direction in _DIRECTIONS]
-    said = (
+    caption = (
         f"Split {first['split']}, {counts[0]} images and {counts[1]} captions, protocol {first['protocol']}, ties {first['ties']}: "
         "recall in percent, image to text and then text to image; in brackets 95% intervals of a bootstrap over images. The "
         "criteria but `nns` correct hubs by the queries of the bank."
     )
-    return "\n".join([said, "", *lines])
+    return "\n".join([caption, "", *lines])
 
 
 def _with_interval(value: float, ends: list[float] | None) -> str:
@@ -227,22 +231,22 @@ def _with_interval(value: float, ends: list[float] | None) -> str:
 
 
 def _entries(about: About) -> dict:
-    """What params.yaml of another project needs for the run."""
+    """Entries of params.yaml with which another project uses the run."""
     params, run = about.params, about.run_node
-    held = {path: f"models/{about.run}/{place}" for path, place in about.weights.items()}
-    made = {
+    places = {path: f"models/{about.run}/{place}" for path, place in about.weights.items()}
+    members = {
         "features": (run.features, "backbone", params.features[run.features].backbone),
         "texts": (run.texts, "method", params.texts[run.texts].method),
         "noises": (run.noise, "protocol", params.pairs(run.noise).protocol),
     }
     nodes: dict = {
-        key: {name: {"dataset": run.dataset} | with_weights(_named(kind, one), held)}
-        for key, (name, kind, one) in made.items()
+        key: {name: {"dataset": run.dataset} | with_weights(_named(kind, member), places)}
+        for key, (name, kind, member) in members.items()
     }
-    members = {key: getattr(run, key) for key in RUN_FAMILIES}
-    options = {key: one.params.model_dump(mode="json") for key, one in members.items()}
+    families = {key: getattr(run, key) for key in RUN_FAMILIES}
+    options = {key: member.params.model_dump(mode="json") for key, member in families.items()}
     entry: dict = {"dataset": run.dataset, "features": run.features, "texts": run.texts, "noise": run.noise}
-    entry |= {key: one.name for key, one in members.items()}
+    entry |= {key: member.name for key, member in families.items()}
     entry |= {"options": {key: value for key, value in options.items() if value}}
     entry |= {"train": {"embed_size": about.config["embed_size"]}}
     entry |= {"model": f"models/{about.run}", "sha256": about.digests[model_files.CONFIG]}
@@ -260,11 +264,11 @@ def _data(about: About) -> str:
     counts = [Counter(table["split"].to_pylist()) for table in tables]
     splits = ", ".join(f"{split} {counts[0][split]:,} / {count:,}" for split, count in counts[1].items())
     rate = getattr(noise.params, "rate", None)
-    shown = f"protocol `{noise.name}`" + (f", rate {rate:g}" if rate is not None else "")
+    mismatches = f"protocol `{noise.name}`" + (f", rate {rate:g}" if rate is not None else "")
     return "\n".join(
         [
             f"- Data set `{run.dataset}`, format `{params.datasets[run.dataset].format.name}`; images / captions: {splits}.",
-            f"- Mismatches injected into the training pairs: {shown}.",
+            f"- Mismatches injected into the training pairs: {mismatches}.",
             f"- Features `{params.features[run.features].backbone.name}`, sha256 `{about.config['features_sha256']}`.",
             *_pair(about.features),
             f"- Texts `{params.texts[run.texts].method.name}`, sha256 `{about.config['texts_sha256']}`.",

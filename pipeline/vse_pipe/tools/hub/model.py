@@ -1,4 +1,4 @@
-"""A model from a folder that `vse-pipe pack` wrote: sentences and photos to vectors, with no project around."""
+"""Encode sentences and photos with a model that `vse-pipe pack` wrote; no project is needed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ from vse_pipe.train.model import DualEncoder
 
 
 def networks(folder: Path, device: str = "cpu") -> list["PackedNetwork"]:
-    """The network in ``folder``, or the two of a run that trains two, which are ranked by the sum of their scores.
+    """The network in ``folder``, or both networks of a run that trains two and ranks by the sum of their scores.
 
-    Raises InputError for a file that is missing, IntegrityError for one that is not what the digests in config.json say.
+    Raises InputError for a missing file, IntegrityError for a file that does not match the digests in config.json.
     """
     config = model_files.read_config(folder)
     places = [folder, folder / model_files.PEER] if "peer_sha256" in config else [folder]
@@ -37,13 +37,13 @@ def networks(folder: Path, device: str = "cpu") -> list["PackedNetwork"]:
         raise IntegrityError(
             f"{places[1]}: holds another network than {model_files.CONFIG} names; fetch the folder again"
         )
-    where = torch.device(device)
-    return [PackedNetwork(folder, model.to(where), files, where) for model, files in loaded]
+    target = torch.device(device)
+    return [PackedNetwork(folder, model.to(target), files, target) for model, files in loaded]
 
 
 @dataclass(frozen=True)
 class PackedNetwork:
-    """folder: of the pack; model: on ``device``; files: its own."""
+    """folder: of the pack; model: on ``device``; files: of the model."""
 
     folder: Path
     model: DualEncoder
@@ -51,9 +51,9 @@ class PackedNetwork:
     device: torch.device
 
     def captions(self, sentences: Sequence[str]) -> Tensor | Words:
-        """(n, dim) float32 on the CPU, or the words of n captions of a model that compares fragments.
+        """(n, dim) float32 on the CPU, or the words of n captions for a model that compares fragments.
 
-        Sentences are read as the captions of the training were; words that its vocabulary lacks are all one.
+        Sentences are treated as the training captions were; all unknown words count as one word.
         """
         meta = self._meta(TEXTS, texts.META)
         if texts.digest(meta) != self.files.config.get("texts_sha256"):
@@ -77,22 +77,21 @@ class PackedNetwork:
         return model.captions(self.model, read, places, self.device)
 
     def features(self, array: Float[np.ndarray, "images ..."]) -> Tensor:
-        """(images, dim) or (images, R, dim) float32 on the CPU, of features as features/meta.json describes them. Raises
+        """(images, dim) or (images, R, dim) float32 on the CPU. array: features as features/meta.json describes them. Raises
         UsageError for features of another shape, and for a model that reads pixels itself."""
-        wanted = tuple(self.files.config["feature_shape"])
-        if self.model.tests_on_pixels or array.shape[1:] != wanted:
-            reads = "pixels" if self.model.tests_on_pixels else f"features of shape {wanted}"
+        shape = tuple(self.files.config["feature_shape"])
+        if self.model.tests_on_pixels or array.shape[1:] != shape:
+            reads = "pixels" if self.model.tests_on_pixels else f"features of shape {shape}"
             raise UsageError(f"{self.folder}: the model reads {reads}, not an array of shape {array.shape}")
         return model.images(self.model, array, np.arange(len(array)), self.device)
 
     def images(self, photos: Sequence[Path]) -> Tensor:
-        """(photos, dim) or (photos, R, dim) float32 on the CPU. Raises InputError for a file that is no picture, UsageError
-        where no network here makes the features, MissingResource and IntegrityError where its weights are not there or
-        are others."""
+        """(photos, dim) or (photos, R, dim) float32 on the CPU. Raises InputError for a file that is no picture, UsageError if no
+        network here computes the features, MissingResource and IntegrityError for missing or other weights."""
         return torch.cat([self._photo_encoder.photo(path.read_bytes(), str(path)).cpu() for path in photos])
 
     def scores(self, images: Tensor, captions: Tensor | Words) -> Tensor:
-        """(images, captions), larger is more alike; of what ``images`` or ``features``, and ``captions`` give."""
+        """(images, captions), larger is more similar. images: result of ``images`` or ``features``; captions: of ``captions``."""
         with torch.inference_mode():
             return self.model.score(images.to(self.device), captions.to(self.device)).cpu()
 

@@ -1,4 +1,4 @@
-"""What `apply` leaves as it was: options of an overlay that was applied before go on holding for the next."""
+"""init: make a project that runs the installed package, and renew its files after an upgrade."""
 
 import hashlib
 import json
@@ -23,16 +23,19 @@ from vse_pipe.project.params.load import Check
 from vse_pipe.tools.plots import plots_page
 
 
-def kept(params: Path, overlay: str, overrides: list[str]) -> list[str]:
-    """``train.lr: 0.002`` of each option outside the nodes that a new project has otherwise and neither ``overlay`` nor ``overrides`` names."""
-    new, own, named = (
+def remaining_options(params: Path, overlay: str, overrides: list[str]) -> list[str]:
+    """Options, such as ``train.lr: 0.002``, that differ from a new project and that neither ``overlay`` nor ``overrides`` sets.
+
+    An overlay that was applied earlier set them. Options of nodes do not count.
+    """
+    new, current, named = (
         dict(_options(read_document(path))) for path in (TEMPLATE / "params.yaml", params, overlays.find(overlay))
     )
-    given = tuple(f"{one.partition('=')[0]}." for one in overrides)
+    prefixes = tuple(f"{text.partition('=')[0]}." for text in overrides)
     return [
         f"{address}: {value}"
-        for address, value in own.items()
-        if address not in named and new.get(address, ...) != value and not f"{address}.".startswith(given)
+        for address, value in current.items()
+        if address not in named and new.get(address, ...) != value and not f"{address}.".startswith(prefixes)
     ]
 
 
@@ -45,82 +48,72 @@ def _options(section: dict, above: str = "") -> Iterator[tuple[str, object]]:
 
 
 NAME = "vse-pipe"
-# Of a hook, which git runs with its own repository in them.
-_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+# git sets these variables for its hooks; they would name another repository.
+_HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
 def requirement() -> str:
-    """One requirement, and comments above it where another machine needs more than the line says.
+    """The line of a requirements file that installs this package, with comments above it if other machines cannot use the line.
 
-    From an index: the version. From a repository, or a clone whose commit a remote has: the commit. From a wheel: its address and
-    sha256. From any other folder: the folder, since no index and no remote is known to have this code.
+    The line depends on how the package was installed. From an index: the version. From a repository, or a clone whose commit a
+    remote has: the commit. From a wheel: its address and sha256. From any other folder: the folder.
     """
-    said = distribution(NAME).read_text("direct_url.json")
-    if said is None:
+    origin = distribution(NAME).read_text("direct_url.json")
+    if origin is None:
         return f"{NAME}=={version(NAME)}\n"
-    about = json.loads(said)
+    about = json.loads(origin)
     url = _without_password(about["url"])
     if vcs := about.get("vcs_info"):
         return f"{NAME} @ {vcs['vcs']}+{url}@{vcs['commit_id']}\n"
     if (archive := about.get("archive_info")) is not None:
         digest = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").removeprefix("sha256=")
         line = f"{NAME} @ {url}{f'#sha256={digest}' if digest else ''}\n"
-        return _here_alone("the wheel") + line if url.startswith("file:") else line
+        return _local_source_note("the wheel") + line if url.startswith("file:") else line
     folder = Path(url2pathname(urlsplit(url).path))
     if commit := _published(folder):
         return f"{NAME} @ {commit}\n"
     editable = about.get("dir_info", {}).get("editable", False)
-    return _here_alone("the clone") + (f"--editable {folder}\n" if editable else f"{NAME} @ {url}\n")
+    return _local_source_note("the clone") + (f"--editable {folder}\n" if editable else f"{NAME} @ {url}\n")
 
 
-def _here_alone(what: str) -> str:
+def _local_source_note(source: str) -> str:
     return (
-        f"# {NAME} {version(NAME)} was installed from {what} below, which other machines and CI do not have: name a commit of a\n"
+        f"# {NAME} {version(NAME)} was installed from {source} below, which other machines and CI do not have: name a commit of a\n"
         f"# repository there ({NAME} @ git+https://HOST/REPOSITORY@COMMIT), a wheel in this project (./NAME.whl), or a version.\n"
     )
 
 
 def _published(folder: Path) -> str | None:
-    """``git+URL@COMMIT`` of a clone without changes whose commit a remote has, as far as the clone knows, and whose code is what is
-    installed; else None."""
-    commit, changed = _git_output(folder, "rev-parse", "HEAD"), _git_output(folder, "status", "--porcelain")
-    branches = _git_output(folder, "branch", "--remotes", "--contains", "HEAD", "--format", "%(refname:lstrip=2)")
-    if not commit or changed or not branches or not _same_code(folder):
+    """``git+URL@COMMIT`` of a clone, or None.
+
+    The clone must have no changes, a remote must have its commit, as far as the clone knows, and its code must be the installed one.
+    """
+
+    def output(*arguments: str) -> str:
+        return _git("-C", str(folder), *arguments, check=False)
+
+    commit, changes = output("rev-parse", "HEAD"), output("status", "--porcelain")
+    branches = output("branch", "--remotes", "--contains", "HEAD", "--format", "%(refname:lstrip=2)")
+    if not commit or changes or not branches or not _same_code(folder / "pipeline" / PACKAGE.name):
         return None
-    url = _git_output(folder, "remote", "get-url", branches.splitlines()[0].partition("/")[0])
-    if not url or "://" not in url:
-        # As ssh has it: git@host:path. A plain path is no address for others.
-        host = re.fullmatch(r"([\w.-]+@[\w.-]+):(?!/)(.+)", url or "")
-        url = f"ssh://{host[1]}/{host[2]}" if host else None
+    url = output("remote", "get-url", branches.splitlines()[0].partition("/")[0])
+    if "://" not in url:
+        # The ssh form git@host:path. A plain path is no address for other machines.
+        host = re.fullmatch(r"([\w.-]+@[\w.-]+):(?!/)(.+)", url)
+        url = f"ssh://{host[1]}/{host[2]}" if host else ""
     return f"git+{_without_password(url)}@{commit}" if url and not url.startswith("file:") else None
 
 
-def _same_code(folder: Path) -> bool:
-    own = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")}
-    there = folder / "pipeline" / PACKAGE.name
-    return own == {path.relative_to(there) for path in there.rglob("*.py")} and all(
-        (PACKAGE / path).read_bytes() == (there / path).read_bytes() for path in own
+def _same_code(package: Path) -> bool:
+    files = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")}
+    return files == {path.relative_to(package) for path in package.rglob("*.py")} and all(
+        (PACKAGE / path).read_bytes() == (package / path).read_bytes() for path in files
     )
 
 
 def _without_password(url: str) -> str:
-    """Who may read it is nobody's business but the reader's; ``git@`` of ssh is no secret."""
+    """``url`` without user and password. ``git@`` of ssh is no secret and stays."""
     return re.sub(r"^(https?://)[^/@]*@", r"\1", url)
-
-
-def of_git() -> dict[str, str]:
-    """The environment in which git speaks of the folder that it is asked about."""
-    return {key: value for key, value in os.environ.items() if key not in _OTHERS}
-
-
-def _git_output(folder: Path, *arguments: str) -> str | None:
-    """What git prints; None where it fails or is not there."""
-    command = ["git", "-C", str(folder), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, env=of_git(), check=False)  # noqa: S603 (our own words)
-    except OSError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 TEMPLATE = Path(__file__).parent / "template"
@@ -140,14 +133,14 @@ _CODE = re.compile(r"^ +- pipeline/.*\n|, \"?pipeline/[^,\]]+(?=[,\]])", flags=r
 
 
 def stages_text() -> str:
-    """The whole file. Comments stay, but for those of lines that go."""
+    """The text of a project's dvc.yaml: the template without this repository's code, with lists of modules instead."""
     _, _, stages = (TEMPLATE / "stages.yaml").read_text(encoding="utf-8").partition("\nstages:\n")
     lines, stage = [_HEAD], ""
     for line in _CODE.sub("", stages).splitlines():
-        if found := re.fullmatch(r"  (\w+):", line):
-            stage = found[1]
-        elif found := re.search(r"^ +cmd:.* (\$\{\w+\})$", line):
-            stage += f"@{found[1]}"
+        if match := re.fullmatch(r"  (\w+):", line):
+            stage = match[1]
+        elif match := re.search(r"^ +cmd:.* (\$\{\w+\})$", line):
+            stage += f"@{match[1]}"
         line = re.sub(r"^( +)deps:$", rf"\1deps:\n\1  - {paths.code(stage)}", line)
         line = line.replace("deps: [", f'deps: ["{paths.code(stage)}", ')
         lines.append(re.sub(r"pipeline/vse_pipe/report/plots/(\w+)\.json", r"\1", line))
@@ -155,7 +148,7 @@ def stages_text() -> str:
 
 
 DVC_YAML = Path("dvc.yaml")
-# As this repository has them.
+# Copies of this repository's files.
 _COPIED: dict[str, str | Path] = {
     "params.yaml": paths.PARAMS,
     "gitignore": ".gitignore",
@@ -173,17 +166,17 @@ _SET_UP = f"""\
           .venv/bin/pip install --requirement {paths.REQUIREMENTS}
           .venv/bin/vse-pipe plots
 """
-# What `git add --all` leaves out, in either case; tables of captions and other texts stay in git.
+# Endings that .gitignore excludes, in lower and upper case. Tables of captions and other texts stay in git.
 _ARRAYS = ("npy", "npz", "mat", "h5", "hdf5", "lmdb", "parquet", "arrow", "tsv", "vec")
 _WEIGHTS = ("pth", "pt", "bin", "safetensors", "ckpt", "onnx", "gguf")
 _ARCHIVES = ("tar", "tgz", "gz", "bz2", "xz", "zip", "7z")
 
 
 def create(folder: Path, overlay: str | None, overrides: list[str], further: Sequence[Check] = ()) -> None:
-    """Make ``folder``, a git repository without a commit, whole or not at all.
+    """Create ``folder``, a git repository without a commit, whole or not at all.
 
-    overlay: packaged or a file, applied to params.yaml, then ``overrides``; further: as of ``load``. Raises UsageError where
-    no project can be made there or the overlay is wrong, MissingResource without git.
+    overlay: a packaged overlay or a file, applied to params.yaml before ``overrides``; further: checks as in ``load``. Raises
+    UsageError if no project can lie there or the overlay is wrong, MissingResource without git.
     """
     target = Path(os.path.abspath(folder))  # noqa: PTH100 (resolve() would follow a link in the folder's place)
     _require_room(target)
@@ -204,31 +197,36 @@ def create(folder: Path, overlay: str | None, overrides: list[str], further: Seq
 
 
 def upgrade() -> tuple[list[str], list[str]]:
-    """Write anew, in the working directory, what follows from the installed package alone. Returns what is now as this version
-    has it, and what is not because it has changes of the user's, or was written by a version that did not mark its files.
+    """Renew the files of the working directory that depend on the installed package alone.
 
-    Raises UsageError in a clone, and where dvc.yaml has changes that git does not have.
+    Returns (renewed, unchanged). A file stays unchanged if the user edited it, or if a version that did not mark its files wrote
+    it. Raises UsageError in a clone, and if dvc.yaml has changes that are not committed.
     """
     if Path("pipeline", PACKAGE.name, "cli.py").is_file():
         raise UsageError(f"init --upgrade: this is a clone, whose {DVC_YAML} comes with its code")
     if _git("status", "--porcelain", str(DVC_YAML)):
         raise UsageError(f"init --upgrade: commit {DVC_YAML} first; `git diff` then shows what has changed")
-    wanted = _from_version()
-    fresh = {name: content for name, content in wanted.items() if _is_ours(Path(name), content)}
+    files = _from_version()
+    renewed = {name: content for name, content in files.items() if _is_ours(Path(name), content)}
     _write_packaged(Path())
-    for name, content in fresh.items():
+    for name, content in renewed.items():
         write_text(Path(name), content)
-    return [str(DVC_YAML), *fresh], [name for name in wanted if name not in fresh]
+    return [str(DVC_YAML), *renewed], [name for name in files if name not in renewed]
 
 
 def _from_version() -> dict[str, str]:
-    """Files that are the user's to change, by name."""
-    wanted = {str(paths.REQUIREMENTS): requirement(), _WORKFLOW: _workflow()}
-    return {name: f"{_mark(text)}{text}" for name, text in wanted.items()}
+    """Texts by name of the files that users may edit."""
+    # This repository's workflow, which installs the package and calls dvc instead of make.
+    workflow = re.sub(
+        r"; tests/\S+ runs every command below", "", (TEMPLATE / "experiments.yml").read_text(encoding="utf-8")
+    )
+    workflow = workflow.replace("        run: make setup\n", _SET_UP).replace("make demo", "dvc repro")
+    texts = {str(paths.REQUIREMENTS): requirement(), _WORKFLOW: workflow}
+    return {name: f"{_mark(text)}{text}" for name, text in texts.items()}
 
 
 def _raw_data() -> str:
-    """Lines of .gitignore."""
+    """Lines of .gitignore for pictures, arrays, weights and archives."""
     kinds = (*(ending.removeprefix(".") for ending in ENDINGS), *_ARRAYS, *_WEIGHTS, *_ARCHIVES)
     lines = [f"*.{kind}" for name in dict.fromkeys(kinds) for kind in (name, name.upper())]
     head = "# pictures, arrays, word vectors, weights and archives; `git add --force` takes one all the same"
@@ -240,7 +238,7 @@ def _mark(text: str) -> str:
 
 
 def _is_ours(path: Path, content: str) -> bool:
-    """Whether the file is there as whatever version wrote it; one that is not UTF-8 is none of ours."""
+    """Does the file exist as a version of this package wrote it?"""
     if not path.is_file():
         return False
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -253,22 +251,15 @@ def _is_ours(path: Path, content: str) -> bool:
 
 
 def _write_packaged(root: Path) -> None:
-    """dvc.yaml, and the templates and the page of its plots."""
+    """Write dvc.yaml, and the templates and the page of its plots."""
     for template in sorted((PACKAGE / "report" / "plots").glob("*.json")):
         write_text(root / ".dvc" / "plots" / template.name, template.read_text(encoding="utf-8"))
     plots_page.write(root)
     write_text(root / DVC_YAML, stages_text())
 
 
-def _workflow() -> str:
-    """That of this repository, which installs the package and knows no make."""
-    text = (TEMPLATE / "experiments.yml").read_text(encoding="utf-8")
-    text = re.sub(r"; tests/\S+ runs every command below", "", text)
-    return text.replace("        run: make setup\n", _SET_UP).replace("make demo", "dvc repro")
-
-
 def _require_room(target: Path) -> None:
-    """Raises UsageError unless ``target`` is a name for a new folder, or an empty one, outside of any repository."""
+    """Raises UsageError unless ``target`` is new or an empty folder, outside of any repository."""
     if not target.name.isprintable():
         raise UsageError(f"init: {target.name!r} has characters that cannot be shown; choose another name")
     if target.is_symlink() or (target.exists() and not target.is_dir()):
@@ -281,21 +272,26 @@ def _require_room(target: Path) -> None:
         (target, "or move it away"),
         (partial(target), "or move it away; an init that was killed leaves such a folder"),
     ):
-        if path.is_dir() and (there := sorted(one.name for one in path.iterdir())):
-            raise UsageError(f"init: {path} is not empty ({', '.join(there[:3])}); choose another name, {cure}")
+        if path.is_dir() and (names := sorted(child.name for child in path.iterdir())):
+            raise UsageError(f"init: {path} is not empty ({', '.join(names[:3])}); choose another name, {cure}")
     if shutil.which("git") is None:
         raise MissingResource(
             "init: git is not on the PATH, and DVC keeps experiments in a git repository; install git"
         )
-    if around := _git("-C", str(target.parent), "rev-parse", "--show-toplevel", check=False):
-        told = "a project is a repository of its own, so choose a place outside"
-        raise UsageError(f"init: {target} would lie in the git repository {around}; {told}")
+    if repository := _git("-C", str(target.parent), "rev-parse", "--show-toplevel", check=False):
+        advice = "a project is a repository of its own, so choose a place outside"
+        raise UsageError(f"init: {target} would lie in the git repository {repository}; {advice}")
 
 
 def _git(*arguments: str, check: bool = True) -> str:
-    """What git prints. Raises PipelineError with its message; without ``check`` there is nothing then."""
-    settings = of_git()
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True, env=settings, check=False)  # noqa: S603, S607 (our own words)
-    if check and done.returncode:
-        raise PipelineError(f"git {arguments[0]}: {done.stderr.strip() or f'status {done.returncode}'}")
-    return done.stdout.strip()
+    """The output of git. If git fails: PipelineError with its message, or an empty text without ``check``."""
+    settings = {key: value for key, value in os.environ.items() if key not in _HOOK_VARIABLES}
+    try:
+        process = subprocess.run(["git", *arguments], capture_output=True, text=True, env=settings, check=False)  # noqa: S603, S607 (our own words)
+    except OSError:
+        if check:
+            raise
+        return ""
+    if check and process.returncode:
+        raise PipelineError(f"git {arguments[0]}: {process.stderr.strip() or f'status {process.returncode}'}")
+    return process.stdout.strip() if process.returncode == 0 else ""

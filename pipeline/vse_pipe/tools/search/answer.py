@@ -1,4 +1,4 @@
-"""What a search gives back, as a document for programs and in words."""
+"""The answer of a search, as a document for programs and in words."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -7,18 +7,18 @@ from typing import Any, Protocol
 from vse_pipe.core.console import plain
 from vse_pipe.tools.search.query import TO_IMAGES
 
-# Of the items that are alike to a hit so many are named; and of the unknown words, each cut after so many characters.
+# Numbers of similar items of a hit and of unknown words in an answer, and characters of an unknown word.
 SHOWN, _WORDS, _WIDEST = 20, 20, 40
 
 
 @dataclass(frozen=True)
 class Hit:
-    """rank: from 1; score: under the criterion, larger is closer; image_id, caption_id: as the data set has them, numbers or text;
-    caption_id: None where images are searched.
+    """rank: from 1; score: under the criterion, larger is closer; image_id, caption_id: ids of the data set, numbers or text;
+    caption_id: None if images are searched.
 
-    text: the caption found, or the image's first caption (empty where it has none); file: as images.parquet names it,
-    relative to the data set's root; alike: ids of the items that are all but the same and stand behind this one, better
-    first, the first SHOWN, empty without groups, and alike_count, how many there are; probability: of a match, None where it is not wanted.
+    text: the caption, or the image's first caption (may be empty); file: name in images.parquet, relative to the data set's root;
+    alike: ids of at most SHOWN near duplicates with lower scores, best first, empty without groups; alike_count: their number;
+    probability: of a match, None unless requested.
     """
 
     rank: int
@@ -34,12 +34,12 @@ class Hit:
 
 @dataclass(frozen=True)
 class Answer:
-    """query: the sentence, or the name of the file or image; hits: best first; unknown: words of the sentence that the
-    run's vocabulary does not hold; seconds: from the query to the hits; notes: what else to know about the query.
+    """query: the sentence, or the name of the file or image; hits: best first; unknown: words that the run's vocabulary lacks;
+    seconds: from the query to the hits; notes: remarks on the query.
 
-    parts: kind, value and weight of each part of a query of several, empty for one part; narrowed: what limits the
-    hits, if anything: ``where`` with ``left``, the number of items that it leaves, ``group`` and ``min_probability``; calibration: where
-    probabilities come from, see ``Calibration``, empty without them."""
+    parts: kind, value and weight of each part, empty for a query of one part; narrowed: the limits of the hits: ``where`` with
+    ``left``, the number of items that fit it, ``group`` and ``min_probability``; calibration: origin of the probabilities, see
+    ``Calibration``, empty without them."""
 
     query: str
     run: str
@@ -54,7 +54,7 @@ class Answer:
 
 
 class Searcher(Protocol):
-    """What an answer and the web page need of ``vse_pipe.tools.search.engine.Engine``."""
+    """The part of ``vse_pipe.tools.search.engine.Engine`` that answers and the web page use."""
 
     run: str
     inference: str
@@ -63,19 +63,19 @@ class Searcher(Protocol):
     left_out: dict[str, int]
     named: bool
 
-    def ask(self, parts: Any, wanted: Any) -> Any: ...
+    def ask(self, parts: Any, limits: Any) -> Any: ...
 
     def picture(self, image_id: int | str) -> Path | None: ...
 
     def correction(self, direction: str) -> Any: ...
 
 
-def document(engine: Searcher, answer: Answer, direction: str, why: str) -> dict:
-    """The answer, with what was searched and what corrected it: what ``vse-pipe search --json`` prints and what the page of
-    ``vse-pipe serve`` answers to programs. why: how the run was chosen."""
+def document(engine: Searcher, answer: Answer, direction: str, reason: str) -> dict:
+    """The answer with facts about the search and its correction, as ``vse-pipe search --json`` and the API of ``vse-pipe serve``
+    have it. reason: why the run was chosen."""
     return {
         **asdict(answer),
-        "chosen": why,
+        "chosen": reason,
         "split": engine.split,
         "direction": direction,
         "searched": engine.counts[_kind(direction)],
@@ -85,7 +85,7 @@ def document(engine: Searcher, answer: Answer, direction: str, why: str) -> dict
 
 
 def remarks(content: dict) -> list[str]:
-    """What to know beside the hits, a sentence each. content: as of ``document``."""
+    """Remarks on the search, one sentence in each line. content: result of ``document``."""
     lines = [f"run {content['run']} ({content['chosen']})"]
     if content["unknown"]:
         words = [plain(shortened(word)) for word in content["unknown"][:_WORDS]]
@@ -117,7 +117,7 @@ def _kind(direction: str) -> str:
 
 
 def _corrected(content: dict) -> str:
-    """Whose queries corrected the scores, and when that was computed."""
+    """A remark on the queries of the correction and its date."""
     about = content["correction"]
     kind = "captions" if content["direction"] == TO_IMAGES else "images"
     when = f"on {about['computed']}" if about["kept"] else "now"
@@ -128,11 +128,11 @@ def _corrected(content: dict) -> str:
 
 
 def _calibrated(content: dict) -> str:
-    """What a probability is of."""
+    """A remark on the meaning of the probabilities."""
     about = content["calibration"]
     query, item = ("sentence", "image") if content["direction"] == TO_IMAGES else ("image", "caption")
-    whose = "" if about["run"] == content["run"] else f" of run {about['run']}"
+    source = "" if about["run"] == content["run"] else f" of run {about['run']}"
     return (
         f"probability that one of the {about['candidates']} best of a {query} is its own {item}: {about['method']} on "
-        f"{about['queries']:,} queries of {about['split']}{whose}, where {about['base_rate']:.1%} are"
+        f"{about['queries']:,} queries of {about['split']}{source}, where {about['base_rate']:.1%} are"
     )

@@ -1,4 +1,4 @@
-"""What the data set says of its images and captions: files, texts, and for which images a condition on their columns holds."""
+"""Images and captions of the data set: files, texts, and conditions on the columns of images.parquet."""
 
 import ast
 import re
@@ -27,7 +27,7 @@ _PRECOMPUTED = "_ims.npy#"
 _CAPTIONS = ["caption_id", "image_id", "text"]
 # Characters of a condition.
 _LONGEST = 1000
-# Text in quotes as it stands, else what SQL writes otherwise than Python.
+# Text in quotes, or a token that SQL and Python write differently.
 _TOKENS = re.compile(r"'[^']*'|\"[^\"]*\"|<>|(?<![<>=!])=(?!=)|\b(?:AND|OR|NOT|IN)\b")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _COMPARISONS: dict[type, str] = {
@@ -44,7 +44,7 @@ Value = str | int | float
 
 @dataclass(frozen=True)
 class Catalogue:
-    """dataset: its name; images, captions: the tables of data/prepare/<dataset>/; origins: as of ``read``."""
+    """dataset: its name; images, captions: the tables of data/prepare/<dataset>/; origins: as in ``read``."""
 
     dataset: str
     images: pa.Table
@@ -53,8 +53,8 @@ class Catalogue:
 
     @classmethod
     def read(cls, dataset: str, *origins: joins.Origin) -> "Catalogue":
-        """origins: of the vectors whose ids are looked up. Raises MissingResource where the data set is not prepared, IntegrityError as
-        ``joins.compared``, else as the artefacts' readers."""
+        """origins: of the vectors that use these ids. Raises MissingResource if the data set is not prepared, IntegrityError as
+        ``joins.compared``, and as the readers of the artefacts."""
         folder = paths.prepared(dataset)
         for name in (images.NAME, captions.NAME):
             if not (folder / name).is_file():
@@ -70,14 +70,13 @@ class Catalogue:
 
     @cached_property
     def columns(self) -> pa.Table:
-        """All of images.parquet. Raises IntegrityError where the data set was prepared anew since."""
+        """All columns of images.parquet. Raises IntegrityError if the data set has changed."""
         folder = paths.prepared(self.dataset)
         with joins.compared(folder, *self.origins):
             return tables.read(folder / images.NAME, images.SCHEMA)
 
     def fitting(self, condition: str, names: TextIds | None) -> Int64[np.ndarray, " images"]:
-        """Ids of the images for which the condition holds; the column image_id is as the data set has it. Raises as
-        ``rows_where``."""
+        """Ids of the images that fit the condition, which sees the data set's own image_id. Raises as ``rows_where``."""
         table, ids = self.columns, numbers(self.columns["image_id"])
         texts = None if names is None else names.texts("image_id", ids)
         if texts is not None:
@@ -85,12 +84,12 @@ class Catalogue:
         return ids[rows_where(condition, table)]
 
     def file(self, image_id: int) -> str:
-        """As images.parquet has it; of precomputed features the name in ``<split>_ids.txt``, where there is one."""
+        """The file name in images.parquet, or for precomputed features the name in ``<split>_ids.txt`` if there is one."""
         file = self._cell("file", image_id)
         return self._names.get(file, file) if _PRECOMPUTED in file else file
 
     def first_caption(self, image_id: int) -> str:
-        """Empty where the image has none."""
+        """The first caption of the image, empty if it has none."""
         place = _place(self._first_captions, image_id)
         return "" if place is None else self.captions["text"][place].as_py()
 
@@ -101,8 +100,8 @@ class Catalogue:
         return self.captions["text"][place].as_py()
 
     def path(self, image_id: int) -> Path | None:
-        """Where the image lies, as ``sources.read.at`` takes it: a file, or a member of a shard. None where the file is gone
-        or the image exists as features only. Raises InputError for a name that leads out of the data set's root."""
+        """The path of the image for ``sources.read.at``: a file, or a member of a shard. None if the file is missing or only
+        features exist. Raises InputError for a name outside the data set's root."""
         if not self._cell("width", image_id):
             return None
         where = f"{paths.prepared(self.dataset) / images.NAME}: image_id {image_id}"
@@ -143,8 +142,8 @@ class Catalogue:
 
 
 def _lines(path: Path, count: int) -> list[str]:
-    """The lines of ``path``, one for each of ``count`` images; of a line a caption those that all of an image's have. Empty
-    where there is no such file, or its lines name no images."""
+    """A line of ``path`` for each of ``count`` images; a file with a line for each caption must repeat it for each image. Empty if
+    there is no such file or its lines do not fit."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     size = len(lines) // count
     blocks = [{line.strip() for line in lines[start : start + size]} for start in range(0, size * count, size or 1)]
@@ -153,7 +152,7 @@ def _lines(path: Path, count: int) -> list[str]:
 
 
 def _order(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted, and where each of them lies."""
+    """(sorted ids, their places)."""
     order = np.argsort(ids, kind="stable")
     return ids[order], order
 
@@ -165,16 +164,15 @@ def _place(order: tuple[np.ndarray, np.ndarray], number: int) -> int | None:
 
 
 def rows_where(condition: str, table: pa.Table) -> Bool[np.ndarray, " rows"]:
-    """Where the condition holds: ``split = 'test' and width > 500``.
+    """Rows that fit a condition such as ``split = 'test' and width > 500``.
 
-    Comparisons of a column with a value (= == != <> < <= > >=), chains of them, ``in`` and ``not in`` a list of values or,
-    of text, a value in a column, joined by and, or, not and parentheses. Python reads it, nothing is ever evaluated.
-    Raises UsageError for a condition that cannot be read, with the names of the columns where it names none of them, and where text
-    is compared with numbers."""
+    A condition compares a column with a value (= == != <> < <= > >=, also in chains), looks for a column in a list of values, or
+    for text in a column (``in``, ``not in``), and joins comparisons by and, or, not and parentheses. Python parses it and never
+    evaluates it. Raises UsageError for a condition that cannot be read, an unknown column, and text compared with numbers."""
     if len(condition) > _LONGEST:
         raise UsageError(f"--where: {len(condition):,} characters; {_LONGEST:,} are the most")
     quoted = list(_QUOTED.finditer(condition))
-    if any(not condition[one.end() : other.start()].strip() for one, other in pairwise(quoted)):
+    if any(not condition[left.end() : right.start()].strip() for left, right in pairwise(quoted)):
         raise UsageError(
             "--where: two texts stand side by side; text that holds a ' belongs in double quotes: \"it's.jpg\""
         )
@@ -204,14 +202,14 @@ class _Reader:
             return ~self.mask(node.operand)
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
-            each = [self._compared(*one) for one in zip(sides[:-1], node.ops, sides[1:], strict=True)]
-            return reduce(np.logical_and, each)
+            masks = map(self._compared, sides[:-1], node.ops, sides[1:])
+            return reduce(np.logical_and, masks)
         raise _unreadable(self._condition)
 
     def _compared(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> np.ndarray:
         if isinstance(op, ast.In | ast.NotIn):
-            found = self._among(left, right)
-            return found if isinstance(op, ast.In) else ~found
+            mask = self._contained(left, right)
+            return mask if isinstance(op, ast.In) else ~mask
         if type(op) not in _COMPARISONS:
             raise _unreadable(self._condition)
         name = _COMPARISONS[type(op)]
@@ -220,7 +218,7 @@ class _Reader:
         column = self._column(left)
         return _mask(getattr(pc, name)(column, self._value(right, column)))
 
-    def _among(self, left: ast.expr, right: ast.expr) -> np.ndarray:
+    def _contained(self, left: ast.expr, right: ast.expr) -> np.ndarray:
         if isinstance(right, ast.Name):
             column = self._column(right)
             value = self._value(left, column)
@@ -229,8 +227,8 @@ class _Reader:
             return _mask(pc.match_substring(column, value))
         column = self._column(left)
         listed = right.elts if isinstance(right, ast.Tuple | ast.List) else [right]
-        each = [_mask(pc.equal(column, self._value(one, column))) for one in listed]
-        return reduce(np.logical_or, each, np.zeros(len(column), bool))
+        masks = [_mask(pc.equal(column, self._value(value, column))) for value in listed]
+        return reduce(np.logical_or, masks, np.zeros(len(column), bool))
 
     def _column(self, node: ast.expr) -> pa.ChunkedArray:
         if not isinstance(node, ast.Name):
@@ -253,11 +251,11 @@ class _Reader:
             raise UsageError(f"--where: {value!r} is compared with a column of {column.type}")
         if isinstance(value, str):
             return value
-        return sign * float(str(value)) if abs(value) >= 2**63 else sign * value  # of the longest numbers: infinity
+        return sign * float(str(value)) if abs(value) >= 2**63 else sign * value  # too long numbers become infinity
 
 
-def _mask(found: pa.ChunkedArray) -> np.ndarray:
-    return found.combine_chunks().to_numpy(zero_copy_only=False)
+def _mask(values: pa.ChunkedArray) -> np.ndarray:
+    return values.combine_chunks().to_numpy(zero_copy_only=False)
 
 
 def _as_python(token: re.Match) -> str:
@@ -268,7 +266,7 @@ def _as_python(token: re.Match) -> str:
 
 
 def _unreadable(condition: str) -> UsageError:
-    shown = condition if len(condition) <= 80 else f"{condition[:80]}..."
+    excerpt = condition if len(condition) <= 80 else f"{condition[:80]}..."
     return UsageError(
-        f"--where: cannot read {shown!r}; expected comparisons such as split = 'test' and (width > 500 or file != 'a.jpg')"
+        f"--where: cannot read {excerpt!r}; expected comparisons such as split = 'test' and (width > 500 or file != 'a.jpg')"
     )

@@ -1,4 +1,4 @@
-"""Which run is searched where none is named."""
+"""The run to search if the user names none."""
 
 import json
 
@@ -14,54 +14,54 @@ _FIGURES = "metrics.json"
 
 
 def default_run(params: Params, inference: str) -> tuple[str, str]:
-    """(run, why): the only one of a data set without captions, which is there to be searched; else the only one, or the one with
-    the largest rsum under ``inference`` in reports/metrics.json.
+    """(run, reason): the only run on a data set without captions, else the only run, else the run with the largest rsum under
+    ``inference`` in reports/metrics.json.
 
-    Only figures of the data that a run is embedded from count: in a clone the report may be of other data. Raises UsageError
-    where there are several runs and no such figures of any, or where these are of several data sets.
+    Figures count only if they belong to the embedded data: in a clone the report can describe other data. Raises UsageError if
+    several runs exist and none has such figures, or if the figures belong to several data sets.
     """
-    known = [*params.runs, *params.ensembles]
+    names = [*params.runs, *params.ensembles]
     collections = [
-        name for name in (*known, *params.transfers) if captions.absent(paths.prepared(params.dataset(name)))
+        name for name in (*names, *params.transfers) if captions.absent(paths.prepared(params.dataset(name)))
     ]
     if len(collections) > 1:
         raise UsageError(f"search which pictures? give --run: {', '.join(collections)}")
     if collections:
         return collections[0], "the only one of pictures without captions"
-    return best(params, inference, known)
+    return best(params, inference, names)
 
 
-def best(params: Params, inference: str, known: list[str]) -> tuple[str, str]:
-    """As ``default_run``, of these."""
-    if len(known) == 1:
-        return known[0], "the only run"
+def best(params: Params, inference: str, names: list[str]) -> tuple[str, str]:
+    """(run, reason) as ``default_run``, among the runs ``names``."""
+    if len(names) == 1:
+        return names[0], "the only run"
     path = paths.REPORTS / _FIGURES
     figures = read_json(path) if path.is_file() else {}
-    sums = {run: rsum for run in known if (rsum := _rsum(figures, run, inference)) is not None}
-    ours = {run: data for run in sums if (data := _data(params, run)) == figures[entry(run)].get("data") and data}
-    named = f"give --run: {', '.join(known)}"
+    sums = {run: rsum for run in names if (rsum := _rsum(figures, run, inference)) is not None}
+    current = {run: data for run in sums if (data := _data(params, run)) == figures[entry(run)].get("data") and data}
+    advice = f"give --run: {', '.join(names)}"
     if not sums:
-        raise UsageError(f"search which run? {path} has no rsum of any under {inference}; {named}")
-    if not ours:
+        raise UsageError(f"search which run? {path} has no rsum of any under {inference}; {advice}")
+    if not current:
         raise UsageError(
-            f"search which run? {path} has figures of other data than is embedded here; make it with `vse-pipe report`, or {named}"
+            f"search which run? {path} has figures of other data than is embedded here; make it with `vse-pipe report`, or {advice}"
         )
-    if len(set(ours.values())) > 1:
-        raise UsageError(f"search which run? those in {path} are of different data and cannot be compared; {named}")
-    run = max(ours, key=sums.__getitem__)
-    return run, f"the best rsum of {len(ours)} runs under {inference} in {path}, {sums[run]:.1f}"
+    if len(set(current.values())) > 1:
+        raise UsageError(f"search which run? those in {path} are of different data and cannot be compared; {advice}")
+    run = max(current, key=sums.__getitem__)
+    return run, f"the best rsum of {len(current)} runs under {inference} in {path}, {sums[run]:.1f}"
 
 
 def _rsum(figures: dict, run: str, inference: str) -> float | None:
-    of_run = figures.get(entry(run))  # of a run with seeds the mean
-    found = of_run.get(inference) if isinstance(of_run, dict) else None
-    return found.get("rsum") if isinstance(found, dict) else None
+    by_criterion = figures.get(entry(run))  # a run with seeds has its mean there
+    metrics = by_criterion.get(inference) if isinstance(by_criterion, dict) else None
+    return metrics.get("rsum") if isinstance(metrics, dict) else None
 
 
 def _data(params: Params, run: str) -> str | None:
-    """Digest of what is evaluated; None where the run is not embedded, or its files do not say."""
-    one = params.ensembles[run].members[0] if run in params.ensembles else run
-    path = paths.embedded(one) / embeddings.IMAGES
+    """Digest of the data of ``evaluate.split``; None if the run is not embedded, or its files have no digest."""
+    member = params.ensembles[run].members[0] if run in params.ensembles else run
+    path = paths.embedded(member) / embeddings.IMAGES
     if not path.is_file():
         return None
     with parquet.opened(path) as file:

@@ -1,7 +1,7 @@
-"""What a bank of queries teaches about the scores of the items: the correction of a criterion, and the probability of a match.
+"""Correction of scores by a bank of queries, and calibration to the probability of a match.
 
-Both are computed once and kept in data/search/<run>/ until embeddings, bank, criterion, parameters or code are others. The folder
-can be removed at any time.
+Both are cached in data/search/<run>/ until embeddings, bank, criterion, parameters or code change. The folder can be removed at
+any time.
 """
 
 import json
@@ -37,21 +37,21 @@ from vse_pipe.tools.search.network import Networks, Together, files_of, open_run
 from vse_pipe.tools.search.query import TO_IMAGES
 
 _VAL, _VALUES, _ABOUT = "val", "values", "about"
-# Criteria whose scores grow or fall with the number of the bank's queries.
+# Criteria with scores that depend on the number of queries in the bank.
 _SUMS = ("is", "dual_is")
 
 
 @dataclass(frozen=True)
 class Correction:
-    """The score ``scale * s - bias``; bias: of each item, None for zeros. about: the bank, when and how long it was computed
-    and whether it was kept from an earlier call; empty where there is nothing to compute."""
+    """The score ``scale * s - bias``; bias: of each item, None for zeros; about: bank, date, seconds, and whether it comes from
+    the cache; empty without a correction."""
 
     scale: float
     bias: Float64[np.ndarray, " items"] | None
     about: dict
 
     def apply(self, scores: Float32[np.ndarray, " items"]) -> Float32[np.ndarray, " items"]:
-        """In the precision of the scores, as the evaluation has it."""
+        """Corrected scores in the precision of ``scores``, as in the evaluation."""
         if self.bias is None:
             return scores
         return scores.dtype.type(self.scale) * scores - self.bias.astype(scores.dtype)
@@ -59,8 +59,8 @@ class Correction:
 
 @dataclass(frozen=True)
 class Calibration:
-    """about: method, candidates, whose queries (run, split), on how many queries and pairs of val it was fitted, their base_rate, when
-    and how long it took, and whether it was kept from an earlier call."""
+    """about: method, candidates, run and split of the queries, their number, pairs and base_rate, date, seconds, and whether it
+    comes from the cache."""
 
     curve: Curve
     about: dict
@@ -71,7 +71,7 @@ class Calibration:
 
 
 def criterion_of(params: Params, inference: str) -> Criterion:
-    """Raises UsageError for one that does not exist, or that cannot answer one query by itself."""
+    """The criterion. Raises UsageError for an unknown one, and for one that cannot answer a single query."""
     criterion = criteria.parse(inference, params.inference)
     able = ", ".join(name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias)
     if criterion.matching:
@@ -84,10 +84,9 @@ def criterion_of(params: Params, inference: str) -> Criterion:
 
 
 def correction_of(params: Params, run: str, criterion: Criterion, network: Networks, direction: str) -> Correction:
-    """Of the items of ``network``'s split in one direction; the bank is that of ``evaluate.bank``, where ``test`` means the
-    queries of the split that is searched.
+    """The correction of the items of ``network``'s split in one direction by ``evaluate.bank``; ``test`` means the searched split.
 
-    Raises MissingResource under ``evaluate.tune`` where no evaluation has chosen the parameters yet, and as banks do.
+    Raises MissingResource under ``evaluate.tune`` if no evaluation has chosen the parameters, and as banks do.
     """
     if criterion.name == PLAIN:
         return Correction(1.0, None, {})
@@ -113,7 +112,7 @@ def correction_of(params: Params, run: str, criterion: Criterion, network: Netwo
         "files": files,
         "code": code.digest(code.closure([INFERENCES.module(criterion.name), BankSource.__module__])),
     }
-    bias, about = _kept(
+    bias, about = _cached(
         paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors",
         identity,
         lambda: _bias(params, criterion, network, direction, bank),
@@ -124,11 +123,11 @@ def correction_of(params: Params, run: str, criterion: Criterion, network: Netwo
 def calibration_of(
     params: Params, run: str, criterion: Criterion, network: Networks, correction: Correction, direction: str
 ) -> Calibration:
-    """Of one direction, by ``evaluate.calibrate``, isotonic where that is none, on val of what is searched; of a transfer to a data
-    set without val, on that of its run. correction: of what is searched.
+    """The calibration of one direction by ``evaluate.calibrate``, or isotonic if that is none.
 
-    Warns where that correction and that of val are sums over different numbers of queries. Raises InputError where neither has
-    embedded captions of val, UsageError where val would correct itself, and as ``correction_of`` does there.
+    It is fitted on val of the searched data, or on val of the run for a transfer to data without val. correction: of the searched
+    split. Warns if the two corrections are sums over different numbers of queries. Raises InputError without embedded captions of
+    val, UsageError if val would correct itself, and as ``correction_of``.
     """
     if params.evaluate.bank == _VAL and criterion.name != PLAIN:
         raise UsageError(
@@ -136,9 +135,9 @@ def calibration_of(
             f"{criterion.name}, or -S evaluate.bank=test or train"
         )
     method = ISOTONIC if params.evaluate.calibrate == "none" else params.evaluate.calibrate
-    val_run, val = _val(params, run, network)
-    of_val = correction_of(params, val_run, criterion, val, direction)
-    counts = [one.about.get("queries") for one in (correction, of_val)]
+    val_run, val = _calibration_split(params, run, network)
+    val_correction = correction_of(params, val_run, criterion, val, direction)
+    counts = [fit.about.get("queries") for fit in (correction, val_correction)]
     if criterion.name in _SUMS and counts[0] != counts[1]:
         warn(
             f"{criterion.name} sums over the queries of its bank, {counts[0]:,} for what is searched and {counts[1]:,} where "
@@ -148,26 +147,26 @@ def calibration_of(
         "method": method,
         "criterion": criterion.name,
         "parameters": criterion.rescoring.params.model_dump(mode="json"),
-        "correction": {key: value for key, value in of_val.about.items() if key != "kept"},
+        "correction": {key: value for key, value in val_correction.about.items() if key != "kept"},
         "weights": network.weights,
         "files": files_of(val),
         "code": code.digest(code.closure([calibration.__name__])),
     }
-    knots, about = _kept(
+    knots, about = _cached(
         paths.searched(run) / f"{criterion.name}.{method}.{direction}.safetensors",
         identity,
-        lambda: _knots(params, method, val_run, val, of_val, direction),
+        lambda: _knots(params, method, val_run, val, val_correction, direction),
     )
     return Calibration(Curve(method, knots), about)
 
 
 def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) -> Criterion:
-    """Under ``evaluate.tune``, with the parameters that the evaluation of this direction chose."""
+    """The criterion; under ``evaluate.tune`` with the parameters that the evaluation chose for this direction."""
     if not open_parameters(criterion, params.evaluate):
         return criterion
     folder = paths.evaluated(run, criterion.name)
-    if why := evaluation.read_unmeasured(paths.evaluations(run)).get(criterion.name):
-        raise InputError(f"evaluate.tune is set and nothing can choose the parameters of {criterion.name}: {why}")
+    if reason := evaluation.read_unmeasured(paths.evaluations(run)).get(criterion.name):
+        raise InputError(f"evaluate.tune is set and nothing can choose the parameters of {criterion.name}: {reason}")
     if not (folder / evaluation.METRICS).is_file():
         raise MissingResource(
             f"{folder / evaluation.METRICS} does not exist: evaluate.tune is set and no evaluation has chosen the parameters "
@@ -182,12 +181,12 @@ def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) 
 def _bias(
     params: Params, criterion: Criterion, network: Networks, direction: str, bank: str
 ) -> tuple[np.ndarray, dict]:
-    """Of each item, and what is known of it. Raises as banks do."""
+    """(bias of each item, facts about it). Raises as banks do."""
     memory, similarity, split = params.evaluate.memory, network.similarity(), _split_of(network)
     scores = Scores.of(split.images, split.captions, similarity, memory=memory)
     if direction == TO_IMAGES:
         scores = scores.transposed()
-    queries = BankSource(bank, _other(network, bank)).bank(split, scores, direction, similarity, memory)
+    queries = BankSource(bank, _bank_split(network, bank)).bank(split, scores, direction, similarity, memory)
     rows, columns = queries.queries.shape
     if not rows:
         folder = paths.embedded(params.trained(network.galleries[0].run))
@@ -206,46 +205,46 @@ def _bias(
 def _knots(
     params: Params, method: str, run: str, val: Networks, correction: Correction, direction: str
 ) -> tuple[np.ndarray, dict]:
-    """Of the curve, and what is known of it."""
+    """(knots of the curve, facts about it)."""
     split = _split_of(val)
     scores = Scores.of(split.images, split.captions, val.similarity(), memory=params.evaluate.memory)
     scores = scores.transposed() if direction == TO_IMAGES else scores
     if correction.bias is not None:
         bias, scale = torch.from_numpy(correction.bias), correction.scale
         scores = scores.mapped(lambda strip, rows: scale * strip - bias.to(strip))
-    known = calibration.candidates(scores, split.truth(direction))
-    curve = fitted(method, known.scores, known.matched)
-    say(f"probability of a match: {method} on {len(known.scores):,} pairs of {_VAL}, fitted once")
-    about = {"method": method, "run": run, "split": _VAL, "candidates": calibration.CANDIDATES, **known.about}
+    candidates = calibration.candidates(scores, split.truth(direction))
+    curve = fitted(method, candidates.scores, candidates.matched)
+    say(f"probability of a match: {method} on {len(candidates.scores):,} pairs of {_VAL}, fitted once")
+    about = {"method": method, "run": run, "split": _VAL, "candidates": calibration.CANDIDATES, **candidates.about}
     return np.ascontiguousarray(curve.knots), about
 
 
 def _split_of(network: Networks) -> Split:
-    """What a network has embedded of its split."""
+    """Ids and vectors of the network's split."""
     ids = network.ids
     return Split(ids.image_ids, ids.caption_ids, ids.caption_images, network.images(), network.captions())
 
 
-def _other(network: Networks, bank: str) -> Split | None:
-    """The bank's own images and captions; None where they are those that are searched. Raises InputError for a folder of
-    another model's, or beside an ensemble."""
+def _bank_split(network: Networks, bank: str) -> Split | None:
+    """Images and captions of the bank; None if they are the searched ones. Raises InputError for embeddings of another model, and
+    for a folder together with an ensemble."""
     gallery = network.galleries[0]
     if bank == gallery.split:
         return None
     if bank in SPLITS:
-        return _split_of(network.of(bank))
+        return _split_of(network.on_split(bank))
     if isinstance(network, Together):
         raise InputError("several networks take their bank from their own runs: evaluate.bank test, train or val")
-    other = Embedded.read(Path(bank))
-    Embedded.read(gallery.folder, gallery.run).must_match(other)
-    return other.whole(network.device)
+    embedded = Embedded.read(Path(bank))
+    Embedded.read(gallery.folder, gallery.run).must_match(embedded)
+    return embedded.all_splits(network.device)
 
 
-def _val(params: Params, run: str, network: Networks) -> tuple[str, Networks]:
-    """Queries with known answers, and the run or transfer that embedded them."""
+def _calibration_split(params: Params, run: str, network: Networks) -> tuple[str, Networks]:
+    """(run, network) of val: the run or transfer that embedded it, and its network."""
     trained = params.trained(run)
     try:
-        return run, network.of(_VAL)
+        return run, network.on_split(_VAL)
     except InputError as error:
         if run == trained:
             raise InputError(f"a probability of a match is learnt from val: {error}") from error
@@ -257,11 +256,11 @@ def _val(params: Params, run: str, network: Networks) -> tuple[str, Networks]:
         ) from error
 
 
-def _kept(path: Path, identity: dict, compute: Callable[[], tuple[np.ndarray, dict]]) -> tuple[np.ndarray, dict]:
-    """The array of ``compute`` and what it says of it, from ``path`` where that was written for the same identity.
+def _cached(path: Path, identity: dict, compute: Callable[[], tuple[np.ndarray, dict]]) -> tuple[np.ndarray, dict]:
+    """The array and the facts of ``compute``, read from ``path`` if that was written for the same identity.
 
-    What is damaged is computed again, and what cannot be written is computed by every search, both with a warning. ``about`` gains
-    ``computed``, ``seconds`` and ``kept``. identity: as JSON has it, with the states of all files that are read.
+    A damaged or unwritable file causes a warning and a new computation. The facts gain ``computed``, ``seconds`` and ``kept``.
+    identity: values for JSON, with the states of all input files.
     """
     identity = json.loads(json.dumps(identity))
     if path.is_file():

@@ -1,4 +1,4 @@
-"""Sentences and photos as inputs of a run's encoders, treated as its own captions and images were."""
+"""Encode sentences and photos as the captions and images of a run's data set."""
 
 import hashlib
 import json
@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from vse_pipe.artifacts import features
-from vse_pipe.artifacts.model_files import ModelFiles
 from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
-from vse_pipe.embed.earlier import Fitted, fitted, identity
+from vse_pipe.embed.earlier import Fitted, identity
+from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.compute import Forward
-from vse_pipe.extract.networks import Backbone
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
@@ -28,68 +27,55 @@ from vse_pipe.tools.search.answer import shortened
 from vse_pipe.train.encoders.image import finetune as networks
 from vse_pipe.train.model import DualEncoder
 
-# Backbones that pass on what somebody else computed: there is no network to show a photo to.
+# Backbones that read features computed elsewhere; there is no network for a photo.
 NO_NETWORK = ("precomp", "bottom_up")
-# Boxes that go through the network at once.
+# Boxes in a batch.
 _BATCH = 16
-# Characters of a sentence, and unknown words in a message.
+# Maximum characters of a sentence, and unknown words in a message.
 _LONGEST, _LISTED = 100_000, 10
 
 
 @dataclass(frozen=True)
 class TextInputs:
-    """arrays: what the text encoder takes, of one caption; unknown: words that the vocabulary lacks; notes: what was left out."""
+    """arrays: inputs of the text encoder for one caption; unknown: words that the vocabulary lacks; notes: about omitted words."""
 
     arrays: tuple[np.ndarray, ...]
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Reader:
-    """fitted: the text features of the run."""
+def text_inputs(texts: Fitted, sentence: str) -> TextInputs:
+    """Inputs for the sentence. Raises InputError for an empty or too long sentence, and one without a known word.
 
-    fitted: Fitted
-
-    @classmethod
-    def open(cls, run: str, files: ModelFiles) -> "Reader":
-        """Raises as ``fitted``."""
-        return cls(fitted(run, files))
-
-    def read(self, sentence: str) -> TextInputs:
-        """Raises InputError for a sentence without a word, too long to be one, or with no word that the run knows."""
-        if not sentence.strip():
-            raise InputError("the sentence is empty; write what to look for")
-        if len(sentence) > _LONGEST:
-            raise InputError(f"a sentence of {len(sentence)} characters; the longest that is read has {_LONGEST}")
-        unknown = self._unknown(sentence)
-        method, options, gives = self.fitted.method, self.fitted.options, self.fitted.traits.gives
-        transformed = method.transform([sentence], self.fitted.state, options)
-        if gives == "vectors":
-            return TextInputs((np.asarray(transformed, np.float32),), unknown)
-        if gives == "fragments":
-            rows, lengths = transformed
-            return TextInputs((rows[None], lengths), unknown)
-        tokens, cut = transformed
-        notes = (f"only the first {options.max_words} words are read",) if cut else ()
-        return TextInputs(tokens.padded(np.zeros(1, np.int64)), unknown, notes)
-
-    def _unknown(self, sentence: str) -> tuple[str, ...]:
-        """Words that the vocabulary does not hold, each once, marks left out. Raises InputError where it holds none."""
-        if not self.fitted.traits.terms:
-            return ()
-        words = Counter(self.fitted.method.terms(sentence, self.fitted.options))
-        unknown = tuple(self.fitted.unknown(words))
-        if not words.keys() & set(self.fitted.state.words):
+    texts: the text features of the run.
+    """
+    if not sentence.strip():
+        raise InputError("the sentence is empty; write what to look for")
+    if len(sentence) > _LONGEST:
+        raise InputError(f"a sentence of {len(sentence)} characters; the longest that is read has {_LONGEST}")
+    method, options, gives = texts.method, texts.options, texts.traits.gives
+    unknown: tuple[str, ...] = ()
+    if texts.traits.terms:
+        words = Counter(method.terms(sentence, options))
+        unknown = tuple(texts.unknown(words))
+        if not words.keys() & set(texts.state.words):
             listed = f": {', '.join(map(shortened, unknown[:_LISTED]))}" if unknown else ""
-            raise InputError(f"no word of the sentence is in the vocabulary of texts '{self.fitted.name}'{listed}")
-        return unknown
+            raise InputError(f"no word of the sentence is in the vocabulary of texts '{texts.name}'{listed}")
+    transformed = method.transform([sentence], texts.state, options)
+    if gives == "vectors":
+        return TextInputs((np.asarray(transformed, np.float32),), unknown)
+    if gives == "fragments":
+        rows, lengths = transformed
+        return TextInputs((rows[None], lengths), unknown)
+    tokens, cut = transformed
+    notes = (f"only the first {options.max_words} words are read",) if cut else ()
+    return TextInputs(tokens.padded(np.zeros(1, np.int64)), unknown, notes)
 
 
 @dataclass(frozen=True)
 class PhotoEncoder:
-    """model: the trained network; config: of its run; backbone, forward, computing: what makes its features, None where its image
-    encoder reads pixels itself."""
+    """model: the trained network; config: of its run; backbone, forward: network of its features, None if the image encoder reads
+    pixels itself; computing: precision of that network."""
 
     model: DualEncoder
     config: dict
@@ -100,8 +86,8 @@ class PhotoEncoder:
 
     @classmethod
     def open(cls, params: Params, run: str, model: DualEncoder, config: dict, device: torch.device) -> "PhotoEncoder":
-        """model: on ``device``. Raises UsageError where the features were computed elsewhere, MissingResource where weights are not there,
-        IntegrityError where weights or transform are not those of the run's features."""
+        """model: on ``device``. Raises UsageError if the features were computed elsewhere, MissingResource for missing weights,
+        IntegrityError if weights or transform differ from those of the run's features."""
         name = config["features"]
         source = params.features.get(name)
         if source is None:
@@ -120,33 +106,30 @@ class PhotoEncoder:
         return cls(model, config, device, backbone, forward, meta.get("precision", "float32"))
 
     def photo(self, content: bytes, name: str) -> Tensor:
-        """(1, dim) or (1, R, dim). name: for messages. Raises InputError when ``content`` is no picture that can be read."""
+        """(1, dim) or (1, R, dim). name: for messages. Raises InputError if ``content`` is no readable picture."""
         images.decode(content, name)
         with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
             (Path(folder) / "photo").write_bytes(content)
             return self.boxes(Path(folder), [Item(0, "photo", hashlib.sha256(content).hexdigest(), name)])
 
     def boxes(self, folder: Path, items: list[Item]) -> Tensor:
-        """A row for each of the pictures, or boxes in them, below ``folder``."""
+        """A row for each picture, or box of a picture, below ``folder``."""
         starts = range(0, len(items), _BATCH)
         return torch.cat([self._embedded(folder, items[start : start + _BATCH]) for start in starts])
 
     def _embedded(self, folder: Path, items: list[Item]) -> Tensor:
-        if self.backbone is None:
+        if self.backbone is None or self.forward is None:
             transform = networks.transform(self.config["backbone"])
-            seen = torch.from_numpy(np.stack([images.pixels(folder, item, transform) for item in items]))
+            inputs = torch.from_numpy(np.stack([images.pixels(folder, item, transform) for item in items]))
         else:
-            seen = torch.from_numpy(np.asarray(self._features(self.backbone, folder, items), np.float32))
+            rows = [self.backbone.read(folder, item) for item in items]
+            has_columns = isinstance(rows[0], tuple)
+            arrays = tuple(np.stack(column) for column in zip(*rows, strict=True)) if has_columns else np.stack(rows)
+            with devices.inference(self.device, self.computing):
+                features = self.forward(arrays).features
+            inputs = torch.from_numpy(np.asarray(features, np.float32))
         with torch.inference_mode():
-            return self.model.img(seen.to(self.device)).float()
-
-    def _features(self, backbone: Backbone, folder: Path, items: list[Item]) -> np.ndarray:
-        assert self.forward is not None
-        read = [backbone.read(folder, item) for item in items]
-        whole = isinstance(read[0], tuple)
-        arrays = tuple(np.stack(column) for column in zip(*read, strict=True)) if whole else np.stack(read)
-        with devices.inference(self.device, self.computing):
-            return self.forward(arrays).features
+            return self.model.img(inputs.to(self.device)).float()
 
 
 def _meta(source: FeatureSet, name: str, run: str, config: dict) -> dict:
@@ -164,8 +147,8 @@ def _meta(source: FeatureSet, name: str, run: str, config: dict) -> dict:
 
 
 def must_be_the_same(backbone: Backbone, meta: dict, name: str) -> None:
-    """Raises IntegrityError where weights, transform or what else the backbone says the features depend on is not as in
-    ``meta``; libraries are left out."""
+    """Raises IntegrityError if weights, transform or another property of the backbone differs from ``meta``. Versions of libraries
+    do not count."""
     about = json.loads(json.dumps(backbone.about))
     changed = [key for key, value in about.items() if identity(value) != identity(meta.get(key))]
     if changed:

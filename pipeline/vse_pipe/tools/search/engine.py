@@ -1,4 +1,4 @@
-"""A run's embeddings, opened once and searched many times."""
+"""Search in a run's embeddings: opened once, searched many times."""
 
 import copy
 import time
@@ -25,16 +25,16 @@ from vse_pipe.tools.search.scores import Scoring
 
 _TEN = Limits()
 _NONE = np.empty(0, np.int64)
-# What a cosine of equal vectors may lack of 1.
+# Rounding error of the cosine of equal vectors.
 _ROUNDING = 1e-6
 
 
 class Engine:
-    """One run, criterion and split. Vectors, models and corrections are loaded when a query first needs them; queries may
-    come from several threads at once.
+    """One run, criterion and split. Vectors, models and corrections are loaded when a query first needs them. Several threads may
+    search at once.
 
-    counts: ``images`` and ``captions`` that are searched; left_out: those of the split that could not be read and have no
-    embedding, empty where all have one; named: are the images' ids text? Those of hits and queries are then.
+    counts: searched ``images`` and ``captions``; left_out: unreadable ones of the split, which have no embedding, empty if there
+    are none; named: are the ids of images text, in hits and queries too?
     """
 
     def __init__(self, params: Params, run: str, inference: str, split: str, device: str) -> None:
@@ -55,38 +55,38 @@ class Engine:
     def open(
         cls, params: Params, run: str, inference: str = "nns", split: str = "test", device: str = "auto"
     ) -> "Engine":
-        """Raises UsageError for an unknown run, criterion, split or device and for a criterion that needs all queries at
-        once; MissingResource naming the command that makes what is not there; IntegrityError for embeddings of another
-        model, or of other images or captions, than there are now."""
+        """Raises UsageError for an unknown run, criterion, split or device and for a criterion that needs all queries at once;
+        MissingResource with the command that makes a missing file; IntegrityError for embeddings of another model, or of other
+        images or captions than the present ones."""
         for kind, name, choices in (("run", one_model(params, run), params.evaluated()), ("split", split, SPLITS)):
             if name not in choices:
                 raise UsageError(unknown(kind, name, choices))
         return cls(params, run, inference, split, device)
 
     def under(self, inference: str) -> "Engine":
-        """The same under another criterion, with the same vectors and models in memory. Raises UsageError as ``open``."""
-        other = copy.copy(self)
-        other.inference, other._criterion = inference, correction.criterion_of(self._params, inference)
-        other._corrections, other._calibrations = {}, {}
-        return other
+        """An engine with another criterion and the same vectors and models in memory. Raises UsageError as ``open``."""
+        engine = copy.copy(self)
+        engine.inference, engine._criterion = inference, correction.criterion_of(self._params, inference)
+        engine._corrections, engine._calibrations = {}, {}
+        return engine
 
     def by_text(self, text: str, k: int = 10) -> Answer:
-        """The images that a sentence describes best. Raises InputError for a sentence that holds nothing to look for."""
+        """The images that fit a sentence best. Raises InputError for a sentence without a known word."""
         return self.ask((Term(TEXT, text),), Limits(k))
 
     def by_image(self, content: bytes, k: int = 10, name: str = "a photo") -> Answer:
-        """The captions that fit a photo best, from the bytes of its file. Raises InputError when it is no picture,
-        UsageError where the run's features were computed elsewhere. name: what the answer calls it."""
+        """The captions that fit a photo best. content: bytes of its file; name: in the answer. Raises InputError if it is no
+        picture, UsageError if the run's features were computed elsewhere."""
         return self.ask((Term(PHOTO, name, content=content),), Limits(k))
 
     def by_image_id(self, image_id: int | str, k: int = 10) -> Answer:
-        """The captions that fit an image of the data set, of any split; no model is loaded. Raises InputError for an unknown one,
-        UsageError for a text where ids are numbers."""
+        """The captions that fit an image of the data set, of any split, without loading a model. Raises InputError for an unknown
+        image, UsageError for text if ids are numbers."""
         return self.ask((Term(IMAGE, str(image_id)),), Limits(k))
 
     def ask(self, parts: Sequence[Term], limits: Limits = _TEN) -> Answer:
-        """What fits a query of any parts, see ``Scoring.scores``; the criterion corrects the scores of the items, by the bank
-        of their direction, whatever the query is made of. Images of the query are not among the images that are hits.
+        """The items that fit a query of any parts, see ``Scoring.scores``, corrected by the bank of their direction. Images of the
+        query are no hits.
 
         Raises as ``Limits.check``, ``query.direction``, ``catalogue.rows_where``, ``Scoring.scores``, ``by_text`` and ``by_image_id``.
         """
@@ -97,40 +97,43 @@ class Engine:
                 f"data set '{self._catalogue.dataset}' has no captions of split '{self.split}'; find images: --to {query.IMAGES}"
             )
         started = time.monotonic()
-        calibration = self._calibration(parts, limits, direction)
+        calibration = None
+        if limits.probability or limits.least is not None:
+            scores.require_native(parts, direction)
+            calibration = self.calibration(direction)
         mask, narrowed = self._mask(parts, limits, direction)
         encoded = [self._encoded(part) for part in parts]
-        sides = [one.side for one in encoded]
-        corrected = self.correction(direction).apply(self._scoring.scores(parts, sides, direction))
+        raw = self._scoring.scores(parts, [row.side for row in encoded], direction)
+        corrected = self.correction(direction).apply(raw)
         if calibration and limits.least is not None:
             mask &= calibration(corrected) >= limits.least
         places = self._best(corrected, mask, limits, direction)[limits.offset :]
         hits = [
-            self._hit(rank, float(corrected[place]), place, alike, direction, calibration)
-            for rank, (place, alike) in enumerate(places, start=limits.offset + 1)
+            self._hit(rank, float(corrected[place]), place, duplicates, direction, calibration)
+            for rank, (place, duplicates) in enumerate(places, start=limits.offset + 1)
         ]
         return Answer(
             query=query.described(parts),
             run=self.run,
             inference=self.inference,
             hits=tuple(hits),
-            unknown=tuple(dict.fromkeys(word for one in encoded for word in one.unknown)),
+            unknown=tuple(dict.fromkeys(word for row in encoded for word in row.unknown)),
             seconds=time.monotonic() - started,
-            notes=tuple(dict.fromkeys(note for one in encoded for note in one.notes)),
+            notes=tuple(dict.fromkeys(note for row in encoded for note in row.notes)),
             parts=tuple(
-                {"kind": one.kind, "value": one.value, "weight": one.weight} for one in parts if len(parts) > 1
+                {"kind": part.kind, "value": part.value, "weight": part.weight} for part in parts if len(parts) > 1
             ),
             narrowed=narrowed,
             calibration=calibration.about if calibration else {},
         )
 
     def picture(self, image_id: int | str) -> Path | None:
-        """Where an image of the data set lies, inside its root, as ``sources.read.at`` takes it; None where the file is gone or
-        there are only features. Raises as ``by_image_id``."""
+        """The path of an image of the data set for ``sources.read.at``; None if the file is missing or only features exist. Raises
+        as ``by_image_id``."""
         return self._catalogue.path(self._number(image_id))
 
     def correction(self, direction: str) -> Correction:
-        """What the criterion takes off the items of one direction; computed now if nothing has needed it yet."""
+        """The criterion's correction of the items of one direction, computed at the first call."""
         with self._lock:
             if direction not in self._corrections:
                 self._corrections[direction] = correction.correction_of(
@@ -139,7 +142,7 @@ class Engine:
             return self._corrections[direction]
 
     def calibration(self, direction: str) -> Calibration:
-        """What makes probabilities of the corrected scores of one direction; fitted now if nothing has needed it yet."""
+        """The calibration of the corrected scores of one direction, fitted at the first call."""
         with self._lock:
             if direction not in self._calibrations:
                 corrected = self.correction(direction)
@@ -147,13 +150,6 @@ class Engine:
                     self._params, self.run, self._criterion, self._network, corrected, direction
                 )
             return self._calibrations[direction]
-
-    def _calibration(self, parts: Sequence[Term], limits: Limits, direction: str) -> Calibration | None:
-        """None where no probability is limits."""
-        if not limits.probability and limits.least is None:
-            return None
-        scores.require_native(parts, direction)
-        return self.calibration(direction)
 
     def _encoded(self, part: Term) -> EncodedQuery:
         if part.kind == TEXT:
@@ -164,7 +160,7 @@ class Engine:
         return self._network.photo(part.content, part.value)
 
     def _mask(self, parts: Sequence[Term], limits: Limits, direction: str) -> tuple[np.ndarray, dict]:
-        """bool (items,), those that may be hits; and what the answer says of it."""
+        """(mask, narrowed): bool (items,) of possible hits, and the limits as the answer names them."""
         ids = self._network.ids
         owners = ids.image_ids if direction == TO_IMAGES else ids.caption_images
         mask, shares = np.ones(len(owners), bool), {"group": limits.group, "min_probability": limits.least}
@@ -178,18 +174,24 @@ class Engine:
     def _best(
         self, corrected: np.ndarray, mask: np.ndarray, limits: Limits, direction: str
     ) -> list[tuple[int, np.ndarray]]:
-        """The places of the hits, those before ``offset`` included, and of the items that are alike to each."""
+        """Places of the hits, from the first one without ``offset``, and of the near duplicates of each."""
         count = limits.offset + limits.k
         if limits.group is None:
             places = np.flatnonzero(mask)
             return [(place, _NONE) for place in places[scores.best(corrected[places], count)].tolist()]
         units, least = self._scoring.units(direction), limits.group - _ROUNDING
         return scores.leaders(
-            corrected, mask, count, lambda items, others: np.asarray(units[items] @ units[others].T >= least)
+            corrected, mask, count, lambda rows, columns: np.asarray(units[rows] @ units[columns].T >= least)
         )
 
     def _hit(
-        self, rank: int, score: float, place: int, alike: np.ndarray, direction: str, calibration: Calibration | None
+        self,
+        rank: int,
+        score: float,
+        place: int,
+        duplicates: np.ndarray,
+        direction: str,
+        calibration: Calibration | None,
     ) -> Hit:
         ids = self._network.ids
         key, item_ids = ("image_id", ids.image_ids) if direction == TO_IMAGES else ("caption_id", ids.caption_ids)
@@ -201,17 +203,17 @@ class Engine:
         return Hit(
             rank=rank,
             score=score,
-            image_id=self._shown("image_id", image),
-            caption_id=None if direction == TO_IMAGES else self._shown(key, number),
+            image_id=self._label("image_id", image),
+            caption_id=None if direction == TO_IMAGES else self._label(key, number),
             text=text,
             file=self._catalogue.file(image),
-            alike=tuple(self._shown(key, one) for one in item_ids[alike[:SHOWN]].tolist()),
-            alike_count=len(alike),
+            alike=tuple(self._label(key, item) for item in item_ids[duplicates[:SHOWN]].tolist()),
+            alike_count=len(duplicates),
             probability=float(calibration(np.array([score]))[0]) if calibration else None,
         )
 
     def _number(self, image_id: int | str) -> int:
-        """What an image is inside the pipeline."""
+        """The pipeline's number of an image."""
         if self.named and self._names is not None:
             number = self._names.number("image_id", str(image_id))
             if number is None:
@@ -222,6 +224,6 @@ class Engine:
         except ValueError as error:
             raise UsageError(f"image_id must be a whole number, got {text.shown_id(str(image_id))}") from error
 
-    def _shown(self, key: str, number: int) -> int | str:
-        """As the data set has it."""
+    def _label(self, key: str, number: int) -> int | str:
+        """The data set's id of an item."""
         return number if self._names is None else self._names.shown(key, number)

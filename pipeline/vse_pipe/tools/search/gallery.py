@@ -1,4 +1,4 @@
-"""The embeddings of one network: what is searched. Ids are read at once, vectors when they are needed."""
+"""The searched embeddings of one network. Ids and vectors are read when they are first needed."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -28,7 +28,7 @@ States = dict[str, mapped.State]
 
 @dataclass(frozen=True)
 class Ids:
-    """In the order of the embedding files; caption_images: the image that each caption describes."""
+    """Ids in the order of the embedding files; caption_images: image of each caption."""
 
     image_ids: Int64[np.ndarray, " images"]
     caption_ids: Int64[np.ndarray, " captions"]
@@ -37,9 +37,8 @@ class Ids:
 
 @dataclass(frozen=True)
 class Gallery:
-    """folder: data/embed/<run>/ or the peer in it; split: one of ``SPLITS``; about: the footer of images.parquet; prepared: the
-    folder of the data set that its ids are looked up in; mend: as of ``joins.Origin``; files: all files that scores depend on, as they
-    were before the rest was read."""
+    """folder: data/embed/<run>/ or the peer in it; split: one of ``SPLITS``; about: footer of images.parquet; prepared: folder of
+    the data set; mend: as in ``joins.Origin``; files: states of all files that scores depend on, before anything else was read."""
 
     folder: Path
     run: str
@@ -51,19 +50,21 @@ class Gallery:
 
     @classmethod
     def open(cls, folder: Path, run: str, split: str, prepared: Path, mend: str) -> "Gallery":
-        """Raises MissingResource with the command that makes the files, InputError for files of another run and where
-        the split is empty, IntegrityError for damaged files and for files of other images or captions than are prepared now."""
-        of_images, of_captions = (footer(folder / name, run) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
-        if of_images.get("run") != run:
-            raise InputError(f"{folder}: embeddings of run {of_images.get('run')!r}, expected {run!r}; embed it again")
+        """Raises MissingResource with the command that makes the files, InputError for files of another run and an empty split,
+        IntegrityError for damaged files and for files of other images or captions than the prepared ones."""
+        image_footer, caption_footer = (footer(folder / name, run) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
+        if image_footer.get("run") != run:
+            raise InputError(
+                f"{folder}: embeddings of run {image_footer.get('run')!r}, expected {run!r}; embed it again"
+            )
         for key in _MUST_AGREE:
-            if of_images.get(key) != of_captions.get(key):
+            if image_footer.get(key) != caption_footer.get(key):
                 raise InputError(f"{folder}: images.parquet and captions.parquet differ in {key}; embed both again")
-        return cls(folder, run, split, of_images, prepared, mend).of(split)
+        return cls(folder, run, split, image_footer, prepared, mend).on_split(split)
 
-    def of(self, split: str) -> "Gallery":
-        """The same network's embeddings of another split. Raises InputError where it has no image, IntegrityError where the data set
-        now has other images or captions in it."""
+    def on_split(self, split: str) -> "Gallery":
+        """The network's embeddings of another split. Raises InputError for an empty split, IntegrityError if the data set now has
+        other images or captions in it."""
         names = (embeddings.IMAGES, embeddings.CAPTIONS, embeddings.WEIGHTS)
         gallery = replace(self, split=split, files=states(self.folder / name for name in names))
         self.require_unchanged()
@@ -77,7 +78,7 @@ class Gallery:
 
     @property
     def origin(self) -> joins.Origin:
-        """What the vectors were made from."""
+        """The data that the vectors were made from."""
         splits = images.SPLITS if self.split == ALL else (self.split,)
         return embeddings.origin(self.folder, self.about, splits, self.mend)
 
@@ -88,7 +89,7 @@ class Gallery:
         return Ids(image_ids, caption_ids, caption_images)
 
     def split_of(self, image_id: int) -> str:
-        """Raises InputError where the run has embedded no image of that id."""
+        """The split of an image. Raises InputError if the run has not embedded it."""
         with opened(self.folder / embeddings.IMAGES) as file:
             ids, splits = file.read(["image_id", "split"]).columns
         places = np.flatnonzero(numbers(ids) == image_id)
@@ -97,20 +98,20 @@ class Gallery:
         return splits[int(places[0])].as_py()
 
     def images(self) -> Tensor | Words:
-        """Of every image of the split, in the order of ``ids``, on the CPU."""
+        """Vectors of the images of the split, in the order of ``ids``, on the CPU."""
         return self._side(embeddings.IMAGES)
 
     def captions(self) -> Tensor | Words:
         return self._side(embeddings.CAPTIONS)
 
     def require_unchanged(self) -> None:
-        """Raises IntegrityError where one of the files is another one than when ids were read: rows of two files would be joined."""
+        """Raises IntegrityError if a file has changed since ids were read: ids and vectors would not belong together."""
         for path, state in self.files.items():
             mapped.require_state(Path(path), state)
 
     @property
     def inner(self) -> bool:
-        """Is the score of an image and a caption the inner product of one vector each?"""
+        """Is the score the inner product of one vector of the image and one of the caption?"""
         return self.about.get("similarity") == "cosine" and not self.holds_fragments
 
     @cached_property
@@ -118,7 +119,7 @@ class Gallery:
         return embeddings.is_fragments(self.folder / embeddings.IMAGES, "")
 
     def similarity(self, device: torch.device) -> Similarity:
-        """The function that the footer names; raises as ``Embedded.similarity``."""
+        """The similarity that the footer names; raises as ``Embedded.similarity``."""
         path, none = self.folder / embeddings.IMAGES, np.empty(0, np.int64)
         side: Side | FragmentSide = Side(none, none, none, np.empty((0, 0), np.float32), self.about)
         if self.holds_fragments:
@@ -127,13 +128,13 @@ class Gallery:
 
     @cached_property
     def left_out(self) -> dict[str, int]:
-        """``images`` and ``captions`` of the split that could not be read, empty where there are none."""
+        """Numbers of unreadable ``images`` and ``captions`` of the split, empty if there are none."""
         splits, where = SPLITS[:-1] if self.split == ALL else (self.split,), self.folder / embeddings.IMAGES
         counts = [count for split in splits if (count := embeddings.left_out(self.about, split, where))]
         return {key: sum(count[key] for count in counts) for key in counts[0]} if counts else {}
 
     def _rows(self, name: str, *keys: str) -> list[np.ndarray]:
-        """The rows of the split in the file, and what these columns hold there."""
+        """Row numbers of the split in the file, and the values of these columns in them."""
         with opened(self.folder / name) as file:
             table = file.read([*keys, "split"])
         rows = np.arange(len(table))
@@ -167,17 +168,17 @@ class Gallery:
 
 
 def numbers(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Without a copy, and without pandas, which ``to_numpy`` and ``pyarrow.compute`` import: half a second."""
+    """The column as an array without a copy. ``to_numpy`` and ``pyarrow.compute`` would import pandas, which takes half a second."""
     return np.from_dlpack(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 
 
 def states(files: Iterable[Path]) -> States:
-    """Of the files that exist: two calls give the same where nothing was written between them."""
+    """States of the files that exist. They are equal in two calls unless a file was written between them."""
     return {str(path): mapped.file_state(path) for path in files if path.is_file()}
 
 
 def footer(path: Path, run: str) -> dict[str, str]:
-    """Of an embedding file. Raises MissingResource with the command that makes it."""
+    """The footer of an embedding file. Raises MissingResource with the command that makes the file."""
     if not path.is_file():
         raise MissingResource(f"{path} does not exist; make it with `vse-pipe embed --run {run}`")
     with opened(path) as file:
@@ -186,5 +187,5 @@ def footer(path: Path, run: str) -> dict[str, str]:
 
 
 def opened(path: Path) -> AbstractContextManager[parquet.Parquet]:
-    """Raises IntegrityError where the file is damaged."""
+    """The open file. Raises IntegrityError for a damaged file."""
     return parquet.opened(path, Damage(IntegrityError, "remove it and embed the run again"))

@@ -1,4 +1,4 @@
-"""The networks of a run or an ensemble, with what they made of a data set: they encode queries and compare them with items."""
+"""The networks of a run or an ensemble and their embeddings: they encode queries and compare them with items."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from vse_pipe.artifacts import embeddings, evaluation, joins, model_files
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
+from vse_pipe.embed.earlier import Fitted, fitted
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TUNED
@@ -19,7 +20,7 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import dvc_stage
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.tools.search.encoders import PhotoEncoder, Reader
+from vse_pipe.tools.search.encoders import PhotoEncoder, text_inputs
 from vse_pipe.tools.search.gallery import Gallery, Ids, States
 from vse_pipe.train import restore
 from vse_pipe.train.model import DualEncoder
@@ -27,7 +28,7 @@ from vse_pipe.train.model import DualEncoder
 
 @dataclass(frozen=True)
 class EncodedQuery:
-    """side: one row in the space of the network; unknown, notes: as of ``TextInputs``."""
+    """side: one row in the space of the network; unknown, notes: as in ``TextInputs``."""
 
     side: Sides
     unknown: tuple[str, ...] = ()
@@ -35,9 +36,8 @@ class EncodedQuery:
 
 
 class Network:
-    """gallery: its embeddings; trained: data/train/<run>/ or the peer in it. Model and vectors are loaded when they are first needed.
-
-    Several threads may use it at once.
+    """gallery: its embeddings; trained: data/train/<run>/ or the peer in it. Model and vectors are loaded when they are first
+    needed. Several threads may use it at once.
     """
 
     weights = None
@@ -59,11 +59,11 @@ class Network:
     def galleries(self) -> list[Gallery]:
         return [self.gallery]
 
-    def of(self, split: str) -> "Network":
-        """The same network with the embeddings of another split."""
+    def on_split(self, split: str) -> "Network":
+        """The network with the embeddings of another split."""
         with self._lock:
             if split not in self._splits:
-                gallery = self.gallery.of(split)
+                gallery = self.gallery.on_split(split)
                 self._splits[split] = Network(self._params, gallery, self._trained, self.device)
             return self._splits[split]
 
@@ -77,15 +77,15 @@ class Network:
         return self.gallery.similarity(self.device)
 
     def image(self, image_id: int) -> EncodedQuery:
-        """An image of the data set, of any split. Raises InputError where the run has embedded no image of that id."""
-        network = self.of(self.gallery.split_of(image_id))
+        """An image of the data set, of any split. Raises InputError if the run has not embedded it."""
+        network = self.on_split(self.gallery.split_of(image_id))
         place = int((network.ids.image_ids == image_id).argmax())
         return EncodedQuery(network.images()[place : place + 1])
 
     def sentence(self, text: str) -> EncodedQuery:
-        """Raises as ``Reader.read``; InputError also where the encoder gives no finite vector."""
+        """Raises as ``text_inputs``, and InputError if the vector is not finite."""
         with self._lock:
-            inputs = self._reader.read(text)
+            inputs = text_inputs(self._texts, text)
             model, _ = self._loaded
         with torch.inference_mode():
             side = model.captions(tuple(map(torch.from_numpy, inputs.arrays)), self.device).float()
@@ -96,7 +96,7 @@ class Network:
         return EncodedQuery(_finite(self._opened_photo_encoder().photo(content, name)))
 
     def boxes(self, folder: Path, items: list[Item]) -> Sides:
-        """A row for each of the pictures, or boxes in them, below ``folder``. Raises as ``images.load``."""
+        """A row for each picture, or box of a picture, below ``folder``. Raises as ``images.load``."""
         return _finite(self._opened_photo_encoder().boxes(folder, items))
 
     def _opened_photo_encoder(self) -> PhotoEncoder:
@@ -107,15 +107,15 @@ class Network:
             return self._photo_encoder
 
     @cached_property
-    def _reader(self) -> Reader:
-        return Reader.open(self._run, self._loaded[1])
+    def _texts(self) -> Fitted:
+        return fitted(self._run, self._loaded[1])
 
     @cached_property
     def _loaded(self) -> tuple[DualEncoder, model_files.ModelFiles]:
         path = self._trained / model_files.MODEL
         if not path.is_file():
             raise MissingResource(f"{path} does not exist; make it with `vse-pipe train --run {self._run}`")
-        self._require_model()  # it may have been trained anew since
+        self._require_model()  # the run may have been trained again
         model, files = restore.load(self._trained, self._run)
         return model.to(self.device), files
 
@@ -126,14 +126,14 @@ class Network:
             return self._sides[name]
 
     def _require_model(self) -> None:
-        """Raises IntegrityError where the embeddings come from other weights than the run now has."""
+        """Raises IntegrityError if the embeddings come from other weights than the present ones."""
         digest = self.gallery.about.get("model_sha256", "")
         joins.require_model(self.gallery.folder, digest, self._trained, self._run, self.gallery.mend)
 
 
 class Together:
-    """Networks whose scores are averaged: an ensemble, or the two networks of a run. weights: of each, None for the plain
-    mean. Raises InputError unless they embedded the same images and captions."""
+    """An ensemble, or the two networks of a run; their scores are averaged. weights: of each network, None for the plain mean.
+    Raises InputError unless all embedded the same images and captions."""
 
     def __init__(self, parts: list["Network | Together"], weights: tuple[float, ...] | None = None) -> None:
         self.parts, self.weights = parts, weights
@@ -148,18 +148,18 @@ class Together:
                         "embed the runs again"
                     )
 
-    def of(self, split: str) -> "Together":
-        return Together([part.of(split) for part in self.parts], self.weights)
+    def on_split(self, split: str) -> "Together":
+        return Together([part.on_split(split) for part in self.parts], self.weights)
 
     @property
     def galleries(self) -> list[Gallery]:
         return [gallery for part in self.parts for gallery in part.galleries]
 
     def images(self) -> Several:
-        return self._several([part.images() for part in self.parts])
+        return Several(tuple(part.images() for part in self.parts), self.weights)
 
     def captions(self) -> Several:
-        return self._several([part.captions() for part in self.parts])
+        return Several(tuple(part.captions() for part in self.parts), self.weights)
 
     def similarity(self) -> Similarity:
         return MeanScore([part.similarity() for part in self.parts])
@@ -176,17 +176,14 @@ class Together:
     def _joined(self, queries: list[EncodedQuery]) -> EncodedQuery:
         unknown = tuple(dict.fromkeys(word for query in queries for word in query.unknown))
         notes = tuple(dict.fromkeys(note for query in queries for note in query.notes))
-        return EncodedQuery(self._several([query.side for query in queries]), unknown, notes)
-
-    def _several(self, sides: list[Sides]) -> Several:
-        return Several(tuple(sides), self.weights)
+        return EncodedQuery(Several(tuple(query.side for query in queries), self.weights), unknown, notes)
 
 
 Networks = Network | Together
 
 
 def open_run(params: Params, run: str, split: str, device: torch.device) -> Networks:
-    """A run of one network or two, or an ensemble of runs."""
+    """The network or networks of a run or an ensemble."""
     if run in params.ensembles:
         weights = _weights(params, run)
         return Together([open_run(params, name, split, device) for name in params.ensembles[run].members], weights)
@@ -207,18 +204,20 @@ def open_run(params: Params, run: str, split: str, device: torch.device) -> Netw
 
 
 def is_joint(network: Networks) -> bool:
-    """Do images and captions lie in one space of unit vectors, where everything can be compared with everything?"""
+    """Do images and captions lie in one space of unit vectors, so that all of them can be compared?"""
     return all(gallery.inner for gallery in network.galleries)
 
 
 def files_of(network: Networks) -> States:
-    """Those of all its galleries."""
+    """States of the files of all galleries."""
     return {path: state for gallery in network.galleries for path, state in gallery.files.items()}
 
 
 def _weights(params: Params, run: str) -> tuple[float, ...] | None:
-    """Those of its evaluation where they are chosen on val. Raises UsageError for an ensemble whose score of an item depends on
-    the others, MissingResource where no evaluation has chosen the weights yet."""
+    """Weights of an ensemble's networks, from its evaluation if they are chosen on val.
+
+    Raises UsageError for an ensemble with scores that depend on other items, MissingResource if no evaluation has chosen the weights.
+    """
     node = params.ensembles[run]
     if node.cascade:
         raise UsageError(
@@ -243,7 +242,7 @@ def _weights(params: Params, run: str) -> tuple[float, ...] | None:
 
 
 def _finite(side: Any) -> Any:
-    """``side``, vectors or words. Raises InputError unless all of it is finite."""
+    """``side``, vectors or words. Raises InputError for values that are not finite."""
     if not getattr(side, "vectors", side).isfinite().all():
         raise InputError("the model gives no finite vector for this query")
     return side

@@ -1,11 +1,11 @@
-"""A query: a sentence, or parts of text and pictures that are added up and taken away, and how its hits are limited.
+"""A query: a sentence, or parts of text and pictures that are added or subtracted; and the limits of its hits.
 
     query  = sentence | [operator] part operator part ...
     part   = (text | "text" | file.jpg | image:ID | image:"ID") [:weight]
 
-An operator is a + or - with white space, or an end of the query, on both sides, and outside of quotes. A query without one
-between two other things is a sentence and stays as it stands, whatever marks are in it, but for one that is text in quotes with an
-operator or the name of a picture's file, and nothing else. What is the name of a picture's file and nothing else ``picture_name`` tells.
+An operator is a + or - outside of quotes with white space, or an end of the query, on both sides. A query without an operator
+between two parts is a sentence and stays unchanged. One exception is text in quotes that contains an operator or ends as the name of
+a picture's file. ``picture_name`` recognises a query that is the name of a picture's file.
 """
 
 import re
@@ -17,7 +17,7 @@ from vse_pipe.core.errors import UsageError
 TEXT, PHOTO, IMAGE = "text", "photo", "image"
 IMAGES, CAPTIONS = "images", "captions"
 TO_IMAGES, TO_CAPTIONS = "text_to_image", "image_to_text"
-# How the name of a picture's file ends; text that does so belongs in quotes.
+# Endings of picture files; text with such an ending belongs in quotes.
 PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif")
 _MOST, _HEAVIEST = 32, 1000
 _SHOWN = 40
@@ -36,9 +36,9 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class Limits:
-    """k: how many hits, fewer where fewer fit; offset: how many better ones are left out. to: IMAGES, CAPTIONS, None as of
-    ``direction``. where: a condition on the columns of images.parquet, see ``catalogue.rows_where``. group: from which cosine on two items
-    are alike, of which only the better is a hit. probability: is that of a match in the answer? least: the lowest of a hit."""
+    """k: maximum number of hits; offset: number of better hits to skip; to: IMAGES, CAPTIONS or None, as in ``direction``; where: a
+    condition on the columns of images.parquet, see ``catalogue.rows_where``; group: cosine from which two items are near
+    duplicates, so that only the better is a hit; probability: does the answer have probabilities? least: lowest probability."""
 
     k: int = 10
     to: str | None = None
@@ -49,7 +49,7 @@ class Limits:
     least: float | None = None
 
     def check(self) -> None:
-        """Raises UsageError for numbers that mean nothing."""
+        """Raises UsageError for numbers out of range."""
         if self.k < 1:
             raise UsageError(f"k is {self.k}; ask for at least one result")
         if self.offset < 0:
@@ -62,8 +62,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Term:
-    """kind: TEXT, PHOTO or IMAGE; value: the text, the name of the file or the image's id as the data set has it; weight:
-    below 0 of what is taken away, never 0; content: of a PHOTO the bytes of its file."""
+    """kind: TEXT, PHOTO or IMAGE; value: the text, the name of the file or the data set's id of the image; weight: not 0, negative
+    for a subtracted part; content: the bytes of the file of a PHOTO."""
 
     kind: str
     value: str
@@ -72,10 +72,10 @@ class Term:
 
 
 def parse(text: str, files: bool = True) -> tuple[Term, ...]:
-    """The parts of a query, one of weight 1 for a sentence. files: may it name files of this machine?
+    """The parts of a query, one of weight 1 for a sentence. files: may the query name files of this machine?
 
-    Raises UsageError for an operator without a part, a quote without its end, a weight that is none, text for and against
-    the same thing, and where everything is taken away.
+    Raises UsageError for an operator without a part, a quote without its end, an invalid weight, a part that is both added and
+    subtracted, and a query with subtracted parts only.
     """
     stripped = text.strip()
     bounds = _bounds(stripped)
@@ -95,14 +95,14 @@ def parse(text: str, files: bool = True) -> tuple[Term, ...]:
 
 
 def picture_name(text: str) -> str | None:
-    """``text`` where it ends as the name of a picture's file does and is no query of several parts, else None."""
+    """``text`` if it ends as the name of a picture's file and is no query of several parts, else None."""
     name = text.strip()
     return name if _bounds(name) is None and not name.startswith('"') and name.lower().endswith(PICTURES) else None
 
 
 def direction(parts: Sequence[Term], to: str | None = None, captions: int = 1) -> str:
-    """TO_IMAGES or TO_CAPTIONS. to: IMAGES, CAPTIONS, or None: captions where only pictures are asked with and there are any, else
-    images; captions: how many there are. Raises UsageError for anything else."""
+    """TO_IMAGES or TO_CAPTIONS. to: IMAGES, CAPTIONS, or None, which means captions for a query of pictures alone, if there are
+    any, else images; captions: their number. Raises UsageError for another ``to``."""
     if to not in (None, IMAGES, CAPTIONS):
         raise UsageError(f"search for {IMAGES} or {CAPTIONS}, not for {to!r}")
     if to is None:
@@ -111,43 +111,43 @@ def direction(parts: Sequence[Term], to: str | None = None, captions: int = 1) -
 
 
 def literal(text: str) -> str:
-    """A query that is this text alone, without its double quotes where others must be put around it."""
+    """A query for exactly this text. If it needs double quotes around it, its own are removed."""
     return text if _bounds(text.strip()) is None else '"' + text.replace('"', "") + '"'
 
 
 def described(parts: Sequence[Term]) -> str:
-    """As it was understood: ``2 x 'dog' + picture 'pool.jpg' - 'fruit'``; one part alone without marks."""
+    """The query in words, ``2 x 'dog' + picture 'pool.jpg' - 'fruit'``; a single part without marks."""
     if len(parts) == 1:
         return f"image {parts[0].value}" if parts[0].kind == IMAGE else parts[0].value
-    found = ""
+    text = ""
     for part in parts:
         sign = "-" if part.weight < 0 else "+"
         times = "" if abs(part.weight) == 1 else f"{abs(part.weight):g} x "
         kind = {TEXT: "", PHOTO: "picture ", IMAGE: "image "}[part.kind]
-        found += f" {sign} {times}{kind}'{part.value}'"
-    return found.removeprefix(" + ").strip()
+        text += f" {sign} {times}{kind}'{part.value}'"
+    return text.removeprefix(" + ").strip()
 
 
 def _bounds(text: str) -> list[int] | None:
-    """Where the operators of a query are; None for a sentence."""
+    """Places of the operators of a query; None for a sentence."""
     masked = _QUOTED.sub(lambda quoted: "q" * len(quoted[0]), text)
-    found = [place.start() for place in _OPERATOR.finditer(masked)]
-    inner = any(0 < place < len(text) - 1 for place in found)
+    bounds = [place.start() for place in _OPERATOR.finditer(masked)]
+    inner = any(0 < place < len(text) - 1 for place in bounds)
     named = text.startswith('"') and text.rstrip('"').lower().endswith(PICTURES)
-    return found if inner or (_ONE.fullmatch(text) and (_OPERATOR.search(text) or named)) else None
+    return bounds if inner or (_ONE.fullmatch(text) and (_OPERATOR.search(text) or named)) else None
 
 
 def _part(sign: str, body: str) -> Term:
     if not body:
         raise UsageError(f"nothing stands behind a {sign} of the query; put text that holds + or - in double quotes")
     for kind, form in _FORMS:
-        if found := form.fullmatch(body):
-            return Term(kind, found["value"], _weight(found["weight"], body) * (-1 if sign == "-" else 1))
+        if match := form.fullmatch(body):
+            return Term(kind, match["value"], _weight(match["weight"], body) * (-1 if sign == "-" else 1))
     raise UsageError(f"{_short(body)}: a part that begins with a double quote ends with one, or with one and :weight")
 
 
-def _weight(given: str | None, body: str) -> float:
-    weight = 1.0 if given is None else float(given)
+def _weight(text: str | None, body: str) -> float:
+    weight = 1.0 if text is None else float(text)
     if not 0 < weight <= _HEAVIEST:
         raise UsageError(
             f"{_short(body)}: a weight is above 0 and at most {_HEAVIEST}; text that ends so belongs in quotes"

@@ -1,4 +1,4 @@
-"""The scores of all items for one query, before a criterion corrects them; and the best items, or one of each group that is alike."""
+"""Scores of all items for one query before correction; the best items, or the best of each group of near duplicates."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,16 +15,16 @@ from vse_pipe.ranking.scores import Similarity
 from vse_pipe.tools.search.network import Networks, is_joint
 from vse_pipe.tools.search.query import TEXT, TO_IMAGES, Term
 
-# Numbers of items that are compared at once, where a similarity makes copies of them, and items with fragments.
+# Values of vectors in a tile, where a similarity makes copies, and items with fragments in a tile.
 _NUMBERS, _TILE = 1 << 24, 2048
-# Below this length a sum of unit vectors is what rounding leaves of nothing.
+# Below this length a sum of unit vectors is only rounding error.
 _NOTHING = 1e-5
-# Items that are compared with all leaders at once.
+# Items in a block that is compared with all leaders.
 _BLOCK = 512
 
 
 class Scoring:
-    """Of the items of a network, from several threads at once. What is loaded is loaded when it is first needed."""
+    """Scores of the items of a network, for several threads at once. Vectors are loaded when they are first needed."""
 
     def __init__(self, network: Networks) -> None:
         self._network = network
@@ -34,12 +34,12 @@ class Scoring:
         self._lock = Lock()
 
     def scores(self, parts: Sequence[Term], sides: Sequence[Sides], direction: str) -> Float32[np.ndarray, " items"]:
-        """sides: of each part, one row.
+        """Scores of the items. sides: one row for each part.
 
-        One part that the model compares with the items has the model's score. In one space several parts are one query, the
-        sum of their unit vectors times their weights, brought to unit length; of several networks in the space of each.
-        Elsewhere the score is ``sum(w * s) / sum(|w|)`` over the parts, all of which the model must compare with the items.
-        Raises UsageError where it cannot, InputError where nothing is left of the sum.
+        A single part that the model compares with the items has the model's score. In a joint space several parts are one query:
+        the weighted sum of their unit vectors, scaled to unit length, in the space of each network. Without a joint space the score
+        is ``sum(w * s) / sum(|w|)`` over the parts. Raises UsageError if the model cannot compare a part with the items, InputError
+        if the parts cancel out.
         """
         weights = [part.weight for part in parts]
         comparable = all(is_native(part, direction) for part in parts)
@@ -52,11 +52,11 @@ class Scoring:
             raise UsageError(
                 f"this model compares images with captions alone, not in one space of vectors: its {items} are searched with {kind}"
             )
-        each = [weight * self._compared(side, direction) for side, weight in zip(sides, weights, strict=True)]
-        return np.asarray(sum(each) / sum(map(abs, weights)))
+        scaled = [weight * self._compared(side, direction) for side, weight in zip(sides, weights, strict=True)]
+        return np.asarray(sum(scaled) / sum(map(abs, weights)))
 
     def units(self, direction: str) -> Float32[np.ndarray, "items dim"]:
-        """The items at unit length; of fragments their means."""
+        """The items at unit length; for fragments their means."""
         with self._lock:
             if direction not in self._units:
                 units = pooled(self._items(direction))
@@ -69,7 +69,7 @@ class Scoring:
         return self._network.images() if direction == TO_IMAGES else self._network.captions()
 
     def _compared(self, side: Sides, direction: str) -> Float32[np.ndarray, " items"]:
-        """By the model. Images are the first argument of a similarity, captions the second."""
+        """The model's scores. Images are the first argument of a similarity, captions the second."""
         items = self._items(direction)
         with self._lock:
             self._similarity = self._similarity or self._network.similarity()
@@ -85,12 +85,12 @@ class Scoring:
 
 
 def is_native(part: Term, direction: str) -> bool:
-    """Is it of the kind that the model compares with the items?"""
+    """Does the model compare parts of this kind with the items?"""
     return (part.kind == TEXT) == (direction == TO_IMAGES)
 
 
 def require_native(parts: Sequence[Term], direction: str) -> None:
-    """Raises UsageError unless there is one part, compared as in training: others have scores of another scale."""
+    """Raises UsageError unless there is one part, compared as in training: other queries have scores of another scale."""
     if len(parts) > 1 or not is_native(parts[0], direction):
         raise UsageError(
             "a probability of a match is that of one sentence and an image, or of one picture and a caption; leave it out for "
@@ -99,11 +99,11 @@ def require_native(parts: Sequence[Term], direction: str) -> None:
 
 
 def _sum(sides: Sequence[Any], weights: Sequence[float]) -> Any:
-    """The one row of a query in one space."""
+    """The row of a query in a joint space."""
     first = sides[0]
     if isinstance(first, Several):
-        each = zip(*(side.parts for side in sides), strict=True)
-        return replace(first, parts=tuple(_sum(parts, weights) for parts in each))
+        columns = zip(*(side.parts for side in sides), strict=True)
+        return replace(first, parts=tuple(_sum(parts, weights) for parts in columns))
     units = torch.nn.functional.normalize(torch.cat(list(sides)), dim=1)
     total = (units * units.new_tensor(weights)[:, None]).sum(dim=0, keepdim=True)
     length = float(total.norm())
@@ -113,8 +113,8 @@ def _sum(sides: Sequence[Any], weights: Sequence[float]) -> Any:
 
 
 def best(scores: Float[np.ndarray, " items"], k: int) -> Int64[np.ndarray, " best"]:
-    """The places of the min(k, items) best, best first, equal scores in the order of the items, as the evaluation
-    has them. Raises InputError on scores that are not finite."""
+    """Places of the min(k, items) best items, best first, equal scores in the order of the items, as in the evaluation. Raises
+    InputError for scores that are not finite."""
     if not np.isfinite(scores).all():
         raise InputError("the model gives scores that are not finite for this query")
     k = min(k, len(scores))
@@ -127,26 +127,26 @@ def best(scores: Float[np.ndarray, " items"], k: int) -> Int64[np.ndarray, " bes
 
 def leaders(
     scores: Float[np.ndarray, " items"],
-    kept: Bool[np.ndarray, " items"],
+    allowed: Bool[np.ndarray, " items"],
     k: int,
-    alike: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    is_similar: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> list[tuple[int, np.ndarray]]:
-    """The places of at most k of the ``kept`` items, best first, each with those of the kept that are alike to it, better
-    first, and to none before it. ``alike``: of the items at places (rows) to others (columns), bool.
+    """Places of at most k leaders, best first, each with its group of near duplicates, best first.
 
-    In the order of the scores, every item is compared with the leaders before it and no other.
+    allowed: items that count; is_similar: (places of rows, places of columns) to a bool matrix. In the order of the scores every
+    item is compared with the leaders before it. It joins the group of the first similar leader, or else becomes a leader.
     """
-    ranked = np.flatnonzero(kept)
+    ranked = np.flatnonzero(allowed)
     ranked = ranked[np.argsort(-scores[ranked], kind="stable")]
     places, groups = list[int](), np.full(len(ranked), -1)
     for start in range(0, len(ranked), _BLOCK):
         block, group = ranked[start : start + _BLOCK], groups[start : start + _BLOCK]
         if places:
-            same = alike(block, np.array(places))
+            same = is_similar(block, np.array(places))
             group[:] = np.where(same.any(axis=1), same.argmax(axis=1), -1)
         while len(places) < k and (group < 0).any():
             left = np.flatnonzero(group < 0)
-            near = alike(block[left], block[left[:1]])[:, 0]
+            near = is_similar(block[left], block[left[:1]])[:, 0]
             near[0] = True
             group[left[near]] = len(places)
             places.append(int(block[left[0]]))

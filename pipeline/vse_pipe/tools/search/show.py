@@ -1,8 +1,8 @@
-"""The answer of a search as JSON, as a table, as pictures in the terminal, and as a page.
+"""Print the answer of a search as JSON, as a table, as pictures in the terminal, and as a page.
 
 Pictures in terminals: https://sw.kovidgoyal.net/kitty/graphics-protocol/, https://iterm2.com/documentation-images.html. A picture is
-decoded and encoded anew, so that nothing of a file reaches the terminal but base64 of the thumbnail. The page is one HTML file that
-asks nothing of the network and runs no script.
+decoded and encoded again, so that only base64 of the thumbnail reaches the terminal. The page is one HTML file that uses no network
+and runs no script.
 """
 
 import base64
@@ -29,19 +29,19 @@ from vse_pipe.tools.search.query import TO_IMAGES
 
 KITTY, ITERM = "kitty", "iterm"
 _PROGRAMS = {"iTerm.app": ITERM, "WezTerm": ITERM, "ghostty": KITTY}
-# Pixels of a thumbnail's longer side; its lines in a terminal, hits that have one there, and characters of one command of kitty's.
+# Pixels of a thumbnail's longer side, its lines in a terminal, hits with a thumbnail, and characters of a kitty command.
 _SIDE, _LINES, _MOST, _CHUNK = 256, 7, 24, 4096
 _FOLDER = Path(__file__).parent / "template"
-# In the head of the template, behind the policy, the title and no style.
+# A mark in the first bytes of a page.
 _MARK, _HEAD = b'<meta name="generator" content="vse-pipe search">', 1000
 # Bytes of all pictures of a page; a page of 10,000 hits still opens.
 _BUDGET = 32 * 2**20
-# Where an image lies, by its id, as ``sources.read.at`` takes it.
+# The path of an image for ``sources.read.at``, by its id.
 Locate = Callable[[int | str], Path | None]
 
 
 def show(document: dict, as_json: bool) -> None:
-    """document: as of ``answer.document``."""
+    """Print the answer. document: result of ``answer.document``."""
     if as_json:
         text = json.dumps(document, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
         stdout.file.write(text + "\n")
@@ -49,7 +49,7 @@ def show(document: dict, as_json: bool) -> None:
         for line in remarks(document):
             say(line)
         _print_table(document)
-    stdout.file.flush()  # pictures and a page take their time
+    stdout.file.flush()  # pictures and a page take long
 
 
 def _print_table(document: dict) -> None:
@@ -81,8 +81,7 @@ def _print_table(document: dict) -> None:
 
 
 def protocol(stream: IO[str], environment: Mapping[str, str]) -> str | None:
-    """KITTY, ITERM, or None: in a pipe or a file, in tmux and screen, which keep pictures to themselves, and where the
-    terminal is not known to show any."""
+    """KITTY, ITERM, or None for a pipe, a file, tmux, screen, and terminals that are not known to show pictures."""
     if not stream.isatty() or environment.get("TERM", "").startswith(("screen", "tmux", "dumb")):
         return None
     if "TMUX" in environment or "CI" in environment:
@@ -104,7 +103,7 @@ def draw(stream: IO[str], kind: str, hits: list[dict], picture: Locate) -> None:
 
 
 def _command(kind: str, png: bytes) -> str:
-    """What makes the terminal draw it, ``_LINES`` lines tall."""
+    """The escape sequence that draws a picture ``_LINES`` lines tall."""
     text = base64.b64encode(png).decode("ascii")
     if kind == ITERM:
         return f"\x1b]1337;File=inline=1;size={len(png)};height={_LINES};preserveAspectRatio=1:{text}\a"
@@ -117,7 +116,7 @@ def _command(kind: str, png: bytes) -> str:
 
 
 def _png(path: Path) -> bytes | None:
-    """None where it cannot be read."""
+    """The thumbnail as PNG; None if the picture cannot be read."""
     content = shown(path)
     small = None if content is None else thumbnail(content, _SIDE)
     if small is None:
@@ -128,24 +127,23 @@ def _png(path: Path) -> bytes | None:
 
 
 def check_free(out: Path) -> None:
-    """Raises UsageError where something lies at ``out`` that is no page of ``write_page``."""
+    """Raises UsageError if ``out`` exists and is no page of ``write_page``."""
     if not may_replace(out, _MARK, _HEAD):
         raise UsageError(f"--html: {out} exists and is no page of `vse-pipe search`; choose another name")
 
 
 def write_page(out: Path, document: dict, picture: Locate, query: bytes | None = None) -> None:
-    """document: as of ``answer.document``; query: the photo of the query. Appears whole or not at all."""
+    """Write the page, whole or not at all. document: result of ``answer.document``; query: the photo of the query."""
     write_text(out, page(document, picture, query))
 
 
 def page(document: dict, picture: Locate, query: bytes | None = None) -> str:
-    """Captions, file names and the query are escaped by the template; the page's own policy allows its style by its digest,
-    pictures that it holds, and nothing else."""
+    """The page as HTML. The template escapes captions, file names and the query; the policy allows only its style and pictures."""
     from vse_pipe.report.formatting import template_environment  # jinja2, which other answers do not need
 
     style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")
     files = {hit["image_id"]: picture(hit["image_id"]) for hit in document["hits"]}
-    # The query first: of pictures that do not fit the last are left out.
+    # The query stands first, because the last pictures are left out if not all fit.
     contents = {None: query, **{image_id: shown(path) for image_id, path in files.items() if path is not None}}
     return (
         template_environment(_FOLDER)
@@ -162,11 +160,10 @@ def page(document: dict, picture: Locate, query: bytes | None = None) -> str:
 
 
 def _pictures(contents: dict[int | str | None, bytes]) -> dict[int | str | None, str]:
-    """As data URIs by image_id, None for the query, small enough for all of them together; those that cannot be read are left out."""
+    """Data URIs by image_id (None: the query), without unreadable pictures, together within the budget."""
 
     def thumbnails(side: int) -> dict[int | str | None, bytes]:
-        made = {key: thumbnail(content, side) for key, content in contents.items()}
-        return {key: webp for key, webp in made.items() if webp is not None}
+        return {key: webp for key, content in contents.items() if (webp := thumbnail(content, side)) is not None}
 
     return {key: data_uri(webp) for key, webp in fit(thumbnails, _SIDE, _BUDGET)[0].items()}
 

@@ -21,21 +21,21 @@ from vse_pipe.tools.serve.requests import FIELDS, Query, Uploads, check_upload
 from vse_pipe.tools.serve.server import LOOPBACK, Guarded
 
 _DATA = ("/api/", "/picture/", "/health")
-# Places in line of a search with a photo, which lies in memory for as long.
+# Places in line of a search with a photo, which stays in memory while it waits.
 _PHOTO = 8
 _FAILED = "the search failed; the terminal of vse-pipe serve says why"
 
 
-def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, why: str = "as asked") -> ASGIApp:
+def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, reason: str = "as asked") -> ASGIApp:
     """engines: one per inference criterion, all of the same run and split; the first is the default.
 
-    why: how the run was chosen. hosts: the names that a request's Host header may carry. The application answers
+    reason: why the run was chosen. hosts: accepted names in the Host header. The application answers
 
-    - GET /, POST /: the page; ``text``, ``image_id`` or the upload ``photo``, and what else ``requests.FIELDS`` names;
+    - GET /, POST /: the page; ``text``, ``image_id`` or the upload ``photo``, and the other ``requests.FIELDS``;
     - GET /api/search, POST /api/search: the document of ``vse-pipe search --json``;
     - GET /picture/ID: a thumbnail of an image of the data set; GET /health: what is served.
     """
-    site = _Site(Desk(engines, why))
+    site = _Site(Desk(engines, reason))
     routes = [
         Route("/", site.page, methods=["GET", "POST"]),
         Route("/api/search", site.api, methods=["GET", "POST"]),
@@ -60,7 +60,7 @@ class _Site:
         self._pages = Pages(desk)
         self._thumbnails = Thumbnails(desk.picture)
         self._uploads = Uploads()
-        # A model is no place for two threads; the page and its pictures go on meanwhile.
+        # One search at a time uses the model; pages and pictures are served meanwhile.
         self._searches, self._decoders = WaitingLine(1), WaitingLine(2)
 
     async def page(self, request: Request) -> Response:
@@ -77,10 +77,12 @@ class _Site:
         return JSONResponse((await self._search(request, query)).document)
 
     async def picture(self, request: Request) -> Response:
-        asked = request.path_params["image_id"]
-        if not asked or ("/" in asked and not self._desk.named):  # text may hold a slash; it is looked up and no path
+        value = request.path_params["image_id"]
+        if not value or (
+            "/" in value and not self._desk.named
+        ):  # a text id may contain a slash; it is never used as a path
             raise HTTPException(404)
-        number = requests.image_id(asked, self._desk.named)
+        number = requests.image_id(value, self._desk.named)
         try:
             async with self._decoders.turn(_address(request)):
                 webp = await anyio.to_thread.run_sync(self._thumbnails.get, number)
@@ -109,8 +111,8 @@ class _Site:
             return requests.read(request.query_params.multi_items(), self._desk.inferences, named=self._desk.named)
         values, photo = await self._uploads.read(request)
         check_upload(photo)
-        asked = [*request.query_params.multi_items(), *values]
-        return requests.read(asked, self._desk.inferences, photo, self._desk.named)
+        fields = [*request.query_params.multi_items(), *values]
+        return requests.read(fields, self._desk.inferences, photo, self._desk.named)
 
     async def _search(self, request: Request, query: Query) -> ResultPage:
         places = 1 if query.photo is None else _PHOTO
@@ -120,7 +122,7 @@ class _Site:
             return await anyio.to_thread.run_sync(self._desk.search, query)
 
     async def refused(self, request: Request, error: PipelineError) -> Response:
-        """The visitor asked for something wrong, or this installation lacks something and its owner should know."""
+        """Status 400 for an error of the visitor, 503 with a warning for an error of this installation."""
         if isinstance(error, UsageError | InputError):
             return self._error(request, 400, str(error))
         warn(str(error))
@@ -132,7 +134,7 @@ class _Site:
         return response
 
     async def left(self, request: Request, error: ClientDisconnect) -> Response:
-        """Nobody reads this: the visitor has gone in the middle of an upload."""
+        """An unread response: the visitor closed the connection."""
         return Response(status_code=400)
 
     async def crashed(self, request: Request, error: Exception) -> Response:

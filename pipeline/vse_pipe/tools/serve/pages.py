@@ -1,4 +1,4 @@
-"""The page as HTML, in which everything that a data set or a visitor says is escaped by the template, and its thumbnails."""
+"""The page as HTML and its thumbnails. The template escapes all text of data sets and visitors."""
 
 import threading
 from collections import OrderedDict
@@ -27,7 +27,7 @@ CACHE_BYTES = 32 * 2**20
 
 @dataclass(frozen=True)
 class Form:
-    """What the boxes of the page hold, as the visitor left them."""
+    """Values of the form as the visitor sent them."""
 
     text: str = ""
     k: str = str(DEFAULT_K)
@@ -68,59 +68,57 @@ class Pages:
 
     def results(self, query: Query, results: ResultPage) -> str:
         group, least = (
-            "" if one is None else np.format_float_positional(one, trim="-") for one in (query.group, query.least)
+            "" if number is None else np.format_float_positional(number, trim="-")
+            for number in (query.group, query.least)
         )
         narrowed = query.to or "", query.where or "", group, least
         form = Form(query.text or "", str(query.k), query.inference, *narrowed)
         small = thumbnail(query.photo, _PREVIEW) if query.photo is not None else None
         return self._render(form, query=query, results=results, preview=data_uri(small) if small else None)
 
-    def _render(self, form: Form, **shown: Any) -> str:
-        kept = {name: getattr(form, name) for name in ("k", "inference", "where", "group", "min_probability")}
+    def _render(self, form: Form, **values: Any) -> str:
+        options = {name: getattr(form, name) for name in ("k", "inference", "where", "group", "min_probability")}
 
-        def again(**asked: object) -> str:
+        def again(**fields: object) -> str:
             """The address of another search with the same options."""
-            return "/?" + urlencode({**asked, **{name: value for name, value in kept.items() if value}})
+            return "/?" + urlencode({**fields, **{name: value for name, value in options.items() if value}})
 
         def more(offset: int) -> str:
-            """That of the results that follow."""
-            query = shown["query"]
-            asked = {"text": query.text} if query.text is not None else {"image_id": query.image_id}
-            return again(**asked, **({"to": form.to} if form.to else {}), offset=offset)
+            """The address of the next results."""
+            query = values["query"]
+            fields = {"text": query.text} if query.text is not None else {"image_id": query.image_id}
+            return again(**fields, **({"to": form.to} if form.to else {}), offset=offset)
 
-        context = {"message": None, "query": None, "results": None, "preview": None, **shown}
+        context = {"message": None, "query": None, "results": None, "preview": None, **values}
         return self._page.render(desk=self._desk, form=form, again=again, more=more, **context)
 
 
 class Thumbnails:
-    """WebP by image_id; beyond ``budget`` bytes the least recently used are forgotten. For several threads at once."""
+    """A cache of WebP thumbnails by image_id, at most ``budget`` bytes of the last used ones. For several threads at once."""
 
     def __init__(self, find: Callable[[int | str], Path | None], budget: int = CACHE_BYTES) -> None:
-        """find: where the image of an image_id lies, as ``sources.read.at`` takes it; None where there is none."""
+        """find: returns the path of an image for ``sources.read.at``, or None."""
         self._find = find
         self._budget = budget
-        self._kept: OrderedDict[int | str, bytes] = OrderedDict()
+        self._cache: OrderedDict[int | str, bytes] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
     def get(self, image_id: int | str) -> bytes | None:
-        """None when the data set has no such image, or no readable picture of it."""
+        """The thumbnail; None if the data set has no such image, or no readable picture of it."""
         with self._lock:
-            if image_id in self._kept:
-                self._kept.move_to_end(image_id)
-                return self._kept[image_id]
+            if image_id in self._cache:
+                self._cache.move_to_end(image_id)
+                return self._cache[image_id]
         path = self._find(image_id)
         content = shown(path) if path is not None else None
-        made = thumbnail(content, SIDE) if content is not None else None
-        if made is not None:
-            self._keep(image_id, made)
-        return made
-
-    def _keep(self, image_id: int | str, made: bytes) -> None:
-        with self._lock:
-            if image_id not in self._kept:
-                self._kept[image_id] = made
-                self._bytes += len(made)
-            while self._bytes > self._budget:
-                _, oldest = self._kept.popitem(last=False)
-                self._bytes -= len(oldest)
+        webp = thumbnail(content, SIDE) if content is not None else None
+        if webp is not None:
+            with self._lock:
+                if image_id not in self._cache:
+                    self._cache[image_id] = webp
+                    self._bytes += len(webp)
+                while self._bytes > self._budget:
+                    _, oldest = self._cache.popitem(last=False)
+                    self._bytes -= len(oldest)
+        return webp

@@ -1,4 +1,4 @@
-"""What a request asks for, read strictly: every wrong value is one plain sentence, never a guess. And the upload of a photo."""
+"""Strict parsing of requests, with a plain sentence for every wrong value, and uploads of photos."""
 
 import io
 import re
@@ -20,26 +20,26 @@ from vse_pipe.tools.search.query import CAPTIONS, IMAGES
 MAX_TEXT = 1000
 MAX_K = 100
 DEFAULT_K = 10
-# Of the whole upload: a photo of a telephone has 3 to 12 MB.
+# Bytes of an upload; a photo of a telephone has 3 to 12 MB.
 MAX_UPLOAD = 20_000_000
 FIELDS = ("text", "image_id", "k", "offset", "inference", "to", "where", "group", "min_probability")
-# How far results can be leafed through; where what is alike is one result, each is compared with all items.
+# Last result that can be requested; grouped results are fewer, because each is compared with all items.
 DEEPEST, DEEPEST_GROUPED = 10_000, 300
 _INT64 = 2**63
 # Seconds from the head of the request to the end of the photo: 20 MB at 1.3 Mbit/s.
 UPLOAD_SECONDS = 120.0
-# Bytes of all uploads that are under way.
+# Bytes of all uploads at a time.
 TOGETHER = 20 * MAX_UPLOAD
 _TOO_LARGE = f"the upload is too large: {MAX_UPLOAD // 10**6} MB are the most"
-# Formats that Pillow decodes by itself; EPS, for one, would start another program.
+# Formats that Pillow decodes without another program, unlike EPS.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 MAX_PIXELS = 50_000_000
 
 
 @dataclass(frozen=True)
 class Query:
-    """One search: exactly one of ``text``, ``image_id`` and ``photo`` is set. ``k``: how many results, after the first
-    ``offset``; ``to``, ``where``, ``group``, ``least``: as ``vse_pipe.tools.search.query.Limits`` has them."""
+    """One search: exactly one of ``text``, ``image_id`` and ``photo`` is set. k: number of results after the first ``offset``;
+    to, where, group, least: as in ``vse_pipe.tools.search.query.Limits``."""
 
     k: int
     inference: str
@@ -56,54 +56,54 @@ class Query:
 def read(
     values: Iterable[tuple[str, str]], inferences: Collection[str], photo: bytes | None = None, named: bool = False
 ) -> Query | None:
-    """The query in the name-value pairs of a form or an address; None when they ask for nothing.
+    """The query in the name-value pairs of a form or an address; None if they contain none.
 
-    inferences: the criteria that can be asked for, the first is the default. photo: the content of an upload, which
-    stands in place of text and image_id. named: whether ids are text. Raises UsageError with the sentence to show.
+    inferences: the available criteria, the first is the default. photo: the content of an upload, instead of text and image_id.
+    named: are ids text? Raises UsageError with a sentence for the visitor.
     """
-    given = _once(values)
-    k = _integer("k", given.get("k", str(DEFAULT_K)), 1, MAX_K)
-    narrowed = _narrowed(given, k)
-    inference = _member(given.get("inference"), inferences)
-    asked = [name for name in ("text", "image_id") if name in given]
-    if photo is not None and asked:
-        raise UsageError(f"a photo and {asked[0]} exclude each other: ask for one of them")
-    if len(asked) > 1:
+    fields = _once(values)
+    k = _integer("k", fields.get("k", str(DEFAULT_K)), 1, MAX_K)
+    narrowed = _narrowed(fields, k)
+    inference = _member(fields.get("inference"), inferences)
+    subjects = [name for name in ("text", "image_id") if name in fields]
+    if photo is not None and subjects:
+        raise UsageError(f"a photo and {subjects[0]} exclude each other: ask for one of them")
+    if len(subjects) > 1:
         raise UsageError("text and image_id exclude each other: ask for one of them")
     if photo is not None:
         return Query(k, inference, photo=photo, **narrowed)
-    if "text" in given:
-        return Query(k, inference, text=_sentence(given["text"]), **narrowed)
-    if "image_id" in given:
-        return Query(k, inference, image_id=image_id(given["image_id"], named), **narrowed)
+    if "text" in fields:
+        return Query(k, inference, text=_sentence(fields["text"]), **narrowed)
+    if "image_id" in fields:
+        return Query(k, inference, image_id=image_id(fields["image_id"], named), **narrowed)
     return None
 
 
-def _narrowed(given: dict[str, str], k: int) -> dict[str, Any]:
-    """Boxes that a form sends empty count as not filled in."""
-    group = _share("group", "a cosine", given["group"]) if given.get("group") else None
+def _narrowed(fields: dict[str, str], k: int) -> dict[str, Any]:
+    """The limits in the fields; empty fields of a form do not count."""
+    group = _share("group", "a cosine", fields["group"]) if fields.get("group") else None
     named = "min_probability"
-    least = _share(named, "a probability", given[named]) if given.get(named) else None
-    offset = _integer("offset", given.get("offset") or "0", 0, DEEPEST)
+    least = _share(named, "a probability", fields[named]) if fields.get(named) else None
+    offset = _integer("offset", fields.get("offset") or "0", 0, DEEPEST)
     if group is not None and offset + k > DEEPEST_GROUPED:
         raise UsageError(f"grouped, the first {DEEPEST_GROUPED} results can be asked for, not those to {offset + k:,}")
-    to = given.get("to") or None
+    to = fields.get("to") or None
     if to not in (None, IMAGES, CAPTIONS):
         raise UsageError(f"to must be {IMAGES} or {CAPTIONS}, got {to[:40]!r}")
-    where = given.get("where", "").strip() or None
+    where = fields.get("where", "").strip() or None
     if where is not None and len(where) > MAX_TEXT:
         raise UsageError(f"the condition has {len(where):,} characters; {MAX_TEXT:,} are the most")
     return {"offset": offset, "to": to, "where": where, "group": group, "least": least}
 
 
-def _share(name: str, what: str, value: str) -> float:
+def _share(name: str, kind: str, value: str) -> float:
     if re.fullmatch(r"[0-9]{0,2}\.?[0-9]{1,9}", value) and 0 < float(value) <= 1:
         return float(value)
-    raise UsageError(f"{name} must be {what} above 0 and at most 1, got {value[:40]!r}")
+    raise UsageError(f"{name} must be {kind} above 0 and at most 1, got {value[:40]!r}")
 
 
 def image_id(value: str, named: bool = False) -> int | str:
-    """Raises UsageError unless ``value`` is a decimal 64-bit integer or, of ids that are text, no longer than these are."""
+    """The id. Raises UsageError unless ``value`` is a decimal 64-bit integer, or for text ids unless it is short enough."""
     if not named:
         return _integer("image_id", value, -_INT64, _INT64 - 1)
     if len(value) > LONGEST:
@@ -123,7 +123,7 @@ def _once(values: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _integer(name: str, value: str, low: int, high: int) -> int:
-    # int() alone would take spaces, underscores and the digits of other scripts.
+    # int() also accepts spaces, underscores and digits of other scripts.
     if re.fullmatch(r"-?[0-9]{1,19}", value) and low <= int(value) <= high:
         return int(value)
     bounds = f" from {low} to {high}" if high < _INT64 - 1 else ""
@@ -148,10 +148,10 @@ def _sentence(value: str) -> str:
 
 
 class Uploads:
-    """The photos that one server receives: who may send them, how large they may be and how long they may take."""
+    """Uploads of photos to one server, with limits of origin, size and time."""
 
     def __init__(self) -> None:
-        self._held = 0
+        self._pending = 0
 
     async def read(self, request: Request) -> tuple[list[tuple[str, str]], bytes]:
         """The plain fields of a form and the content of its field ``photo``. Raises UsageError, HTTPException."""
@@ -167,10 +167,10 @@ class Uploads:
             message = await request.receive()
             more = len(message.get("body", b""))
             size += more
-            self._held += more
+            self._pending += more
             if size > MAX_UPLOAD:
                 raise HTTPException(413, _TOO_LARGE)
-            if self._held > TOGETHER:
+            if self._pending > TOGETHER:
                 raise later(503, "too many photos are being sent; try again in a moment")
             return message
 
@@ -180,7 +180,7 @@ class Uploads:
         except TimeoutError:
             raise HTTPException(408, f"the photo was not there after {UPLOAD_SECONDS:.0f} seconds") from None
         finally:
-            self._held -= size
+            self._pending -= size
 
 
 async def _form(request: Request) -> tuple[list[tuple[str, str]], bytes]:
@@ -197,12 +197,12 @@ async def _form(request: Request) -> tuple[list[tuple[str, str]], bytes]:
 
 
 def later(status: int, message: str) -> HTTPException:
-    """For who is asked to come again."""
+    """An error that asks the client to try again."""
     return HTTPException(status, message, {"Retry-After": "2"})
 
 
 def _of_this_site(request: Request) -> bool:
-    """A browser says where a form was sent from, older ones by Origin alone, programs that are no browser not at all."""
+    """Does the form come from this site? Old browsers send only Origin; programs that are no browser send nothing."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:
         return site in ("same-origin", "none")
@@ -210,9 +210,9 @@ def _of_this_site(request: Request) -> bool:
 
 
 def check_upload(content: bytes) -> None:
-    """Raises InputError unless ``content`` starts as a picture of a usual format and a bearable size does.
+    """Raises InputError unless the header of ``content`` is that of a picture in one of ``FORMATS`` with at most MAX_PIXELS.
 
-    Only the header is read: a file of 50 kB may claim 400 megapixels, and must be refused before it is decoded.
+    The picture is not decoded: a file of 50 kB can claim 400 megapixels.
     """
     try:
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""The listening socket, the connections to it and the guard before the application, until Ctrl-C."""
+"""The listening socket, its connections, and the guard before the application."""
 
 import asyncio
 import errno
@@ -13,13 +13,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from vse_pipe.core.errors import PipelineError, UsageError
 
-# Seconds without a whole request head, from the connection or the last answer on.
+# Seconds from the connection or the last answer until a complete request head.
 PATIENCE = 10.0
-# Connections at once, of all addresses and of one; most systems allow a process 1,024 open files.
+# Maximum connections of all addresses and of one address; most systems allow a process 1,024 open files.
 ALL, EACH = 800, 400
-# Seconds in which nobody is turned out: of a crowd that comes at once the requests may lie unread.
+# Seconds in which a new connection is not closed: its request may still be unread.
 _GRACE = 1.0
-# One script of ours that fetches further results, nothing from anywhere else; data: is the preview of an uploaded photo.
+# The only script fetches further results; data: is the preview of an uploaded photo.
 POLICY = (
     "default-src 'none'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -27,9 +27,9 @@ POLICY = (
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    # Nothing for others; with none at all a browser would send the page's own form with "Origin: null".
+    # No referrer for other sites. With no-referrer a browser would send the page's own form with "Origin: null".
     "Referrer-Policy": "same-origin",
-    # Another site's page cannot embed the pictures, nor hold on to the window.
+    # Pages of other sites can neither embed the pictures nor access the window.
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     # The same address shows another data set when another run is served.
@@ -39,17 +39,17 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that holds the port from here on, so that a taken one is known before a model is loaded.
+    """A listening socket. It reserves the port before a model is loaded.
 
-    port: 0 for any free one. Raises UsageError for a host that this machine does not have, PipelineError for a port
-    that is taken or not allowed.
+    port: 0 for any free port. Raises UsageError for a host that this machine does not have, PipelineError for a port in use or
+    not allowed.
     """
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError) as error:
         raise UsageError(f"--host {host}: no address of that name is known") from error
-    # localhost stands for both families; every system has the older one.
-    family, kind, protocol, _, address = min(addresses, key=lambda one: one[0] != socket.AF_INET)
+    # localhost has addresses of both families; every system has IPv4.
+    family, kind, protocol, _, address = min(addresses, key=lambda info: info[0] != socket.AF_INET)
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -62,14 +62,14 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(listening: socket.socket) -> str:
-    """The page's address, for a person to open."""
+    """The address of the page for a browser."""
     host, port = listening.getsockname()[:2]
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
-    return f"http://{shown}:{port}/"
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{name}:{port}/"
 
 
 def serve(app: ASGIApp, listening: socket.socket) -> None:
-    """Answer requests until SIGINT or SIGTERM; those under way get three seconds to end. Raises KeyboardInterrupt."""
+    """Answer requests until SIGINT or SIGTERM; running requests get three seconds to end. Raises KeyboardInterrupt."""
     config = uvicorn.Config(
         app,
         loop="asyncio",
@@ -86,10 +86,9 @@ def serve(app: ASGIApp, listening: socket.socket) -> None:
 
 
 class Connection(H11Protocol):
-    """uvicorn's, which limits the time between two requests, not that of a request or of an answer that nobody fetches.
+    """uvicorn's connection with limits of time and number. uvicorn limits only the time between two requests.
 
-    One connection more than is allowed closes that which has waited for its client the longest: a slow client costs
-    nothing but its place, and takes nobody else's.
+    A connection beyond the limit closes the connection that has waited longest for its client, so slow clients cannot block others.
     """
 
     _since = 0.0
@@ -127,30 +126,27 @@ class Connection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _waits(self) -> bool:
-        """For its client: for a request, or for the rest of a body."""
+        """Does it wait for its client: for a request, or for the rest of a body?"""
         return not self._under_way() or self.cycle.more_body
 
     def _make_room(self) -> None:
-        others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
-        crowd = [one for one in others if self._neighbour(one)]
+        peers = [peer for peer in self.connections if isinstance(peer, Connection) and peer is not self]
+        crowd = [peer for peer in peers if self.client and peer.client and self.client[0] == peer.client[0]]
         if len(crowd) < EACH:
-            crowd = others if len(others) >= ALL else []
+            crowd = peers if len(peers) >= ALL else []
         before = self.loop.time() - _GRACE
-        idle = [one for one in crowd if one._waits() and one._since < before]
+        idle = [peer for peer in crowd if peer._waits() and peer._since < before]
         if idle:
-            min(idle, key=lambda one: one._since).transport.abort()
-        elif len(others) >= ALL:
+            min(idle, key=lambda peer: peer._since).transport.abort()
+        elif len(peers) >= ALL:
             self.transport.abort()
-
-    def _neighbour(self, other: "Connection") -> bool:
-        return self.client is not None and other.client is not None and self.client[0] == other.client[0]
 
 
 class Guarded:
     """``app`` behind the check of the Host header and with HEADERS on each response, error pages included.
 
-    A page of another site can make its own name lead to 127.0.0.1 (DNS rebinding) and would then read the answers as
-    its own; its requests carry that name, which is not among ``hosts``.
+    A page of another site can make its own name resolve to 127.0.0.1 (DNS rebinding) and then read the answers. Its requests carry
+    that name, which is not among ``hosts``.
     """
 
     def __init__(self, app: ASGIApp, hosts: list[str]) -> None:
@@ -167,9 +163,9 @@ class Guarded:
 
 
 def accepted_hosts(host: str, bound: str) -> list[str]:
-    """The names a browser may have used to come here. host: as asked for; bound: the address listened on.
+    """Accepted names in the Host header. host: value of --host; bound: the address of the socket.
 
-    Where that is every address of the machine, its own name and the addresses of that name are accepted too.
+    If ``bound`` means every address of the machine, the machine's name and its addresses are accepted too.
     """
     names = [*LOOPBACK, _bracketed(host), _bracketed(bound)]
     if ipaddress.ip_address(bound).is_unspecified:
@@ -190,8 +186,7 @@ def _addresses(name: str) -> list[str]:
     try:
         addresses: list[Any] = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except socket.gaierror:
-        # A machine whose name no resolver knows is still reached by its name's owner or by --host ADDRESS.
-        return []
+        return []  # no resolver knows the machine's name
     return [_bracketed(address[0]) for *_, address in addresses]
 
 

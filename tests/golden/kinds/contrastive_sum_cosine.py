@@ -1,7 +1,0 @@
-"""The loss `sum` on cosines."""
-
-from functools import partial
-
-from tests.golden.kinds._contrastive import check_loss
-
-check = partial(check_loss, "sum", "cosine")

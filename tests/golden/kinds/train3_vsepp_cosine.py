@@ -1,9 +1,0 @@
-"""Training steps under the cosine similarity, as the VSE++ code takes them."""
-
-import numpy as np
-
-from tests.golden.kinds._train3 import check_steps
-
-
-def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
-    return check_steps("cosine", arrays)
