@@ -45,7 +45,7 @@ def train(params: Params, run: str, device: str = "auto", out: Path | None = Non
     """Train a run and write data/train/<run>/, or ``out``; returns the folder. An earlier model stays until the new one is
     complete.
 
-    A run with ``model`` copies that model; scheme ``none`` writes the encoders untrained. A killed training resumes from its
+    A run with ``model`` copies that model; scheme ``zero_shot`` writes the encoders untrained. A killed training resumes from its
     last epoch when called again with the same inputs. With ``train.processes`` it starts these processes and waits for them;
     under ``torchrun`` it is one of them.
     """
