@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.fragment_project import DIM, REGIONS, run_of, write_fragment_project
-from tests.train.killed import killed_after
+from tests.train.some import killed_after
 from vse_pipe.artifacts import embeddings, model_files
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate

@@ -16,7 +16,7 @@ from tests.naive import losses as naive
 from tests.naive import training as naive_training
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.losses.contract import OWNERS, check_contract, check_masked_cells, some_batch, some_scores
-from tests.train.killed import Killed
+from tests.train.some import Killed
 from vse_pipe.artifacts import model_files
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
@@ -56,7 +56,11 @@ class Case:
 
     def loss(self, batch: Scored, params: Any) -> LossTerms:
         member = LOSSES.load(self.name)
-        return member.loss(batch, params, member.network(params).double()) if self.name == "sigmoid" else member.loss(batch, params)
+        return (
+            member.loss(batch, params, member.network(params).double())
+            if self.name == "sigmoid"
+            else member.loss(batch, params)
+        )
 
 
 def _infonce(scores, options, targets, same):
@@ -206,9 +210,7 @@ def test_equal_similarities_cost_what_the_formulas_say():
 
 
 def test_a_constant_added_to_all_scores_changes_nothing():
-    torch.testing.assert_close(
-        _loss("infonce", some_scores() + 0.7).per_pair, _loss("infonce", some_scores()).per_pair
-    )
+    torch.testing.assert_close(_loss("infonce", some_scores() + 0.7).per_pair, _loss("infonce", some_scores()).per_pair)
 
 
 def test_one_image_with_all_captions_of_the_batch_costs_nothing():

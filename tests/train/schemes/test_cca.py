@@ -8,8 +8,7 @@ import pytest
 
 from tests.naive import training as naive
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
-from tests.train.killed import killed_after
-from tests.train.some import some_pairs, some_scheme
+from tests.train.some import killed_after, some_pairs, some_scheme
 from vse_pipe.artifacts import captions, embeddings, features, images, model_files, texts
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.embed.stage import embed

@@ -9,9 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.train.killed import killed_at
 from tests.train.schemes.noisy import outputs, params_of, trained_noisy
-from tests.train.some import adam, some_pairs, some_scheme
+from tests.train.some import adam, killed_at, some_pairs, some_scheme
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths

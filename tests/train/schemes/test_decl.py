@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.train.killed import killed_at
 from tests.train.schemes.noisy import outputs, params_of, trained_noisy
-from tests.train.some import some_pairs, some_scheme
+from tests.train.some import killed_at, some_pairs, some_scheme
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES, SCHEMES

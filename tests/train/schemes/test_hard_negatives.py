@@ -14,8 +14,7 @@ import torch
 from tests.naive import losses as naive
 from tests.regions_project import FEATURES, NOISE, REGIONS, SECTIONS, TEXTS, run_of, write_regions_project
 from tests.toy_project import PARAMS, load_params, write_prepared
-from tests.train.killed import killed_at
-from tests.train.some import member, some_model, some_pairs, some_scheme
+from tests.train.some import killed_at, member, some_model, some_pairs, some_scheme
 from vse_pipe.artifacts import captions as captions_artefact
 from vse_pipe.artifacts import features, model_files, regions, texts
 from vse_pipe.artifacts import images as images_artefact

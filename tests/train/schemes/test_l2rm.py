@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.naive import training as naive
-from tests.train.fragments import FragmentModel
-from tests.train.some import adam, some_pairs, some_scheme
+from tests.train.some import FragmentModel, adam, some_pairs, some_scheme
 from vse_pipe.artifacts import pairs
 from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.project.registry import LOSSES, SCHEMES

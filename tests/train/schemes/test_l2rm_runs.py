@@ -6,7 +6,7 @@ import pytest
 
 from tests.fragment_project import run_of, write_fragment_project
 from tests.toy_project import PARAMS, load_params, write_prepared
-from tests.train.killed import killed_after, killed_at
+from tests.train.some import killed_after, killed_at
 from vse_pipe.artifacts import model_files, pairs
 from vse_pipe.core.errors import UsageError
 from vse_pipe.extract.text_stage import extract_texts

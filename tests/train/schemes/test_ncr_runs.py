@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from tests.fragment_project import run_of, write_fragment_project
 from tests.toy_project import PARAMS, load_params, write_prepared
-from tests.train.killed import killed_after, killed_at
+from tests.train.some import killed_after, killed_at
 from vse_pipe.artifacts import model_files
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
