@@ -49,8 +49,8 @@ def test_every_member_has_params_a_docstring_and_a_test():
 def _is_tested(family: Family, name: str) -> bool:
     """A member has a test file of its name, or similar members share a file that names it."""
     folder = ROOT / "tests" / family.folder.relative_to(PACKAGE)
-    shared = [*folder.glob("test_*.py"), *folder.parent.glob("test_*.py")]
-    return (folder / f"test_{name}.py").is_file() or any(f'"{name}"' in path.read_text() for path in shared)
+    files = [*folder.glob("test_*.py"), *folder.parent.glob("test_*.py")]
+    return any(path.name == f"test_{name}.py" or f'"{name}"' in path.read_text() for path in files)
 
 
 def _tree(module: str) -> ast.Module:

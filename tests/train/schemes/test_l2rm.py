@@ -1,4 +1,4 @@
-"""The scheme by its steps; whole runs of it are in test_l2rm_runs."""
+"""The scheme by its steps; whole runs are in test_noise_runs."""
 
 import copy
 from dataclasses import replace
