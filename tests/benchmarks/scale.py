@@ -188,7 +188,7 @@ def part(options: argparse.Namespace) -> None:
         Truth.by_image(np.arange(options.queries), owners),
         Truth(starts, owners[inside], options.queries),
     ]
-    scores = Scores.of(images, captions, files.similarity, memory=options.memory, sets=0)
+    scores = Scores.from_sides(images, captions, files.similarity, memory=options.memory, sets=0)
     directions = (scores, scores.transposed())
     trials = [Trial(side, Bank(side, True), truth) for side, truth in zip(directions, truths, strict=True)]
     tuned = Tuned(criteria.parse(options.inference, {}), {})

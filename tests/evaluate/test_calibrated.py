@@ -105,7 +105,7 @@ def test_the_scores_are_those_of_a_search(project, criterion):
 def corrected(split, name):
     seen, read = (side.split(split) for side in sides(SPLITS, noise=1.0))
     one = Split(seen.image_ids, read.ids, read.image_ids, *(torch.from_numpy(side.vectors) for side in (seen, read)))
-    scores = Scores.of(one.images, one.captions, cosine).transposed()
+    scores = Scores.from_sides(one.images, one.captions, cosine).transposed()
     bank = BankSource(split).bank(one, scores, "text_to_image", cosine, 64)
     found = parse(name, {}).item_bias(bank)
     dense = (found.scale * torch.from_numpy(read.vectors @ seen.vectors.T) - found.bias).tolist()

@@ -49,7 +49,11 @@ def test_with_a_bank_of_its_own_no_query_changes_anothers_result(name, direction
     crowd = torch.cat([queries, queries[:1].expand(50, -1)])
     for chosen in (queries[3:4], crowd):
         forward = direction == "image_to_text"
-        scores = Scores.of(chosen, items, product) if forward else Scores.of(items, chosen, product).transposed()
+        scores = (
+            Scores.from_sides(chosen, items, product)
+            if forward
+            else Scores.from_sides(items, chosen, product).transposed()
+        )
         bank = source.bank(ranked, scores, direction, product, 64)
         rows = whole(criteria.parse(name, {}).rerank(scores, bank))
         expected = together[3:4] if len(chosen) == 1 else together
@@ -59,13 +63,13 @@ def test_with_a_bank_of_its_own_no_query_changes_anothers_result(name, direction
 @pytest.mark.parametrize("name", CORRECTIONS)
 def test_with_the_ranked_queries_for_a_bank_they_do(name):
     ranked = split_of(20, 0)
-    scores = Scores.of(ranked.images, ranked.captions, product)
+    scores = Scores.from_sides(ranked.images, ranked.captions, product)
     crowd = torch.cat([ranked.images, ranked.images[:1].expand(50, -1)])
-    crowded = Scores.of(crowd, ranked.captions, product)
+    crowded = Scores.from_sides(crowd, ranked.captions, product)
     criterion = criteria.parse(name, {})
 
     def gallery() -> Scores:
-        return Scores.of(ranked.captions, ranked.captions, product)
+        return Scores.from_sides(ranked.captions, ranked.captions, product)
 
     alone = whole(criterion.rerank(scores, Bank(scores, True, gallery)))
     beside = whole(criterion.rerank(crowded, Bank(crowded, True, gallery)))[:20]
@@ -126,10 +130,10 @@ def test_single_precision_is_enough(name, own):
     found = {}
     for precision in (torch.float32, torch.float64):
         images, captions = ranked.images.to(precision), ranked.captions.to(precision)
-        scores = Scores.of(captions, images, product)
-        queries = scores if own else Scores.of(other.captions.to(precision), images, product)
+        scores = Scores.from_sides(captions, images, product)
+        queries = scores if own else Scores.from_sides(other.captions.to(precision), images, product)
         items = images if own else other.images.to(precision)
-        bank = Bank(queries, own, lambda items=items, images=images: Scores.of(items, images, product))
+        bank = Bank(queries, own, lambda items=items, images=images: Scores.from_sides(items, images, product))
         truth = Truth.by_image(ranked.caption_images, ranked.image_ids)
         rescored = criteria.parse(name, {}).rerank(scores, bank)
         found[precision] = evaluation.rank(rescored, truth, "pessimistic")
@@ -155,8 +159,8 @@ def test_what_corrects_hubs_corrects_them():
 
     images, captions = side(0.6, gap, latent), side(0.9, hubs - gap, latent)
     truth = Truth.by_image(np.arange(600), np.arange(600))
-    scores = Scores.of(captions[:600], images[:600], product)
-    bank = Bank(Scores.of(captions[600:], images[:600], product), False)
+    scores = Scores.from_sides(captions[:600], images[:600], product)
+    bank = Bank(Scores.from_sides(captions[600:], images[:600], product), False)
     found = {}
     for name in ("nns", "csls", "is", "nnn", "sinkhorn"):
         rescored = criteria.parse(name, {}).rerank(scores, bank)

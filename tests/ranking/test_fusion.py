@@ -46,7 +46,7 @@ def whole(scores: Scores) -> np.ndarray:
 @pytest.mark.parametrize("memory", [0, 64])
 def test_fused_scores_are_those_of_a_loop_over_queries_both_ways(rule, memory):
     seen, read, similarities = models(3)
-    scores = Scores.of(seen, read, Fused(similarities, rule), memory=memory)
+    scores = Scores.from_sides(seen, read, Fused(similarities, rule), memory=memory)
     members = matrices(seen, read, similarities)
     expected = naive.fused([one.tolist() for one in members], ORACLES[rule], WEIGHTS)
     np.testing.assert_allclose(whole(scores), expected, rtol=1e-5, atol=1e-6)
@@ -57,7 +57,7 @@ def test_fused_scores_are_those_of_a_loop_over_queries_both_ways(rule, memory):
 
 def test_several_strips_give_what_one_gives():
     seen, read, similarities = models(5, images=600, captions=30)
-    scores = Scores.of(seen, read, Fused(similarities, "rrf"))
+    scores = Scores.from_sides(seen, read, Fused(similarities, "rrf"))
     assert len(list(scores.strips())) == 3
     members = [torch.from_numpy(one).float() for one in matrices(seen, read, similarities)]
     expected = Scores.fused([Scores.dense(one) for one in members], Fused(similarities, "rrf").combine(WEIGHTS))
@@ -93,4 +93,4 @@ def test_scores_that_are_not_finite_are_refused_and_get_no_rank(rule, value):
 def test_too_little_memory_for_a_strip_is_said():
     side = Several((torch.randn(4000, 2), torch.randn(4000, 2)))
     with pytest.raises(UsageError, match=r"evaluate\.memory: 1 MiB is too little to rank 4000 against 4000"):
-        Scores.of(side, side, Fused([product, product], "rrf"), memory=1)
+        Scores.from_sides(side, side, Fused([product, product], "rrf"), memory=1)

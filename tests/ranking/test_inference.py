@@ -67,7 +67,7 @@ def test_nothing_depends_on_the_block(name, shape):
     queries, items = unit_vectors(shape[0], 16, 0), unit_vectors(shape[1], 16, 1)
     truth = Truth.by_image(*(np.arange(size) % 18 for size in shape))
     outcomes = [
-        result(parse(name), Scores.of(queries, items, lambda left, right: left @ right.T, block), truth)
+        result(parse(name), Scores.from_sides(queries, items, lambda left, right: left @ right.T, block), truth)
         for block in (1, 7, 512)
     ]
     assert_equal(outcomes[1], outcomes[0])

@@ -95,7 +95,7 @@ def _judged(
             figures = {"correct": ranked.correct.astype(np.int32), "rank": ranked.ranks + 1, **hits, **ranked.measures}
             rows.append(_table(direction, fold, queries[ranked.rows], figures))
         agreed.append(
-            (evaluation.of_pairs(scores, cells), cells.grades, _foreign(split, direction, cells.rows, cells.columns))
+            (evaluation.pair_scores(scores, cells), cells.grades, _foreign(split, direction, cells.rows, cells.columns))
         )
     if not parts:
         raise InputError(

@@ -110,14 +110,14 @@ class Names:
     ids: Int64[np.ndarray, " names"]
 
     @classmethod
-    def of_ids(cls, ids: Int64[np.ndarray, " rows"]) -> "Names":
+    def from_ids(cls, ids: Int64[np.ndarray, " rows"]) -> "Names":
         return cls(pa.array(ids).cast(pa.string()), ids)
 
     @classmethod
-    def of_key(cls, key: str, ids: Int64[np.ndarray, " rows"], texts: TextIds | None) -> "Names":
+    def from_key(cls, key: str, ids: Int64[np.ndarray, " rows"], texts: TextIds | None) -> "Names":
         """key: image_id or caption_id. texts: the texts of ids that are text."""
         labels = None if texts is None else texts.texts(key, ids)
-        return cls.of_ids(ids) if labels is None else cls(labels, ids)
+        return cls.from_ids(ids) if labels is None else cls(labels, ids)
 
     def also(self, names: Iterable[str], ids: Int64[np.ndarray, " rows"]) -> "Names":
         more = pa.array(list(names), pa.string(), from_pandas=True)
@@ -129,7 +129,7 @@ class Names:
         return np.where(places == NOWHERE, NOWHERE, self.ids[places])
 
 
-def of_dataset(folder: Path, ranked: joins.Origin) -> tuple[Names, Names]:
+def dataset_names(folder: Path, ranked: joins.Origin) -> tuple[Names, Names]:
     """The names of the images and captions of data/prepare/<dataset>/. ranked: the origin of the vectors with these
     ids.
 
@@ -144,13 +144,13 @@ def of_dataset(folder: Path, ranked: joins.Origin) -> tuple[Names, Names]:
         )
     files = image_table["file"].str.rpartition("/")[2]
     files = files.mask(files.duplicated(keep=False))
-    pictures = Names.of_key("image_id", image_table["image_id"].to_numpy(), texts).also(
+    pictures = Names.from_key("image_id", image_table["image_id"].to_numpy(), texts).also(
         image_table["file"], image_table["image_id"].to_numpy()
     )
     owners = caption_table["image_id"].map(pd.Series(files.to_numpy(), index=image_table["image_id"]))
     numbered = owners + "#" + caption_table.groupby("image_id", sort=False).cumcount().astype(str)
     ids = caption_table["caption_id"].to_numpy()
-    return pictures.also(files, image_table["image_id"].to_numpy()), Names.of_key("caption_id", ids, texts).also(
+    return pictures.also(files, image_table["image_id"].to_numpy()), Names.from_key("caption_id", ids, texts).also(
         numbered, ids
     )
 

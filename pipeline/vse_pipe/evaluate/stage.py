@@ -153,7 +153,7 @@ def _further(params: EvaluateParams, dataset: str, embedded: Embedded | Ensemble
     from vse_pipe.evaluate import judgements
 
     return judgements.read_judgements(
-        params, *judgements.of_dataset(paths.prepared(dataset), embedded.origin(params.split))
+        params, *judgements.dataset_names(paths.prepared(dataset), embedded.origin(params.split))
     )
 
 

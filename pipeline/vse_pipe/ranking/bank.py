@@ -129,23 +129,23 @@ class BankSource:
     def bank(
         self, fold: Split, scores: Scores, direction: str, similarity: Similarity, memory: int, sets: int = 1
     ) -> Bank:
-        """The bank for one direction of ``fold`` with these scores. memory (MiB), sets: see ``Scores.of``."""
+        """The bank for one direction of ``fold`` with these scores. memory (MiB), sets: see ``Scores.from_sides``."""
         of_images = direction == "image_to_text"
         source = fold if self.split is None else self.split
 
         def gallery() -> Scores:
             bank_items, ranked = (source.captions, fold.captions) if of_images else (source.images, fold.images)
             if not plain(bank_items):
-                return Scores.of(pooled(bank_items), pooled(ranked), cosine, memory=memory, sets=0)
+                return Scores.from_sides(pooled(bank_items), pooled(ranked), cosine, memory=memory, sets=0)
             # There is only one pass, so nothing is cached.
-            return Scores.of(bank_items, ranked, similarity, memory=memory, sets=0)
+            return Scores.from_sides(bank_items, ranked, similarity, memory=memory, sets=0)
 
         if self.split is None:
             return Bank(scores, True, gallery)
         if of_images:
-            queries = Scores.of(source.images, fold.captions, similarity, memory=memory, sets=sets)
+            queries = Scores.from_sides(source.images, fold.captions, similarity, memory=memory, sets=sets)
         else:
-            forward = Scores.of(fold.images, source.captions, similarity, memory=memory, sets=sets)
+            forward = Scores.from_sides(fold.images, source.captions, similarity, memory=memory, sets=sets)
             queries = forward.transposed()
         return Bank(queries, False, gallery)
 

@@ -62,7 +62,7 @@ class Cascade:
 
     def __call__(self, images: Several, texts: Several) -> Float[Tensor, "images texts"]:
         """Images are the queries; ``texts`` are all items."""
-        scores = Scores.of(images.parts[0], texts.parts[0], self.first)
+        scores = Scores.from_sides(images.parts[0], texts.parts[0], self.first)
         pairs = ScoredPairs(images.parts[1], texts.parts[1], self.second, 0)
         return torch.cat([block for _, block in cascaded(scores, pairs.score, self.k).blocks()])
 

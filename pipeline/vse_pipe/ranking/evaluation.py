@@ -214,7 +214,7 @@ def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: 
     return Ranked(rows, np.diff(correct.starts), ranks, depths.hits(ranks), measures)
 
 
-def of_pairs(scores: Scores, cells: Cells) -> np.ndarray:
+def pair_scores(scores: Scores, cells: Cells) -> np.ndarray:
     """The score of each graded cell, float64, in their order."""
     rows, places = np.unique(cells.rows, return_inverse=True)
     order, cell_scores = np.argsort(places, kind="stable"), np.empty(len(places))

@@ -16,7 +16,7 @@ RRF_K = 60
 
 @dataclass(frozen=True)
 class Fused:
-    """Replaces a similarity where scores depend on all items of a query: ``Scores.of`` calls ``combine`` query by
+    """Replaces a similarity where scores depend on all items of a query: ``Scores.from_sides`` calls ``combine`` query by
     query, in either direction."""
 
     similarities: Sequence[Callable]

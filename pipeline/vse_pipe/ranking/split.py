@@ -44,8 +44,8 @@ class Split:
         return replace(self, images=self.images.parts[place], captions=self.captions.parts[place])
 
     def scores(self, similarity: Similarity, memory: int, sets: int = 1) -> Scores:
-        """Images as queries; the transpose has captions as queries. memory (MiB) and sets: see ``Scores.of``."""
-        return Scores.of(self.images, self.captions, similarity, memory=memory, sets=sets)
+        """Images as queries; the transpose has captions as queries. memory (MiB) and sets: see ``Scores.from_sides``."""
+        return Scores.from_sides(self.images, self.captions, similarity, memory=memory, sets=sets)
 
     def truth(self, direction: str) -> Truth:
         """Correct items of all queries; under ``relevance`` a query may have none."""

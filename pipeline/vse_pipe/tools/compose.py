@@ -14,7 +14,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate import ensemble, judgements, stage
 from vse_pipe.evaluate.external import inputs as external
 from vse_pipe.evaluate.external.inputs import InputFiles
-from vse_pipe.evaluate.judgements import NOWHERE, Names, of_dataset
+from vse_pipe.evaluate.judgements import NOWHERE, Names, dataset_names
 from vse_pipe.evaluate.measure import Inputs
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
@@ -61,7 +61,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
     options = params.evaluate.model_copy(update={"bank": "test"})  # no criterion corrects scores, so no bank is needed
     embedded = ensemble.embedded(params, run, resolved)
     inputs = stage.read_inputs(embedded, run, options, resolved)
-    names = of_dataset(paths.prepared(params.dataset(run)), embedded.origin(options.split))
+    names = dataset_names(paths.prepared(params.dataset(run)), embedded.origin(options.split))
     return _figures(sets, inputs, names, params.evaluate)
 
 
@@ -69,7 +69,9 @@ def compose_files(files: InputFiles, params: EvaluateParams, sets: Path, device:
     """Figures as in ``compose_run``, for vectors in files. The files need not pair captions with images."""
     inputs = external.read(files, params, resolve_device(device), paired=False)
     images, captions = zip(KEYS, (inputs.ranked.image_ids, inputs.ranked.caption_ids), strict=True)
-    return _figures(sets, inputs, (Names.of_key(*images, inputs.names), Names.of_key(*captions, inputs.names)), params)
+    return _figures(
+        sets, inputs, (Names.from_key(*images, inputs.names), Names.from_key(*captions, inputs.names)), params
+    )
 
 
 def _figures(path: Path, inputs: Inputs, names: tuple[Names, Names], params: EvaluateParams) -> dict:

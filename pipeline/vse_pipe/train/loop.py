@@ -59,7 +59,7 @@ def validator(
         with contextlib.ExitStack() as modes:
             for model in models:
                 modes.enter_context(train_model.evaluating(model))
-            scores = Scores.of(seen, read, score)
+            scores = Scores.from_sides(seen, read, score)
             measured = {
                 **_recalls(scores, told, "i2t"),
                 **_recalls(scores.transposed(), answers, "t2i"),

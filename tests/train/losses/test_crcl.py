@@ -43,14 +43,16 @@ def test_a_pair_that_nobody_trusts_costs_no_more_than_its_negatives_can():
     for target, bounded in ((0.0, True), (1.0, False)):
         scores = torch.eye(4, dtype=torch.float64)
         scores[0, 0] = -9
-        batch = replace(Scored.of(scores), targets=torch.tensor([target, 1, 1, 1], dtype=torch.float64))
+        batch = replace(Scored.from_scores(scores), targets=torch.tensor([target, 1, 1, 1], dtype=torch.float64))
         share = member.loss(batch, member.Params(tau=0.1)).per_pair[0].item()
         assert (share <= 10) == bounded
 
 
 def test_a_certain_mistake_stays_finite():
     scores = (20 * some_scores().float()).requires_grad_()
-    total = member.loss(replace(Scored.of(scores), targets=torch.linspace(0, 1, 7)), member.Params(tau=1e-2)).total()
+    total = member.loss(
+        replace(Scored.from_scores(scores), targets=torch.linspace(0, 1, 7)), member.Params(tau=1e-2)
+    ).total()
     total.backward()
     assert torch.isfinite(total)
     assert torch.isfinite(scores.grad).all()
@@ -61,6 +63,6 @@ def test_gradient_is_the_slope(target):
     targets = torch.full((5,), target, dtype=torch.float64)
 
     def share(scores):
-        return member.loss(replace(Scored.of(scores), targets=targets), member.Params(tau=0.3)).per_pair
+        return member.loss(replace(Scored.from_scores(scores), targets=targets), member.Params(tau=0.3)).per_pair
 
     assert torch.autograd.gradcheck(share, some_scores(5, 2).requires_grad_())

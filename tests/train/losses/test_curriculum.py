@@ -66,7 +66,7 @@ def test_gradient(name, passed):
     options = {"gradient": "full"} if name == "hal_emnlp" else {}
 
     def total(given):
-        return _loss(name, replace(Scored.of(given), passed=passed), curriculum=2.0, **options).total()
+        return _loss(name, replace(Scored.from_scores(given), passed=passed), curriculum=2.0, **options).total()
 
     assert torch.autograd.gradcheck(total, (scores,))
 

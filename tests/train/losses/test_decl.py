@@ -59,7 +59,7 @@ def test_fits_are_shares_of_the_evidence_for_image_and_text():
 def test_a_pair_taken_for_mismatched_is_not_pulled_together(target, moves):
     scores = torch.zeros(6, 6, dtype=torch.float64).requires_grad_()
     targets = torch.tensor([target, 1, 1, 1, 1, 1], dtype=torch.float64)
-    member.loss(replace(Scored.of(scores), targets=targets), member.Params()).total().backward()
+    member.loss(replace(Scored.from_scores(scores), targets=targets), member.Params()).total().backward()
     assert (scores.grad[0, 0].item() < 0) == moves
 
 
@@ -69,7 +69,7 @@ def test_large_evidence_in_a_large_batch_keeps_its_gradient():
     slopes = []
     for kind in (torch.float32, torch.float64):
         scores = given.detach().to(kind, copy=True).requires_grad_()
-        member.loss(Scored.of(scores), member.Params()).total().backward()
+        member.loss(Scored.from_scores(scores), member.Params()).total().backward()
         slopes.append(scores.grad.double())
     torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-3, atol=1e-6)
 
@@ -79,6 +79,6 @@ def test_gradient_is_the_slope(target):
     targets = torch.full((5,), target, dtype=torch.float64)
 
     def share(scores):
-        return member.loss(replace(Scored.of(scores), targets=targets), member.Params(tau=0.3)).per_pair
+        return member.loss(replace(Scored.from_scores(scores), targets=targets), member.Params(tau=0.3)).per_pair
 
     assert torch.autograd.gradcheck(share, some_scores(5, 2).requires_grad_())

@@ -40,7 +40,7 @@ def test_contract(reading, negatives, gradient):
 def test_equals_plain_loops(reading, negatives, pairs, seed, k, margin):
     scores = some_scores(pairs, seed)
     params = member.Params(margin=margin, k=k, reading=reading, negatives=negatives)
-    ours = member.loss(Scored.of(scores), params).per_pair
+    ours = member.loss(Scored.from_scores(scores), params).per_pair
     expected = naive.hal_emnlp(scores.tolist(), margin, k, reading, negatives == "max")
     torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64))
 
@@ -74,8 +74,8 @@ def test_constant_neighbourhoods_scale_the_sum():
     scores.diagonal().copy_(torch.tensor([0.25, 0.31, 0.4, 0.3, 0.2, 0.35]))
     scale = torch.exp(torch.tensor(0.6, dtype=torch.float64))
     plain = LOSSES.load("sum")
-    expected = plain.loss(Scored.of(scores), plain.Params(margin=0.2 / scale.item())).per_pair * scale
-    ours = member.loss(Scored.of(scores), member.Params(margin=0.2)).per_pair
+    expected = plain.loss(Scored.from_scores(scores), plain.Params(margin=0.2 / scale.item())).per_pair * scale
+    ours = member.loss(Scored.from_scores(scores), member.Params(margin=0.2)).per_pair
     torch.testing.assert_close(ours, expected)
     assert (ours > 0).any()
 
@@ -98,7 +98,7 @@ def test_a_hub_costs_more_than_the_same_score_elsewhere():
     scores[0, 1] = scores[0, 2] = 0.4
     scores[1, 2] = scores[3, 2] = 0.45
     scores.requires_grad_()
-    member.loss(Scored.of(scores), member.Params(margin=2.0)).total().backward()
+    member.loss(Scored.from_scores(scores), member.Params(margin=2.0)).total().backward()
     assert scores.grad[0, 2] > scores.grad[0, 1] > 0
 
 
@@ -109,7 +109,7 @@ def test_gradient_flows_through_the_exponent_only_when_asked(reading, gradient):
     params = member.Params(margin=WIDE, k=2, reading=reading, gradient=gradient)
 
     def share(scores):
-        return member.loss(Scored.of(scores), params).per_pair
+        return member.loss(Scored.from_scores(scores), params).per_pair
 
     if gradient == "full":
         assert torch.autograd.gradcheck(share, scores)
@@ -123,7 +123,7 @@ def test_gradient_flows_through_the_exponent_only_when_asked(reading, gradient):
 
 def test_only_max_has_a_plateau():
     for level in (0.0, 0.3):
-        batch = Scored.of(torch.full((8, 8), level))
+        batch = Scored.from_scores(torch.full((8, 8), level))
         hardest = member.Params(negatives="max")
         total = member.loss(batch, hardest).total().item()
         assert "plateau of 3.2" in member.stuck(total, 8, hardest)

@@ -46,7 +46,7 @@ def test_in_the_plan_everything_is_found_as_often(mask):
 
 def test_a_small_temperature_overflows_nothing():
     scores = some_scores().float().requires_grad_()
-    member.loss(Scored.of(scores), member.Params(tau=1e-3)).total().backward()
+    member.loss(Scored.from_scores(scores), member.Params(tau=1e-3)).total().backward()
     assert torch.isfinite(scores.grad).all()
 
 
@@ -63,20 +63,20 @@ def test_a_text_that_all_images_find_is_pushed_from_them_more():
     for uniform in (0.0, 1.0):
         given = scores.clone().requires_grad_()
         params = member.Params(tau=0.3, centrality=0.0, uniform=uniform, beta=1.0)
-        member.loss(Scored.of(given), params).total().backward()
+        member.loss(Scored.from_scores(given), params).total().backward()
         slopes.append(given.grad[[0, 1, 3, 4], 2].sum() - given.grad[[1, 3, 4], 0].sum())
     assert slopes[1] > slopes[0] > 0
 
 
 def test_gradient_is_the_slope_of_all_but_the_plan():
     scores = some_batch(5, 2).scores
-    found, params = plan(Scored.of(scores), 0.2, 50), member.Params(tau=0.2, centrality=0.8)
+    found, params = plan(Scored.from_scores(scores), 0.2, 50), member.Params(tau=0.2, centrality=0.8)
 
     def share(given):
-        return _towards(Scored.of(given), found, params).per_pair
+        return _towards(Scored.from_scores(given), found, params).per_pair
 
     assert torch.autograd.gradcheck(share, (scores.clone().requires_grad_(),))
     whole, fixed = (scores.clone().requires_grad_() for _ in range(2))
-    member.loss(Scored.of(whole), params).total().backward()
+    member.loss(Scored.from_scores(whole), params).total().backward()
     share(fixed).mean().backward()
     torch.testing.assert_close(whole.grad, fixed.grad)

@@ -41,13 +41,13 @@ def test_equals_plain_loops(pairs, seed, tau, owners, mask):
 
 
 def test_equal_similarities_cost_the_logarithm_of_the_batch_twice():
-    total = member.loss(Scored.of(torch.full((8, 8), 0.3)), member.Params()).total()
+    total = member.loss(Scored.from_scores(torch.full((8, 8), 0.3)), member.Params()).total()
     assert total.item() == pytest.approx(2 * math.log(8), rel=1e-5)
 
 
 def test_a_small_temperature_overflows_nothing():
     scores = some_scores().float().requires_grad_()
-    total = member.loss(Scored.of(scores), member.Params(tau=1e-3)).total()
+    total = member.loss(Scored.from_scores(scores), member.Params(tau=1e-3)).total()
     total.backward()
     assert torch.isfinite(total)
     assert torch.isfinite(scores.grad).all()
@@ -55,7 +55,7 @@ def test_a_small_temperature_overflows_nothing():
 
 def test_a_constant_added_to_all_scores_changes_nothing():
     scores = some_scores()
-    plain, moved = (member.loss(Scored.of(s), member.Params()).per_pair for s in (scores, scores + 0.7))
+    plain, moved = (member.loss(Scored.from_scores(s), member.Params()).per_pair for s in (scores, scores + 0.7))
     torch.testing.assert_close(moved, plain)
 
 
@@ -67,7 +67,7 @@ def test_one_image_with_all_captions_of_the_batch_costs_nothing():
 
 def test_gradient_is_the_slope():
     def share(scores):
-        return member.loss(Scored.of(scores), member.Params(tau=0.3)).per_pair
+        return member.loss(Scored.from_scores(scores), member.Params(tau=0.3)).per_pair
 
     assert torch.autograd.gradcheck(share, some_scores(5, 2).requires_grad_())
 
@@ -75,12 +75,12 @@ def test_gradient_is_the_slope():
 def test_a_learned_temperature_is_the_same_loss_at_its_value_with_a_slope_of_its_own():
     params = member.Params(tau=0.3, learn=True)
     learned = member.network(params).double()
-    expected = member.loss(Scored.of(some_scores(5, 2)), member.Params(tau=0.3)).per_pair
-    found = member.loss(Scored.of(some_scores(5, 2)), params, learned).per_pair
+    expected = member.loss(Scored.from_scores(some_scores(5, 2)), member.Params(tau=0.3)).per_pair
+    found = member.loss(Scored.from_scores(some_scores(5, 2)), params, learned).per_pair
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 
     def share(scores, *_):
-        return member.loss(Scored.of(scores), params, learned).per_pair
+        return member.loss(Scored.from_scores(scores), params, learned).per_pair
 
     assert torch.autograd.gradcheck(share, (some_scores(5, 2).requires_grad_(), *learned.parameters()))
 
@@ -89,7 +89,7 @@ def test_it_stays_above_its_bound():
     with torch.no_grad():
         learned = member.network(member.Params(tau=1e-4, learn=True))
     found, lowest = (
-        member.loss(Scored.of(some_scores().float()), params, given).per_pair
+        member.loss(Scored.from_scores(some_scores().float()), params, given).per_pair
         for params, given in ((member.Params(), learned), (member.Params(tau=0.01), None))
     )
     torch.testing.assert_close(found, lowest)

@@ -37,21 +37,23 @@ def test_equals_plain_loops(pairs, seed, tau, floor, owners, mask):
 
 def test_a_mismatched_pair_is_bounded_in_the_reverse_term_only():
     """All chances on negatives: RCE costs ``-log(floor)`` a direction and no more, CE goes on with S."""
-    terms = [member.loss(Scored.of(-depth * torch.eye(4)), member.Params(tau=0.05)).parts for depth in (5.0, 50.0)]
+    terms = [
+        member.loss(Scored.from_scores(-depth * torch.eye(4)), member.Params(tau=0.05)).parts for depth in (5.0, 50.0)
+    ]
     for parts in terms:
         assert parts["rce"].item() == pytest.approx(2 * -math.log(1e-7), rel=1e-5)
     assert terms[1]["ce"].item() > 9 * terms[0]["ce"].item()
 
 
 def test_certain_matches_cost_nothing():
-    total = member.loss(Scored.of(10 * torch.eye(4)), member.Params()).total()
+    total = member.loss(Scored.from_scores(10 * torch.eye(4)), member.Params()).total()
     assert abs(total.item()) < 1e-6
 
 
 def test_half_of_infonce_and_of_the_reverse_term():
     infonce = LOSSES.load("infonce")
-    terms = member.loss(Scored.of(some_scores()), member.Params())
-    cross = infonce.loss(Scored.of(some_scores()), infonce.Params()).total()
+    terms = member.loss(Scored.from_scores(some_scores()), member.Params())
+    cross = infonce.loss(Scored.from_scores(some_scores()), infonce.Params()).total()
     torch.testing.assert_close(terms.parts["ce"], cross)
     torch.testing.assert_close(terms.total(), 0.5 * (cross + terms.parts["rce"]))
 
@@ -64,6 +66,6 @@ def test_a_floor_without_a_logarithm_or_a_price_is_refused(floor):
 
 def test_gradient_is_the_slope():
     def share(scores):
-        return member.loss(Scored.of(scores), member.Params(tau=0.3)).per_pair
+        return member.loss(Scored.from_scores(scores), member.Params(tau=0.3)).per_pair
 
     assert torch.autograd.gradcheck(share, some_scores(5, 2).requires_grad_())

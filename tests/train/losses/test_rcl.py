@@ -43,14 +43,14 @@ def test_a_clear_negative_costs_more_the_closer_it_is(method):
     totals = []
     for close in (0.0, 0.9, 1.1):
         scores[0, 1] = close
-        totals.append(member.loss(Scored.of(scores), member.Params(method=method)).total())
+        totals.append(member.loss(Scored.from_scores(scores), member.Params(method=method)).total())
     assert totals[0] < totals[1] < totals[2]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_certain_mistake_stays_finite(method):
     scores = (20 * some_scores().float()).requires_grad_()
-    total = member.loss(Scored.of(scores), member.Params(method=method, tau=1e-3)).total()
+    total = member.loss(Scored.from_scores(scores), member.Params(method=method, tau=1e-3)).total()
     total.backward()
     assert torch.isfinite(total)
     assert torch.isfinite(scores.grad).all()
@@ -59,11 +59,11 @@ def test_a_certain_mistake_stays_finite(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_gradient_is_the_slope(method):
     def share(scores):
-        return member.loss(Scored.of(scores), member.Params(tau=0.3, method=method)).per_pair
+        return member.loss(Scored.from_scores(scores), member.Params(tau=0.3, method=method)).per_pair
 
     assert torch.autograd.gradcheck(share, some_scores(5, 2).requires_grad_())
 
 
 def test_equal_similarities_cost_what_the_formula_says():
-    total = member.loss(Scored.of(torch.full((4, 4), 0.3)), member.Params()).total()
+    total = member.loss(Scored.from_scores(torch.full((4, 4), 0.3)), member.Params()).total()
     assert total.item() == pytest.approx(-2 * 3 * math.log(0.75), rel=1e-5)

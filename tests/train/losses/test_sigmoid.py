@@ -60,7 +60,7 @@ def test_gradient_is_the_slope_of_scores_scale_and_bias():
     logits = sigmoid.network(sigmoid.Params(scale=3.0, bias=-0.4)).double()
 
     def share(scores, *_):
-        return sigmoid.loss(Scored.of(scores), sigmoid.Params(), logits).per_pair
+        return sigmoid.loss(Scored.from_scores(scores), sigmoid.Params(), logits).per_pair
 
     # gradcheck moves the numbers of its inputs where they lie: those of ``logits`` too.
     assert torch.autograd.gradcheck(share, (some_scores(5, 2).requires_grad_(), *logits.parameters()))
@@ -68,7 +68,7 @@ def test_gradient_is_the_slope_of_scores_scale_and_bias():
 
 def test_a_large_scale_overflows_nothing():
     scores = some_scores().float().requires_grad_()
-    total = _loss(Scored.of(scores), sigmoid.Params(scale=1e4, bias=-1e4)).total()
+    total = _loss(Scored.from_scores(scores), sigmoid.Params(scale=1e4, bias=-1e4)).total()
     total.backward()
     assert torch.isfinite(total)
     assert torch.isfinite(scores.grad).all()

@@ -19,7 +19,7 @@ def test_contract():
 @given(pairs=st.integers(2, 9), seed=st.integers(0, 50), margin=st.floats(0, 1))
 def test_equals_plain_loops(pairs, seed, margin):
     scores = some_scores(pairs, seed)
-    ours = member.loss(Scored.of(scores), member.Params(margin=margin)).per_pair
+    ours = member.loss(Scored.from_scores(scores), member.Params(margin=margin)).per_pair
     expected = torch.tensor(naive.hinge(scores.tolist(), margin, hardest=False), dtype=torch.float64)
     torch.testing.assert_close(ours, expected)
 
@@ -32,4 +32,4 @@ def test_equals_plain_loops_under_the_mask():
 
 
 def test_satisfied_margins_cost_nothing():
-    assert member.loss(Scored.of(torch.eye(5)), member.Params(margin=0.2)).total().item() == 0.0
+    assert member.loss(Scored.from_scores(torch.eye(5)), member.Params(margin=0.2)).total().item() == 0.0

@@ -33,7 +33,7 @@ def _scheme(epochs: int = 9, **options):
 def _scored(scheme, chosen) -> Scored:
     with torch.no_grad():
         images, texts = scheme.model.encode(scheme.setting.pairs.batch(chosen), CPU)
-    return Scored.of(images @ texts.T)
+    return Scored.from_scores(images @ texts.T)
 
 
 def _visit(scheme, chosen) -> torch.Tensor:

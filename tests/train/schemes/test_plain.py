@@ -13,7 +13,7 @@ def test_the_loss_of_the_batch_and_nothing_else():
     images, texts = scheme.setting.model.encode(batch, torch.device("cpu"))
     scheme.start(0)
     member = LOSSES.load("max")
-    expected = member.loss(Scored.of(images @ texts.T), member.Params())
+    expected = member.loss(Scored.from_scores(images @ texts.T), member.Params())
     torch.testing.assert_close(scheme.terms(images, texts, batch).per_pair, expected.per_pair)
 
 

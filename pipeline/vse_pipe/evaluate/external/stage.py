@@ -51,7 +51,7 @@ def evaluate_files(
         from vse_pipe.evaluate import judgements
 
         ids = dict(zip(KEYS, (loaded.ranked.image_ids, loaded.ranked.caption_ids), strict=True))
-        sides = [judgements.Names.of_key(key, values, loaded.names) for key, values in ids.items()]
+        sides = [judgements.Names.from_key(key, values, loaded.names) for key, values in ids.items()]
         loaded = replace(loaded, further=judgements.read_judgements(params, *sides))
     require_parameters(loaded, chosen, params)
     if loaded.tuning is None and any(is_calibrated(criterion, loaded.similarity, params) for criterion in chosen):

@@ -183,7 +183,7 @@ def _bias(
 ) -> tuple[np.ndarray, dict]:
     """(bias of each item, facts about it). Raises as banks do."""
     memory, similarity, split = params.evaluate.memory, network.similarity(), _split_of(network)
-    scores = Scores.of(split.images, split.captions, similarity, memory=memory)
+    scores = Scores.from_sides(split.images, split.captions, similarity, memory=memory)
     if direction == TO_IMAGES:
         scores = scores.transposed()
     queries = BankSource(bank, _bank_split(network, bank)).bank(split, scores, direction, similarity, memory)
@@ -207,7 +207,7 @@ def _knots(
 ) -> tuple[np.ndarray, dict]:
     """(knots of the curve, facts about it)."""
     split = _split_of(val)
-    scores = Scores.of(split.images, split.captions, val.similarity(), memory=params.evaluate.memory)
+    scores = Scores.from_sides(split.images, split.captions, val.similarity(), memory=params.evaluate.memory)
     scores = scores.transposed() if direction == TO_IMAGES else scores
     if correction.bias is not None:
         bias, scale = torch.from_numpy(correction.bias), correction.scale
