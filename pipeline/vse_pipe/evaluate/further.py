@@ -1,16 +1,15 @@
 """Figures from graded judgements of pairs and from labels of pictures."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import torch
-from jaxtyping import Float
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, JUDGED, PLAUSIBLE
 from vse_pipe.core.errors import InputError
+from vse_pipe.evaluate.judged_data import Further, Labels
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import evaluation
 from vse_pipe.ranking.evaluation import Depths, means
@@ -24,22 +23,6 @@ from vse_pipe.ranking.trial import Trial, Tuned
 Measured = tuple[dict, dict[str, pa.Table]]
 _TABLES = {"judged": JUDGED, "plausible": PLAUSIBLE}
 _DIGITS = 6
-
-
-@dataclass(frozen=True)
-class Labels:
-    """images: unique ids; has: 1 where the image has the label, else 0."""
-
-    images: np.ndarray
-    has: Float[np.ndarray, "images labels"]
-
-
-@dataclass(frozen=True)
-class Further:
-    """Judgements and labels of a data set; None for none."""
-
-    graded: Graded | None = None
-    labels: Labels | None = None
 
 
 def measured(

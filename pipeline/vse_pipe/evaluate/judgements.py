@@ -19,7 +19,7 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.external import readers
 from vse_pipe.evaluate.external.readers import existing
-from vse_pipe.evaluate.further import Further, Labels
+from vse_pipe.evaluate.judged_data import Further, Labels
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.metrics.graded import Graded
 

@@ -20,7 +20,8 @@ from vse_pipe.artifacts.evaluation import (
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.further import Further, measured
+from vse_pipe.evaluate.further import measured
+from vse_pipe.evaluate.judged_data import Further
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import bank, calibration, evaluation, trial
 from vse_pipe.ranking.bank import BankSource

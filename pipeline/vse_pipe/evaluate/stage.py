@@ -16,7 +16,7 @@ from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import read_json, whole_folder, write_json
 from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.ensemble import Ensemble
-from vse_pipe.evaluate.further import Further
+from vse_pipe.evaluate.judged_data import Further
 from vse_pipe.evaluate.measure import Inputs, Result, measure, open_parameters
 from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params import checks as grammar

@@ -13,7 +13,7 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.project.params import checks as grammar
 from vse_pipe.project.registry import INFERENCES, CriterionTraits
 from vse_pipe.ranking.bank import Bank, ItemBias
-from vse_pipe.ranking.matching import Allowance, MatchedPairs, Ties
+from vse_pipe.ranking.matching import Allowance, MatchedPairs, TiedChoices
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Chosen, Scores, Shuffled
 
@@ -82,7 +82,7 @@ class Criterion:
 
         Equal scores go to the lowest row and column, and data sets list captions in the order of their images. The
         items are therefore shuffled, always in the same way, so that the pairs do not follow that order. The answered
-        queries do not depend on the shuffle: ``Ties`` takes the worst choice among equal scores.
+        queries do not depend on the shuffle: ``TiedChoices`` takes the worst choice among equal scores.
         """
         order = generator(0, "order of items in a matching").permutation(scores.shape[1])
         assert self.matching is not None
@@ -91,7 +91,7 @@ class Criterion:
         lots = [np.flatnonzero(turns == turn) for turn in range(turns.max() + 1)]
         # ``Shuffled`` is outermost because selection reads it without moving items.
         chosen = [scores if len(lots) == 1 else Chosen(scores, lot) for lot in lots]
-        ties = [Ties(of_lot, truth.only(lot)) for of_lot, lot in zip(chosen, lots, strict=True)]
+        ties = [TiedChoices(of_lot, truth.only(lot)) for of_lot, lot in zip(chosen, lots, strict=True)]
         matchings = (module.match(Shuffled(of_lot, order), settings, params) for of_lot in chosen)
         for matched in zip(*matchings, strict=True):
             rows = [lot[pairs.rows] for lot, pairs in zip(lots, matched, strict=True)]

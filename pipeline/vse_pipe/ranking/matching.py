@@ -41,7 +41,7 @@ class Allowance:
 @dataclass(frozen=True)
 class MatchedPairs:
     """rows, columns: query and item of each matched pair in the order of Algorithm 1. lost: queries that count as
-    missed although they have a correct item; ``Ties`` finds them from the other fields. scores: of the pairs; tied:
+    missed although they have a correct item; ``TiedChoices`` finds them from the other fields. scores: of the pairs; tied:
     another item may have the same score for that query; same: a number, equal for queries with equal scores."""
 
     rows: Int[np.ndarray, " pairs"]
@@ -228,7 +228,7 @@ Levels = dict[float, int]
 
 
 @dataclass
-class Ties:
+class TiedChoices:
     """scores: of all matched queries; truth: the same queries and items. Both are numbered as in ``MatchedPairs``."""
 
     scores: Scores
