@@ -20,7 +20,7 @@ from vse_pipe.core import arrays, memory
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.parquet import Parquet
 from vse_pipe.evaluate import judgements
-from vse_pipe.evaluate.external import inputs, readers
+from vse_pipe.evaluate.external import reading, readers
 from vse_pipe.evaluate.external import vectors as external_vectors
 from vse_pipe.evaluate.external.readers import Book
 from vse_pipe.evaluate.judgements import Names
@@ -338,7 +338,7 @@ def changing(monkeypatch) -> Callable:
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 @pytest.mark.parametrize("nan", ["refuse", "drop"])
-@pytest.mark.parametrize("read", [inputs.read_images, inputs.read_captions])
+@pytest.mark.parametrize("read", [reading.read_images, reading.read_captions])
 def test_a_file_that_changes_while_it_is_checked_is_refused(tmp_path, changing, read, similarity, nan):
     np.save(tmp_path / "a.npy", np.array([[1, 2], [np.nan, 1] if nan == "drop" else [3, 1], [2, 2]], np.float32))
     changing(tmp_path / "a.npy", external_vectors, "warn" if nan == "drop" else "_blocks")
