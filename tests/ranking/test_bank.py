@@ -8,11 +8,9 @@ from tests.ranking.dense import unit_vectors, whole
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria, evaluation
-from vse_pipe.ranking import trial as ranking
-from vse_pipe.ranking.bank import Bank, BankSource, halves
+from vse_pipe.ranking.bank import Bank, BankSource, Split, halves
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.split import Split
 
 RESCORINGS = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches]
 CORRECTIONS = [name for name in RESCORINGS if name != "nns"]
@@ -33,7 +31,7 @@ def split_of(images: int, seed: int, first_id: int = 0) -> Split:
 
 
 def rescored(name: str, ranked: Split, source: BankSource, direction: str) -> np.ndarray:
-    trial = ranking.trials([ranked], source, product, 64)[direction][0]
+    trial = criteria.trials([ranked], source, product, 64)[direction][0]
     return whole(criteria.parse(name, {}).rerank(trial.scores, trial.bank))
 
 
@@ -82,7 +80,7 @@ def test_with_the_ranked_queries_for_a_bank_they_do(name):
 def test_the_item_bias_ranks_as_the_criterion_does(name, own, direction):
     ranked = split_of(40, 0)
     source = BankSource("test") if own else BankSource("train", split_of(60, 5, first_id=1000))
-    trial = ranking.trials([ranked], source, product, 64)[direction][0]
+    trial = criteria.trials([ranked], source, product, 64)[direction][0]
     criterion = criteria.parse(name, {})
     found = [
         evaluation.rank(scores, trial.truth, "pessimistic")
@@ -94,7 +92,7 @@ def test_the_item_bias_ranks_as_the_criterion_does(name, own, direction):
 
 def test_bank_queries_are_of_the_kind_that_is_ranked():
     ranked, other = split_of(4, 0), split_of(6, 5, first_id=1000)
-    trials = ranking.trials([ranked], BankSource("train", other), product, 64)
+    trials = criteria.trials([ranked], BankSource("train", other), product, 64)
     to_text, to_image = trials["image_to_text"][0].bank, trials["text_to_image"][0].bank
     np.testing.assert_allclose(whole(to_text.queries), other.images @ ranked.captions.T, atol=1e-6)
     np.testing.assert_allclose(whole(to_image.queries), other.captions @ ranked.images.T, atol=1e-6)

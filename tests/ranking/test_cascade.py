@@ -10,14 +10,12 @@ from tests.ranking.similarities.fragments import Model
 from tests.ranking.test_fusion import models, of_words, product, whole
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.ranking import cascade, criteria
-from vse_pipe.ranking.bank import BankSource, cosine
+from vse_pipe.ranking.bank import BankSource, Split, cosine
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
+from vse_pipe.ranking.criteria import Tuned, run, trials
 from vse_pipe.ranking.fragments import MeanScore, Several
-from vse_pipe.ranking.fusion import Fused
 from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.similarity import OfFragments
-from vse_pipe.ranking.split import Split
-from vse_pipe.ranking.trial import Tuned, run, trials
+from vse_pipe.ranking.similarity import Fused, OfFragments
 
 KS = (1, 7, 40, 41, 500)
 

@@ -8,11 +8,11 @@ from tests.ranking.dense import dense, unit_vectors
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import evaluation
+from vse_pipe.ranking.bank import Split
 from vse_pipe.ranking.evaluation import folds, judged_items, judged_pairs, tuning_folds
 from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import STRIP, Scores
-from vse_pipe.ranking.split import Split
 
 
 def truth(queries: int, items: int, every: int) -> Truth:

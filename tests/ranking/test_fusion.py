@@ -7,8 +7,8 @@ import torch
 from tests.naive import criteria as naive
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.ranking.fragments import MeanScore, Several, Words, pooled
-from vse_pipe.ranking.fusion import RULES, Fused
 from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.similarity import RULES, Fused
 
 ORACLES = {"mean": lambda row: row, "zscore": naive.standardised, "rrf": naive.reciprocal_ranks}
 WEIGHTS = (0.5, 0.2, 0.3)

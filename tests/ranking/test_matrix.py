@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from vse_pipe.ranking import matrix as kept
-from vse_pipe.ranking.fragments import Words
-from vse_pipe.ranking.matrix import ScoreMatrix, per_row, spans
+from vse_pipe.ranking import fragments as kept
+from vse_pipe.ranking.fragments import ScoreMatrix, Words, per_row, spans
 from vse_pipe.ranking.scores import Scores
 
 

@@ -7,11 +7,10 @@ import torch
 from tests.naive import evaluate as naive
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.ranking import criteria, evaluation
-from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.bank import BankSource, Split
+from vse_pipe.ranking.criteria import trials
 from vse_pipe.ranking.inference.options import CslsOptions as Params
 from vse_pipe.ranking.scores import STRIP
-from vse_pipe.ranking.split import Split
-from vse_pipe.ranking.trial import trials
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 IMAGES, EACH, K = STRIP + 44, 2, 8

@@ -9,9 +9,9 @@ from tests.ranking.dense import unit_vectors
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.project import paths
+from vse_pipe.ranking.bank import collapsed
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.metrics.recall import Relevance
-from vse_pipe.ranking.split import collapsed
 
 CPU = torch.device("cpu")
 

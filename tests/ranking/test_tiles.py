@@ -12,11 +12,11 @@ from tests.naive import evaluate as naive
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import criteria, evaluation, tiles
 from vse_pipe.ranking.bank import Bank
+from vse_pipe.ranking.criteria import Trial, Tuned, run, run_both
 from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import mean_of_top, top_k
-from vse_pipe.ranking.trial import Trial, Tuned, run, run_both
 
 IMAGES, CAPTIONS = 900, 1700
 

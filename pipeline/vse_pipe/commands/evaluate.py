@@ -107,8 +107,7 @@ def evaluate(
     )
     if vectors is not None:
         from vse_pipe.evaluate import summary
-        from vse_pipe.evaluate.external.inputs import InputFiles, MoreFiles
-        from vse_pipe.evaluate.external.stage import DEFAULT, evaluate_files
+        from vse_pipe.evaluate.files import DEFAULT_CRITERIA, InputFiles, MoreFiles, evaluate_files
         from vse_pipe.project.params.load import load_measuring
 
         names = criteria_named(inference)
@@ -117,7 +116,7 @@ def evaluate(
         more = MoreFiles(more_images or (), more_captions or (), fusion or "mean", _numbers(weights))
         files = InputFiles(*vectors, *file_options, similarity, qrels, nan, more)
         with _project.spread(executor, device):
-            results = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
+            results = evaluate_files(files, names or DEFAULT_CRITERIA, params, options, device, out, seed)
         summary.show_files(results, as_json)
         return None
     return _evaluate_runs(run, dataset, inference, device, (engine, workers, address), as_json)

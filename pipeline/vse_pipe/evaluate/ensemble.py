@@ -18,14 +18,13 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TUNED, EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import evaluation
-from vse_pipe.ranking.bank import cosine
+from vse_pipe.ranking.bank import Split, cosine
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.fragments import MeanScore, Several, pooled, weighted
-from vse_pipe.ranking.fusion import RULES, Fused
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores, Similarity
-from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.similarity import RULES, Fused
 
 
 @dataclass(frozen=True)

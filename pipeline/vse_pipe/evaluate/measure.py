@@ -20,18 +20,16 @@ from vse_pipe.artifacts.evaluation import (
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.further import measured
-from vse_pipe.evaluate.judged_data import Further
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking import bank, calibration, evaluation, trial
-from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking import bank, calibration, evaluation
+from vse_pipe.ranking import criteria as ranking_criteria
+from vse_pipe.ranking.bank import BankSource, Split
 from vse_pipe.ranking.cascade import Cascade
-from vse_pipe.ranking.criteria import Criterion
+from vse_pipe.ranking.criteria import Criterion, Scan, Trial, Tuned, recalls, run_both, trials
 from vse_pipe.ranking.evaluation import Depths, Outcome
-from vse_pipe.ranking.fusion import Fused
+from vse_pipe.ranking.metrics.graded import Further
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.ranking.split import Split
-from vse_pipe.ranking.trial import Scan, Trial, Tuned, recalls, run_both, trials
+from vse_pipe.ranking.similarity import Fused
 
 DIGITS = 6
 
@@ -157,7 +155,10 @@ def measure(
     failed: list[InputError] = []
     for criterion in criteria:
         try:
-            chosen = {side: trial.tuned(criterion, tuning.get(side, []), params.tune) for side in DIRECTIONS}
+            chosen = {
+                side: ranking_criteria.choose_parameters(criterion, tuning.get(side, []), params.tune)
+                for side in DIRECTIONS
+            }
             curved = is_calibrated(criterion, inputs.similarity, params)
             sure = _calibrated(inputs, chosen, folds, ground, tuning, params) if curved else {}
             result = _result(inputs, criterion, chosen, folds, ground, params, sure)
@@ -219,7 +220,11 @@ def _result(
             notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
     ranks, occurrence = _tables(outcomes, folds)
     comparable, further = is_comparable(inputs.similarity), inputs.further
-    figures, tables = measured(further, chosen, folds, ground, params, comparable) if further else ({}, {})
+    figures, tables = {}, {}
+    if further:
+        from vse_pipe.evaluate.judgements import measure_judgements
+
+        figures, tables = measure_judgements(further, chosen, folds, ground, params, comparable)
     metrics = {
         **inputs.about,
         **figures,

@@ -16,7 +16,6 @@ from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import read_json, whole_folder, write_json
 from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.ensemble import Ensemble
-from vse_pipe.evaluate.judged_data import Further
 from vse_pipe.evaluate.measure import Inputs, Result, measure, open_parameters
 from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params import checks as grammar
@@ -24,11 +23,11 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import bank as ranking_bank
 from vse_pipe.ranking import criteria
-from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.bank import BankSource, Split, collapsed
 from vse_pipe.ranking.criteria import Criterion
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.fragments import tables
-from vse_pipe.ranking.split import Split, collapsed
+from vse_pipe.ranking.metrics.graded import Further
 
 FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
 

@@ -10,13 +10,12 @@ from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import tiles
+from vse_pipe.ranking.bank import Split
 from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.metrics import graded, hubness, recall
-from vse_pipe.ranking.metrics.graded import Cells
-from vse_pipe.ranking.metrics.listed import positions
+from vse_pipe.ranking.metrics.graded import Cells, positions
 from vse_pipe.ranking.metrics.recall import Ties, Truth
 from vse_pipe.ranking.scores import Chosen, Scores
-from vse_pipe.ranking.split import Split
 from vse_pipe.ranking.tiles import top_k
 
 

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from vse_pipe.core import processes
 from vse_pipe.core.errors import UsageError
-from vse_pipe.ranking.fragments import Several, Sides, plain
-from vse_pipe.ranking.fusion import Fused
-from vse_pipe.ranking.matrix import ScoreMatrix
+from vse_pipe.ranking.fragments import ScoreMatrix, Several, Sides, plain
+from vse_pipe.ranking.similarity import Fused
 
 # Rows or columns, as a slice or as numbers.
 Some = slice | Tensor

@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
 from vse_pipe.core import console, processes
-from vse_pipe.ranking.matrix import over_rows
-from vse_pipe.ranking.metrics.listed import counted, descending
+from vse_pipe.ranking.fragments import over_rows
+from vse_pipe.ranking.metrics.graded import counted, descending
 from vse_pipe.ranking.metrics.recall import Ties, Truth
 from vse_pipe.ranking.scores import Parts, Scores, Shuffled
 
@@ -57,7 +57,7 @@ def tile_means(scores: Scores, k: int) -> Float[Tensor, " queries"] | None:
 
 
 def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Ranking] | None:
-    """For images and for captions: the positions of all correct items as in ``metrics.listed.positions``, and the k
+    """For images and for captions: the positions of all correct items as in ``metrics.graded.positions``, and the k
     best items of all queries.
 
     sides: both directions of the same scores, which ``fit``; each may be rescored. None where strips are needed:

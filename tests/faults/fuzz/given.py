@@ -27,8 +27,8 @@ from tests.rules.sources import ROOT
 from vse_pipe.artifacts import pairs
 from vse_pipe.core import states, word_vectors
 from vse_pipe.core.files import sha256
-from vse_pipe.evaluate.external import reading
-from vse_pipe.evaluate.external import readers as external_readers
+from vse_pipe.evaluate import readers as external_readers
+from vse_pipe.evaluate import vectors as evaluate_vectors
 from vse_pipe.extract.backbones import precomp
 from vse_pipe.extract.backbones.bottom_up import read_row, tsv_index
 from vse_pipe.pictures import images
@@ -160,14 +160,22 @@ def _picture(path: Path) -> object:
 def _sides() -> Iterable[Reader]:
     for name in _NPY["images"]:
         yield Reader(
-            f"evaluate images {name}", name, partial(reading.read_images, _NPY["images"][0], "cosine", _NPY["images"][1])
+            f"evaluate images {name}",
+            name,
+            partial(evaluate_vectors.read_images, _NPY["images"][0], "cosine", _NPY["images"][1]),
         )
     for name in _NPY["captions"]:
         first, ids, owners = _NPY["captions"]
-        yield Reader(f"evaluate captions {name}", name, partial(reading.read_captions, first, "dot", ids, owners))
-    yield Reader("evaluate images parquet", Path("a.parquet"), partial(reading.read_images, Path("a.parquet"), "cosine"))
+        yield Reader(
+            f"evaluate captions {name}", name, partial(evaluate_vectors.read_captions, first, "dot", ids, owners)
+        )
     yield Reader(
-        "evaluate captions parquet", Path("b.parquet"), partial(reading.read_captions, Path("b.parquet"), "dot")
+        "evaluate images parquet", Path("a.parquet"), partial(evaluate_vectors.read_images, Path("a.parquet"), "cosine")
+    )
+    yield Reader(
+        "evaluate captions parquet",
+        Path("b.parquet"),
+        partial(evaluate_vectors.read_captions, Path("b.parquet"), "dot"),
     )
     for name in ("qrels.txt", "qrels.parquet"):
         yield Reader(f"evaluate {name}", Path(name), partial(external_readers.read_qrels, name))

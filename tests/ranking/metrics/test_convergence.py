@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vse_pipe.ranking.metrics.convergence import NOISE, RISE, converged, waited
+from vse_pipe.ranking.metrics.recall import NOISE, RISE, converged, waited
 
 
 def _stops(rsums, patience, since=0):

@@ -12,8 +12,7 @@ from tests.ranking.dense import dense
 from vse_pipe.ranking import evaluation as engine
 from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.metrics import graded
-from vse_pipe.ranking.metrics.graded import Graded, kendall
-from vse_pipe.ranking.metrics.listed import positions
+from vse_pipe.ranking.metrics.graded import Graded, kendall, positions
 from vse_pipe.ranking.metrics.recall import Truth
 
 QUERIES, ITEMS = np.arange(40) + 100, np.arange(60)[::-1] * 7

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.naive import evaluate as naive
 from tests.ranking.dense import matrices
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.metrics import listed as module
-from vse_pipe.ranking.metrics.listed import by_tensors, compiled, counts, positions
+from vse_pipe.ranking.metrics import graded as module
+from vse_pipe.ranking.metrics.graded import by_tensors, compiled, counts, positions
 from vse_pipe.ranking.metrics.recall import Truth, best_ranks
 
 POLICIES = ["pessimistic", "average", "optimistic"]
