@@ -23,7 +23,7 @@ from vse_pipe.evaluate.files import InputFiles
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import Bank
-from vse_pipe.ranking.criteria import Trial, Tuned, run_both
+from vse_pipe.ranking.criteria import Trial, Tuned, rank_fold
 from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores
@@ -192,7 +192,7 @@ def part(options: argparse.Namespace) -> None:
     directions = (scores, scores.transposed())
     trials = [Trial(side, Bank(side, True), truth) for side, truth in zip(directions, truths, strict=True)]
     tuned = Tuned(criteria.parse(options.inference, {}), {})
-    run_both([tuned, tuned], trials, params.ties, Depths())
+    rank_fold([tuned, tuned], trials, params.ties, Depths())
     seconds = {"read": read - started, "rank": time.process_time() - read}
     json.dump({**seconds, "read_mib": read_mib, "mib": peak_mib()}, sys.stdout)
 

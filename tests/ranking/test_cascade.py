@@ -12,7 +12,8 @@ from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.ranking import cascade, criteria
 from vse_pipe.ranking.bank import BankSource, Split, cosine
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
-from vse_pipe.ranking.criteria import Tuned, run, trials
+from vse_pipe.ranking.criteria import Tuned, rank_fold, trials
+from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.fragments import MeanScore, Several
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.similarity import Fused, OfFragments
@@ -59,7 +60,7 @@ def split_of(seed: int) -> Split:
 
 
 def test_both_directions_and_all_criteria_score_a_pair_once():
-    fold, asked = split_of(2), []
+    fold, asked, plain = split_of(2), [], Tuned(criteria.parse("nns", {}), {})
 
     def second(images, captions):
         asked.append(len(captions))
@@ -74,9 +75,9 @@ def test_both_directions_and_all_criteria_score_a_pair_once():
         for query, row in enumerate(scores.numpy()):
             pairs = {(query, item) for item in order(row)[:4]}
             wanted |= pairs if direction == "image_to_text" else {pair[::-1] for pair in pairs}
-        run(Tuned(criteria.parse("nns", {}), {}), trial, "pessimistic")
+        rank_fold([plain], [trial], "pessimistic", Depths())
     assert sum(asked) == len(wanted)
-    run(Tuned(criteria.parse("nns", {}), {}), found["image_to_text"][0], "pessimistic")
+    rank_fold([plain], found["image_to_text"], "pessimistic", Depths())
     assert sum(asked) == len(wanted)
 
 

@@ -12,7 +12,7 @@ from tests.naive import evaluate as naive
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import criteria, evaluation, tiles
 from vse_pipe.ranking.bank import Bank
-from vse_pipe.ranking.criteria import Trial, Tuned, run, run_both
+from vse_pipe.ranking.criteria import Trial, Tuned, rank_fold
 from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores
@@ -57,12 +57,13 @@ def sides_of(images, captions, similarity=product, bare=0):
 
 def both(sides, criterion, ties="pessimistic"):
     tuned = Tuned(criteria.parse(criterion, {}), {})
-    return [one for one, _, _ in run_both([tuned, tuned], sides, ties, Depths())]
+    return [one for one, _, _ in rank_fold([tuned, tuned], sides, ties, Depths())]
 
 
 def apart(sides, criterion, ties="pessimistic"):
     tuned = Tuned(criteria.parse(criterion, {}), {})
-    return [run(tuned, side, ties, Depths())[0] for side in sides]
+    judged = [evaluation.judged_items(side.under(tuned.criterion), side.truth) for side in sides]
+    return [evaluation.rank(*scores_and_truth, ties, depths=Depths()) for scores_and_truth in judged]
 
 
 def same(one, other):
@@ -186,7 +187,7 @@ def test_a_correct_pair_that_a_tile_scores_otherwise_ends_the_pass(passes):
         )
 
     sides = sides_of(images, (captions, owners), fickle)
-    found = evaluation.rank_both([side.scores for side in sides], [side.truth for side in sides], "average", Depths())
+    found = both(sides, "nns", "average")
     assert passes == [False]
     same(found[0], apart(sides, "nns", "average")[0])
 

@@ -25,7 +25,7 @@ from vse_pipe.ranking import bank, calibration, evaluation
 from vse_pipe.ranking import criteria as ranking_criteria
 from vse_pipe.ranking.bank import BankSource, Split
 from vse_pipe.ranking.cascade import Cascade
-from vse_pipe.ranking.criteria import Criterion, Scan, Trial, Tuned, recalls, run_both, trials
+from vse_pipe.ranking.criteria import Criterion, Ranking, Scan, Trial, Tuned, rank_fold, recalls, trials
 from vse_pipe.ranking.evaluation import Depths, Outcome
 from vse_pipe.ranking.metrics.graded import Further
 from vse_pipe.ranking.scores import Similarity
@@ -152,6 +152,7 @@ def measure(
     sets = 2 if to_tune else 1
     ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
     tuning = tuning_ground(inputs, params, sets) if to_tune else {}
+    depths = Depths.including(params.recall, params.ndcg)
     failed: list[InputError] = []
     for criterion in criteria:
         try:
@@ -161,7 +162,12 @@ def measure(
             }
             curved = is_calibrated(criterion, inputs.similarity, params)
             sure = _calibrated(inputs, chosen, folds, ground, tuning, params) if curved else {}
-            result = _result(inputs, criterion, chosen, folds, ground, params, sure)
+            rankings = []
+            for sides in console.track(
+                zip(*ground.values(), strict=True), len(folds), f"ranking under {criterion.name}"
+            ):
+                rankings.append(rank_fold(list(chosen.values()), sides, params.ties, depths))
+            result = _result(inputs, criterion, chosen, rankings, folds, ground, params, sure)
         except InputError as error:
             failed.append(error)
             if unmeasured is None or len(failed) == len(criteria):
@@ -203,21 +209,21 @@ def _result(
     inputs: Inputs,
     criterion: Criterion,
     chosen: dict[str, Tuned],
+    rankings: list[list[Ranking]],
     folds: list[Split],
     ground: dict[str, list[Trial]],
     params: EvaluateParams,
     sure: dict,
 ) -> Result:
-    outcomes: dict[str, list[Outcome]] = {direction: [] for direction in DIRECTIONS}
-    notes: dict[str, dict[str, float]] = {direction: {} for direction in DIRECTIONS}
-    scans: dict[str, list[Scan]] = {direction: [] for direction in DIRECTIONS}
-    depths = Depths.including(params.recall, params.ndcg)
-    for sides in console.track(zip(*ground.values(), strict=True), len(folds), f"ranking under {criterion.name}"):
-        ran = run_both(list(chosen.values()), sides, params.ties, depths)
-        for direction, (outcome, noted, scanned) in zip(DIRECTIONS, ran, strict=True):
-            outcomes[direction].append(outcome)
-            scans[direction] += [scanned] if scanned else []
-            notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
+    by_direction = dict(zip(DIRECTIONS, zip(*rankings, strict=True), strict=True))
+    outcomes = {direction: [outcome for outcome, _, _ in rows] for direction, rows in by_direction.items()}
+    scans = {direction: [scan for _, _, scan in rows if scan] for direction, rows in by_direction.items()}
+    notes = {
+        direction: {
+            key: max(noted[key] for _, noted, _ in rows if key in noted) for _, noted, _ in rows for key in noted
+        }
+        for direction, rows in by_direction.items()
+    }
     ranks, occurrence = _tables(outcomes, folds)
     comparable, further = is_comparable(inputs.similarity), inputs.further
     figures, tables = {}, {}

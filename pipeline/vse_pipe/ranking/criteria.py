@@ -172,7 +172,7 @@ def recalls(scans: Sequence[Scan]) -> Float[np.ndarray, "ks lambdas"]:
     return np.where(scans[0].answered == _NOT_TRIED, np.nan, np.mean(shares, axis=0))
 
 
-Ran = tuple[Outcome, dict[str, float], Scan | None]
+Ranking = tuple[Outcome, dict[str, float], Scan | None]
 
 
 @dataclass(frozen=True)
@@ -237,34 +237,39 @@ def _cascades(
     return by_direction
 
 
-def run(tuned: Tuned, trial: Trial, ties: Ties, depths: Depths | None = None) -> Ran:
-    """The outcome, the notes of the rescoring (see ``Scores.notes``), and the scan of lambdas if chosen.
+def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths: Depths) -> list[Ranking]:
+    """For each direction of a fold the outcome, the notes of the rescoring (see ``Scores.notes``), and the scan of
+    lambdas if there was a choice. Both directions are ranked in one pass where there are many scores.
 
     All queries are ranked and correct hubs; the outcome leaves out queries without a correct item. Raises InputError
     when no query is left.
     """
-    criterion = tuned.criterion
-    scores = trial.under(criterion)
-    if not criterion.matching:
-        return evaluation.rank(*judged_items(scores, trial.truth), ties, depths=depths), dict(scores.notes), None
-    scan = None
+    scores = [side.under(choice.criterion) for choice, side in zip(tuned, sides, strict=True)]
+    truths = [side.truth for side in sides]
+    needs_strips = any(choice.criterion.matching for choice in tuned) or any(side.finish for side in sides)
+    is_tiled = not needs_strips and tiles.fit(sides[0].scores)
+    tiled = tiles.ranked(scores, truths, ties, max(KS)) if is_tiled else None
+    rankings = []
+    for place, (choice, rescored, truth) in enumerate(zip(tuned, scores, truths, strict=True)):
+        scan = None
+        if choice.criterion.matching:
+            outcome, scan = _matched(choice, rescored, truth)
+        elif tiled:
+            joined, top = tiled[place]
+            outcome = evaluation.outcome(joined, top[truth.judged()], judged_items(rescored, truth)[1], KS, depths)
+        else:
+            outcome = evaluation.rank(*judged_items(rescored, truth), ties, depths=depths)
+        rankings.append((outcome, dict(rescored.notes), scan))
+    return rankings
+
+
+def _matched(tuned: Tuned, scores: Scores, truth: Truth) -> tuple[Outcome, Scan | None]:
     if tuned.recalls is None:
         settings = [Allowance(k, tuned.lambdas[k]) for k in KS]
-        pairs = dict(zip(KS, criterion.match(scores, settings, trial.truth), strict=True))
-    else:
-        scan = scan_relaxation(criterion, scores, trial.truth, keep=tuned.lambdas)
-        pairs = scan.matchings
-    return evaluation.matched(*judged_pairs(pairs, trial.truth)), dict(scores.notes), scan
-
-
-def run_both(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths: Depths) -> list[Ran]:
-    """``run`` of both directions of a fold, in one pass where there are many scores."""
-    of_tiles = not any(choice.criterion.matching for choice in tuned) and not any(side.finish for side in sides)
-    if not (of_tiles and tiles.fit(sides[0].scores)):
-        return [run(choice, side, ties, depths) for choice, side in zip(tuned, sides, strict=True)]
-    scores = [side.under(choice.criterion) for choice, side in zip(tuned, sides, strict=True)]
-    outcomes = evaluation.rank_both(scores, [side.truth for side in sides], ties, depths)
-    return [(outcome, dict(rescored.notes), None) for outcome, rescored in zip(outcomes, scores, strict=True)]
+        pairs = dict(zip(KS, tuned.criterion.match(scores, settings, truth), strict=True))
+        return evaluation.matched(*judged_pairs(pairs, truth)), None
+    scan = scan_relaxation(tuned.criterion, scores, truth, keep=tuned.lambdas)
+    return evaluation.matched(*judged_pairs(scan.matchings, truth)), scan
 
 
 def choose_parameters(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:

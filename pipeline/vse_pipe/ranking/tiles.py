@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vse_pipe.core import console, processes
 from vse_pipe.ranking.fragments import over_rows
-from vse_pipe.ranking.metrics.graded import counted, descending
+from vse_pipe.ranking.metrics.graded import COUNTS, counted, descending
 from vse_pipe.ranking.metrics.recall import Ties, Truth
 from vse_pipe.ranking.scores import Parts, Scores, Shuffled
 
@@ -170,10 +170,8 @@ class _Way:
         return torch.cat([best[rows].mean(dim=1) for rows in self.scores.strips()])
 
     def ranking(self, ties: Ties) -> Ranking:
-        positions = counted(
-            self.place[1], self.correct, ties, lambda strictly: (self.over if strictly else self.reached)[self.place]
-        )
-        return positions, self.items.astype(np.int64)
+        numbers = [(self.over if strictly else self.reached)[self.place] for strictly in COUNTS[ties]]
+        return counted(self.place[1], self.correct, ties, numbers), self.items.astype(np.int64)
 
 
 def _agrees(scores: Scores) -> bool:

@@ -8,9 +8,11 @@ from tests.naive import evaluate as naive
 from tests.ranking.dense import matrices
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.metrics import graded as module
-from vse_pipe.ranking.metrics.graded import by_tensors, compiled, counts, positions
+from vse_pipe.ranking.metrics.graded import counts, positions
 from vse_pipe.ranking.metrics.recall import Truth, best_ranks
 
+# Sizes below which blocks are counted by tensors: none, and all.
+COMPILED, TENSORS = -1, 1 << 60
 POLICIES = ["pessimistic", "average", "optimistic"]
 few_values = matrices(elements=st.integers(0, 3).map(float))
 
@@ -45,9 +47,10 @@ def test_the_path_of_other_devices_gives_the_same(ties, monkeypatch):
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 40, (30, 200)).astype(np.float32)
     correct = [rng.choice(200, size=rng.integers(1, 150), replace=False) for _ in scores]
-    compiled = found(scores, correct, ties, torch.float32)
-    monkeypatch.setattr(module, "counts", by_tensors)
-    assert found(scores, correct, ties, torch.float32) == compiled
+    monkeypatch.setattr(module, "_SMALL", COMPILED)
+    expected = found(scores, correct, ties, torch.float32)
+    monkeypatch.setattr(module, "_SMALL", TENSORS)
+    assert found(scores, correct, ties, torch.float32) == expected
 
 
 @settings(deadline=None)
@@ -95,12 +98,11 @@ def test_the_block_may_start_anywhere():
     assert positions(scores, slice(1, 3), truth, "pessimistic").tolist() == [0.0, 1.0, 0.0, 1.0]
 
 
-@pytest.mark.parametrize("counted", [None, by_tensors])
+@pytest.mark.parametrize("small", [COMPILED, TENSORS])
 @pytest.mark.parametrize("ties", POLICIES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_scores_that_are_not_finite_are_refused(bad, ties, counted, monkeypatch):
-    if counted:
-        monkeypatch.setattr(module, "counts", counted)
+def test_scores_that_are_not_finite_are_refused(bad, ties, small, monkeypatch):
+    monkeypatch.setattr(module, "_SMALL", small)
     for row, column in [(0, 0), (1, 0), (1, 1)]:
         scores = np.array([[0.1, 0.2], [0.4, 0.3]])
         scores[row, column] = bad
@@ -116,11 +118,13 @@ def test_a_query_without_a_correct_item_is_refused():
 
 thresholds_few_values = matrices(elements=st.integers(-2, 2).map(float))
 DTYPES = [torch.float32, torch.float64, torch.float16]
-WAYS = [(way, dtype) for way in (by_tensors, compiled) for dtype in DTYPES if (way, dtype) != (compiled, torch.float16)]
+WAYS = [(COMPILED, torch.float32), (COMPILED, torch.float64), *((TENSORS, dtype) for dtype in DTYPES)]
 
 
-@pytest.mark.parametrize(("counted", "dtype"), WAYS)
-def test_thresholds_against_loops(counted, dtype):
+@pytest.mark.parametrize(("small", "dtype"), WAYS)
+def test_thresholds_against_loops(small, dtype, monkeypatch):
+    monkeypatch.setattr(module, "_SMALL", small)
+
     @settings(deadline=None)
     @given(thresholds_few_values, st.data(), st.booleans())
     def check(scores, data, strictly):
@@ -134,49 +138,53 @@ def test_thresholds_against_loops(counted, dtype):
             for row, own in zip(scores.tolist(), wanted, strict=True)
             for level in own
         ]
-        found, finite = counted(block, starts, thresholds, strictly)
+        found, finite = counts(block, starts, thresholds, strictly)
         assert (found.tolist(), finite) == (expected, True)
 
     check()
 
 
-@pytest.mark.parametrize(("counted", "dtype"), WAYS)
+@pytest.mark.parametrize(("small", "dtype"), WAYS)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_one_value_that_is_not_finite_is_noticed_anywhere(counted, dtype, bad):
+def test_one_value_that_is_not_finite_is_noticed_anywhere(small, dtype, bad, monkeypatch):
+    monkeypatch.setattr(module, "_SMALL", small)
     for row, column in [(0, 0), (1, 17), (2, 36)]:
         scores = torch.zeros(3, 37, dtype=dtype)
         scores[row, column] = bad
         level = np.zeros(1, scores.numpy().dtype)
-        assert not counted(scores, np.array([0, 0, 1, 1]), level, True)[1]
+        assert not counts(scores, np.array([0, 0, 1, 1]), level, True)[1]
         scores[row, column] = torch.finfo(dtype).max
-        assert counted(scores, np.array([0, 0, 1, 1]), level, True)[1]
+        assert counts(scores, np.array([0, 0, 1, 1]), level, True)[1]
 
 
-@pytest.mark.parametrize(("counted", "dtype"), WAYS)
-def test_zero_has_no_sign_and_the_smallest_numbers_count(counted, dtype):
+@pytest.mark.parametrize(("small", "dtype"), WAYS)
+def test_zero_has_no_sign_and_the_smallest_numbers_count(small, dtype, monkeypatch):
+    monkeypatch.setattr(module, "_SMALL", small)
     tiny = torch.finfo(dtype).smallest_normal / 2
     scores = torch.tensor([[0.0, -0.0, tiny, -tiny]], dtype=dtype)
     level = np.zeros(1, scores.numpy().dtype)
-    assert counted(scores, np.array([0, 1]), level, False)[0].tolist() == [3]
-    assert counted(scores, np.array([0, 1]), level, True)[0].tolist() == [1]
+    assert counts(scores, np.array([0, 1]), level, False)[0].tolist() == [3]
+    assert counts(scores, np.array([0, 1]), level, True)[0].tolist() == [1]
 
 
-def test_a_block_may_be_a_view():
+def test_a_block_may_be_a_view(monkeypatch):
     whole = torch.arange(12.0).reshape(3, 4)
     thresholds, starts = np.array([5.0, 9.0], np.float32), np.array([0, 0, 1, 1, 2])
-    for counted in (by_tensors, compiled):
-        assert counted(whole.T, starts, thresholds, False)[0].tolist() == [2, 1]
+    for small in (COMPILED, TENSORS):
+        monkeypatch.setattr(module, "_SMALL", small)
+        assert counts(whole.T, starts, thresholds, False)[0].tolist() == [2, 1]
 
 
-def test_long_rows_with_hundreds_of_thresholds():
+def test_long_rows_with_hundreds_of_thresholds(monkeypatch):
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 5000, (3, 20_011)).astype(np.float32)
     starts = np.array([0, 300, 301, 700])
     thresholds = rng.integers(0, 5000, 700).astype(np.float32)
     rows = np.repeat(np.arange(3), np.diff(starts))
     expected = np.array([(scores[row] >= level).sum() for row, level in zip(rows, thresholds, strict=True)])
-    for counted in (by_tensors, compiled):
-        found = counted(torch.from_numpy(scores), starts, thresholds, False)[0]
+    for small in (COMPILED, TENSORS):
+        monkeypatch.setattr(module, "_SMALL", small)
+        found = counts(torch.from_numpy(scores), starts, thresholds, False)[0]
         np.testing.assert_array_equal(found, expected)
 
 

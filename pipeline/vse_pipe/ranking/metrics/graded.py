@@ -4,7 +4,7 @@ int64 (queries + 1,), the R >= 1 positions of query q are ``positions[starts[q]:
 is position + 1. An item is among the first k when its position is below k, as for R@K, also for half positions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -307,14 +307,13 @@ def positions(
     correct = scores[local, columns].cpu().numpy()
     queries = local.cpu().numpy()
     correct = correct[descending(queries, correct)]
-
-    def count(strictly: bool) -> np.ndarray:
-        numbers, finite = counts(scores, starts, correct, strictly)
+    numbers = []
+    for strictly in COUNTS[ties]:
+        number, finite = counts(scores, starts, correct, strictly)
         if not finite:
             raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
-        return numbers
-
-    return counted(queries, correct, ties, count)
+        numbers.append(number)
+    return counted(queries, correct, ties, numbers)
 
 
 def descending(queries: Int[np.ndarray, " pairs"], scores: Float[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
@@ -326,16 +325,14 @@ def counted(
     queries: Int[np.ndarray, " pairs"],
     correct: Float[np.ndarray, " pairs"],
     ties: Ties,
-    count: Callable[[bool], Int[np.ndarray, " pairs"]],
+    numbers: Sequence[Int[np.ndarray, " pairs"]],
 ) -> Float[np.ndarray, " pairs"]:
-    """``positions`` of correct items with these scores. count: scores of the query above each (True), or not below."""
+    """``positions`` of correct items with these scores. numbers: the ``COUNTS`` that the tie rule needs."""
     within, sizes = _groups(queries, correct)
-    counts = []
-    if ties != "pessimistic":
-        counts.append(count(True) + within)
-    if ties != "optimistic":
-        counts.append(count(False) - sizes + within)
-    return np.mean(counts, axis=0)
+    places = [
+        number + within - (0 if strictly else sizes) for strictly, number in zip(COUNTS[ties], numbers, strict=True)
+    ]
+    return np.mean(places, axis=0)
 
 
 def _groups(queries: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -348,6 +345,8 @@ def _groups(queries: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.nda
     return np.arange(len(scores)) - np.repeat(first, sizes), np.repeat(sizes, sizes)
 
 
+# The counts of scores that each rule for ties needs: above a correct item's score (True), or not below it (False).
+COUNTS: dict[Ties, tuple[bool, ...]] = {"pessimistic": (False,), "average": (True, False), "optimistic": (True,)}
 # Blocks up to this number of cells are counted without numba, which takes a second to import.
 _SMALL = 1 << 18
 Counted = tuple[Int[np.ndarray, " thresholds"], bool]
@@ -365,22 +364,13 @@ def counts(
     thresholds: in the precision of the scores, for row r from ``starts[r]`` to ``starts[r + 1]``.
     """
     if scores.numel() > _SMALL and scores.is_cpu and scores.dtype in (torch.float32, torch.float64):
-        return compiled(scores, starts, thresholds, strictly)
-    return by_tensors(scores, starts, thresholds, strictly)
+        from vse_pipe.ranking.kernels import count
 
-
-def compiled(scores: Tensor, starts: np.ndarray, thresholds: np.ndarray, strictly: bool) -> Counted:
-    """``counts`` of float32 or float64 on the CPU, in one pass."""
-    from vse_pipe.ranking.kernels import count
-
-    above = np.empty(len(thresholds), np.int64)
-    finite = count(scores.contiguous().numpy(), starts, thresholds, strictly, above)
-    return above, bool(finite)
-
-
-def by_tensors(scores: Tensor, starts: np.ndarray, thresholds: np.ndarray, strictly: bool) -> Counted:
-    """``counts`` on the device of the scores: first all first thresholds, then the second ones of rows that have two,
-    and so on. Memory: a copy of the block and a mask of its shape."""
+        passed = np.empty(len(thresholds), np.int64)
+        finite = count(scores.contiguous().numpy(), starts, thresholds, strictly, passed)
+        return passed, bool(finite)
+    # First all first thresholds, then the second ones of rows that have two, and so on. Memory: a copy of the block and
+    # a mask of its shape.
     low, high = scores.aminmax()
     numbers = np.diff(starts)
     above = torch.zeros(len(thresholds), dtype=torch.int64, device=scores.device)
