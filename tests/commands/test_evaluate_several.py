@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.commands.options import arguments
-from tests.evaluate.external.files import Sample, sample, write, write_npy
+from tests.evaluate.files import Sample, sample, write, write_npy
 from tests.naive import criteria
 from tests.naive import evaluate as naive
 from vse_pipe.core.errors import InputError, UsageError

@@ -226,7 +226,8 @@ def _result(
     }
     ranks, occurrence = _tables(outcomes, folds)
     comparable, further = is_comparable(inputs.similarity), inputs.further
-    figures, tables = {}, {}
+    figures: dict = {}
+    tables: dict[str, pa.Table] = {}
     if further:
         from vse_pipe.evaluate.judgements import measure_judgements
 

@@ -15,7 +15,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from scipy import io
 
-from tests.evaluate.external import files as embedded
+from tests.evaluate import files as embedded
 from tests.extract.backbones import test_bottom_up as bottom_up
 from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
 from tests.faults.fuzz.child import Reader

@@ -1,8 +1,7 @@
 import torch
 from hypothesis import settings
 
-from tests.ranking.similarities.fragments import Model
-from tests.ranking.similarities.scan import DRAWN, Scan
+from tests.ranking.similarities.fragments import DRAWN, Model, Scan
 from vse_pipe.ranking.fragments import Words
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
-from tests.evaluate.external.files import Sample, sample, write
+from tests.evaluate.files import Sample, sample, write
 from tests.toy_project import write_params
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.files import InputFiles

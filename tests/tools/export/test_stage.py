@@ -7,7 +7,7 @@ import torch
 
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
-from tests.evaluate.external.files import sample, write, write_npy
+from tests.evaluate.files import sample, write, write_npy
 from tests.tools.export.exported import DIRECTIONS, TO, found, same, tops
 from tests.tools.export.test_fold import FOLDABLE
 from tests.toy_project import load_params
