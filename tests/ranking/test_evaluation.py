@@ -167,14 +167,6 @@ def test_shares_of_a_ranking_are_those_of_trec(case):
         assert metrics[name] == pytest.approx(expected)
 
 
-def test_the_order_of_items_does_not_matter(case):
-    scores, queries, items = case
-    order = np.random.default_rng(1).permutation(len(items))
-    before = evaluation.rank(dense(scores), Truth.by_image(queries, items), "pessimistic").metrics()
-    moved = evaluation.rank(dense(scores[:, order]), Truth.by_image(queries, items[order]), "pessimistic")
-    assert moved.metrics() == pytest.approx(before)
-
-
 @pytest.mark.parametrize("ties", ["pessimistic", "average"])
 def test_constant_scores_get_next_to_nothing(case, ties):
     scores, queries, items = case
@@ -210,20 +202,6 @@ def test_a_matching_counts_queries_without_a_match_as_misses():
     assert (metrics["anti_hubs@10"], metrics["largest_hub@10"]) == (25.0, 2)
     assert found.measures == {}
     assert metrics["r@1"] == pytest.approx(100 / 3)
-
-
-def test_large_lambda_hits_what_nearest_neighbours_hit():
-    from vse_pipe.ranking.matching import Allowance, greedy
-
-    scores = np.random.default_rng(0).standard_normal((40, 30))
-    truth = Truth.by_image(np.arange(40) % 30, np.arange(30))
-    ranked = evaluation.rank(dense(scores), truth, "pessimistic")
-    settings = [Allowance(k, 40.0) for k in (1, 5, 10)]
-    pairs = dict(zip((1, 5, 10), greedy(dense(scores), settings, "rows"), strict=True))
-    matched = evaluation.matched(pairs, truth)
-    for k in (1, 5, 10):
-        assert torch.equal(torch.from_numpy(matched.hits[k]), torch.from_numpy(ranked.hits[k]))
-        np.testing.assert_array_equal(matched.occurrence[k], ranked.occurrence[k])
 
 
 def split(images: int) -> Split:

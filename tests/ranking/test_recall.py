@@ -49,15 +49,6 @@ def test_against_loops(ties):
     check()
 
 
-@settings(deadline=None)
-@given(few_values)
-def test_policies_are_ordered_and_average_lies_between(scores):
-    correct = [[0]] * len(scores)
-    worst, middle, best = (np.array(ranks(scores, correct, ties)) for ties in POLICIES)
-    assert (worst >= best).all()
-    np.testing.assert_array_equal(middle, (worst + best) / 2)
-
-
 @pytest.mark.parametrize(("ties", "expected"), [("pessimistic", 99.0), ("average", 49.5), ("optimistic", 0.0)])
 def test_a_collapsed_model_gets_no_credit_unless_asked(ties, expected):
     assert ranks(np.zeros((1, 100)), [[42]], ties) == [expected]
@@ -203,11 +194,6 @@ def test_even_retrieval_leaves_skewness_undefined():
     assert np.isnan(skewness(np.array([3, 3, 3])))
 
 
-@given(counts, st.integers(1, 5))
-def test_scale_does_not_matter(values, factor):
-    assert skewness(np.array(values) * factor) == pytest.approx(skewness(np.array(values)), abs=1e-9, nan_ok=True)
-
-
 def test_items_nobody_retrieves_are_counted():
     assert occurrence(np.array([2, 0, 2, 2]), 5).tolist() == [1, 0, 3, 0, 0]
     assert occurrence(np.array([], np.int64), 3).tolist() == [0, 0, 0]
@@ -222,20 +208,6 @@ def test_indices_against_loops(values):
     assert largest_hub(np.array(values)) == sorted(values)[-1]
 
 
-@given(counts)
-def test_indices_lie_between_0_and_1_and_robin_hood_below_gini(values):
-    """Hoover: the largest distance of the Lorenz curve from the diagonal; Gini: twice the area between
-    them."""
-    assert 0 <= robin_hood(np.array(values)) <= gini(np.array(values)) + 1e-12
-    assert gini(np.array(values)) <= 1
-
-
-@given(counts.flatmap(st.permutations))
-def test_the_order_of_items_does_not_matter(values):
-    for index in (robin_hood, gini, anti_hubs, largest_hub, skewness):
-        assert index(np.array(values)) == pytest.approx(index(np.array(sorted(values))), abs=1e-9, nan_ok=True)
-
-
 def test_one_hub_takes_all():
     """Three of four items lack a quarter of all places each; Gini of one owner among n is (n - 1) / n."""
     one = np.array([0, 8, 0, 0])
@@ -247,12 +219,6 @@ def test_constant_counts_are_even(values, unused):
     even = np.array(values)
     assert (robin_hood(even), gini(even), anti_hubs(even)) == (0.0, 0.0, unused)
     assert largest_hub(even) == values[0]
-
-
-@given(counts, st.integers(1, 5))
-def test_indices_do_not_depend_on_the_scale(values, factor):
-    for index in (robin_hood, gini, anti_hubs):
-        assert index(np.array(values) * factor) == pytest.approx(index(np.array(values)), abs=1e-12)
 
 
 def _stops(rsums, patience, since=0):

@@ -24,13 +24,6 @@ def test_equals_plain_loops(is_own, beta, gallery_beta):
     np.testing.assert_allclose(found, naive.dual_is(*lists, beta, gallery_beta, is_own), rtol=1e-12)
 
 
-def test_an_item_near_to_other_items_falls_behind():
-    scores = np.array([[0.5, 0.5], [0.5, 0.5]])
-    gallery = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.1]])
-    found = whole(dual_is.rerank(dense(scores), Bank(dense(scores), False, lambda: dense(gallery)), dual_is.Params()))
-    assert (found[:, 1] > found[:, 0]).all()
-
-
 def test_scores_alone_are_not_enough():
     scores = np.zeros((3, 2))
     with pytest.raises(InputError, match="compares items with items and there are only scores"):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.naive import criteria as naive
+from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.ranking import alignment
 from vse_pipe.ranking.alignment import OfPairs, over_pairs
@@ -179,6 +180,13 @@ class Scan:
     def test_gradients_are_those_of_differences(self, norm, aggregate):
         check_gradients(Model(self.name, norm=norm, aggregate=aggregate))
 
+    def test_regions_that_are_the_words_beat_orthogonal_ones(self):
+        words = torch.eye(6)[:3]
+        images = torch.stack([torch.eye(6)[:3], torch.eye(6)[3:]])
+        scores = Model(self.name)(images, Words(words, torch.tensor([3])))
+        assert scores[0, 0] > 0.9
+        assert scores[1, 0] == 0
+
     def test_zero_vectors_score_nothing_and_pass_no_nan_back(self):
         images = torch.zeros(2, 3, 4, requires_grad=True)
         words = inputs([2, 1], (2, 3, 4), torch.float32)[1]
@@ -186,3 +194,26 @@ class Scan:
         scores.sum().backward()
         assert scores.eq(0).all()
         assert torch.isfinite(images.grad).all()
+
+
+class Sgraf:
+    """The checks that SGR and SAF share. name: of the member."""
+
+    name: str
+
+    def test_padding_order_and_chunks_have_no_part(self, monkeypatch):
+        check_contract(Model(self.name, sim_dim=5), monkeypatch)
+
+    @pytest.mark.parametrize("training", [False, True])
+    def test_gradients_are_those_of_differences(self, training):
+        model = Model(self.name, shape=(3, 3, 4), sim_dim=3, dropout=0.0)
+        model.network.train(training)
+        check_gradients(model)
+
+    def test_other_regions_and_a_batch_of_one_are_refused(self):
+        model = Model(self.name, sim_dim=5)
+        with pytest.raises(InputError, match="built for 3 regions an image, got 2"):
+            model(*inputs(shape=(4, 2, 6)))
+        model.network.train()
+        with pytest.raises(InputError, match="at least two"):
+            model(*inputs(shape=(1, 3, 6)))
