@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.naive import evaluate as naive
+from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import trec
 from vse_pipe.evaluate.trec import evaluate_trec, measured
@@ -70,7 +71,7 @@ def test_against_loops(tmp_path, ties, above):
     for k in (5, 10):
         wanted = [naive.graded_ndcg(run.get(query, {}), grades, k, ties) for query, grades in right.items()]
         assert found[f"graded_ndcg@{k}"] == pytest.approx(100 * np.mean(wanted), abs=1e-5)
-    table = trec.read_answered(tmp_path / "out").to_pandas().set_index("query")
+    table = tables.read(tmp_path / "out" / trec.QUERIES, trec.SCHEMA, "").to_pandas().set_index("query")
     assert {query: row["rank"] - 1 for query, row in table.iterrows() if row["rank"] == row["rank"]} == {
         query: one[0] for query, one in places.items() if np.isfinite(one[0])
     }

@@ -21,6 +21,7 @@ from vse_pipe.core import memory, weights
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate import readers
+from vse_pipe.evaluate.measure import heading, rounded
 from vse_pipe.evaluate.readers import existing
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import evaluation
@@ -258,7 +259,6 @@ def _warn_of_missing(path: Path, ids: np.ndarray, named: Sequence[str], key: str
 
 Measured = tuple[dict, dict[str, pa.Table]]
 _TABLES = {"judged": JUDGED, "plausible": PLAUSIBLE}
-_DIGITS = 6
 
 
 def measure_judgements(
@@ -291,7 +291,7 @@ def measure_judgements(
         ]
         for name, (about_measure, measure) in measures.items():
             figures, rows = measure(direction, trials, params)
-            metrics.setdefault(name, about_measure)[direction] = _rounded_figures(figures)
+            metrics.setdefault(name, about_measure)[direction] = rounded(figures)
             tables.setdefault(_TABLES[name], []).append(rows)
     return metrics, {name: pa.concat_tables(rows) for name, rows in tables.items()}
 
@@ -396,20 +396,5 @@ def _of_blocks(
 
 
 def _table(direction: str, fold: int, queries: np.ndarray, columns: dict[str, np.ndarray]) -> pa.Table:
-    heading = {
-        "direction": pa.repeat(direction, len(queries)),
-        "fold": pa.repeat(pa.scalar(fold, pa.int32()), len(queries)),
-        "query_id": pa.array(queries),
-    }
-    return pa.table(heading | {name: pa.array(values) for name, values in columns.items()})
-
-
-def _rounded_figures(figures: dict) -> dict:
-    return {
-        name: _rounded_figures(value)
-        if isinstance(value, dict)
-        else round(value, _DIGITS)
-        if isinstance(value, float)
-        else value
-        for name, value in figures.items()
-    }
+    columns = {**heading(direction, fold, len(queries)), "query_id": queries, **columns}
+    return pa.table({name: pa.array(values) for name, values in columns.items()})

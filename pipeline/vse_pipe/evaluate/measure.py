@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +44,7 @@ def rank_table(
     offsets = np.concatenate([[0], outcome.lengths.cumsum()]).astype(np.int32)
     ranks = _or_nulls(None if outcome.ranks is None else outcome.ranks + 1, count)
     columns = {
-        **_heading(direction, fold, count),
+        **heading(direction, fold, count),
         "query_id": pa.array(queries),
         "image_id": pa.array(clusters),
         "rank": ranks,
@@ -57,7 +58,7 @@ def rank_table(
 def occurrence_table(outcome: Outcome, direction: str, fold: int, items: np.ndarray) -> pa.Table:
     """One row per item. items: int64 ids, in the order of the scores' columns."""
     counts = {f"n_{k}": pa.array(n.astype(np.int32)) for k, n in outcome.occurrence.items()}
-    columns = {**_heading(direction, fold, len(items)), "item_id": pa.array(items), **counts}
+    columns = {**heading(direction, fold, len(items)), "item_id": pa.array(items), **counts}
     return pa.table(columns, schema=OCCURRENCE_SCHEMA)
 
 
@@ -80,7 +81,7 @@ def relaxation_table(
     return pa.table(columns, schema=RELAXATION_SCHEMA)
 
 
-def _heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:
+def heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:
     return {"direction": pa.repeat(direction, rows), "fold": pa.repeat(pa.scalar(fold, pa.int32()), rows)}
 
 
@@ -88,12 +89,13 @@ def _or_nulls(values: np.ndarray | None, rows: int) -> pa.Array:
     return pa.nulls(rows, pa.float64()) if values is None else pa.array(values)
 
 
-def rounded(values: dict) -> dict:
-    """Nested intervals with rounded ends."""
-    return {
-        name: rounded(value) if isinstance(value, dict) else [round(end, DIGITS) for end in value]
-        for name, value in values.items()
-    }
+def rounded(figures: Any) -> Any:
+    """Nested figures and intervals; numbers that are not floats stay as they are."""
+    if isinstance(figures, dict):
+        return {name: rounded(value) for name, value in figures.items()}
+    if isinstance(figures, list | tuple):
+        return [rounded(value) for value in figures]
+    return round(figures, DIGITS) if isinstance(figures, float) else figures
 
 
 @dataclass(frozen=True)

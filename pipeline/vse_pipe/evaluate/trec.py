@@ -37,10 +37,6 @@ SCHEMA = pa.schema(
 )
 
 
-def read_answered(folder: Path) -> pa.Table:
-    return tables.read(folder / QUERIES, SCHEMA, "vse-pipe evaluate --trec-run")
-
-
 _COUNTS = ("queries", "unanswered", "unjudged")
 
 
