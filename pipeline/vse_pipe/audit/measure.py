@@ -158,7 +158,7 @@ def measure(
     def of_batch(pairs: ndarray) -> tuple[ndarray, ...]:
         found = score(*encode(pairs))
         owner = torch.from_numpy(owners[pairs]).to(found.device)
-        batch = Scored.of(found, owner, mask_same_image=True, matches=matches(pairs, found.device))
+        batch = Scored.from_scores(found, owner, mask_same_image=True, matches=matches(pairs, found.device))
         negatives = (~batch.same).sum(dim=1).clamp_min(1)
         mean = sample_losses(batch).double() * len(pairs) / negatives
         own = mean.cpu().numpy().round(_DECIMALS), found.diagonal().float().cpu().numpy()

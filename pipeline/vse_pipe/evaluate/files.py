@@ -1,95 +1,35 @@
-"""Inputs of an evaluation from files of vectors, Parquet or .npy."""
+"""Evaluate files of vectors without a project: files in, metrics out."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
-import pyarrow as pa
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.core import console, memory, tables
+from vse_pipe.artifacts import evaluation
+from vse_pipe.artifacts.names import KEYS
+from vse_pipe.core import console, locks, memory
+from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
-from vse_pipe.evaluate.external import readers
-from vse_pipe.evaluate.external.readers import Book
-from vse_pipe.evaluate.external.vectors import Vectors, checked, must_fit, must_pair, without_dropped
-from vse_pipe.evaluate.measure import Inputs
+from vse_pipe.core.strict import Strict
+from vse_pipe.evaluate import readers
+from vse_pipe.evaluate.measure import Inputs, is_calibrated, measure, open_parameters
+from vse_pipe.evaluate.readers import Book, require_room
+from vse_pipe.evaluate.stage import warn_of_collapse, warn_of_residual, write
+from vse_pipe.evaluate.vectors import Vectors, must_fit, must_pair, read_captions, read_images, without_dropped
 from vse_pipe.project.params.schema import EvaluateParams, Fusion
-from vse_pipe.ranking import bank
-from vse_pipe.ranking.bank import BankSource, cosine
+from vse_pipe.ranking import bank, criteria
+from vse_pipe.ranking.bank import BankSource, Split, cosine
+from vse_pipe.ranking.criteria import Criterion
 from vse_pipe.ranking.fragments import MeanScore, Several
-from vse_pipe.ranking.fusion import Fused
 from vse_pipe.ranking.metrics.recall import Relevance
-from vse_pipe.ranking.split import Split
-
-
-def read_images(
-    path: Path, similarity: str, ids: Path | None = None, nan: str = "refuse", book: Book | None = None
-) -> Vectors:
-    """Vectors from Parquet with columns image_id and embedding; or from .npy with ids from ``ids`` or 0, 1, 2, ...
-
-    nan: as in ``vectors.checked``. book: shared by the files of the call. Raises UsageError for other kinds of files
-    and for Parquet together with ``ids``, InputError for unfit content."""
-    book = book or Book()
-    if _is_parquet(path, [("--image-ids", ids)]):
-        table = readers.read_parquet(path, ["image_id", "embedding"])
-        vectors = readers.parquet_vectors(path, table, "image_id")
-        key, model = readers.parquet_ids(path, table, "image_id", book), _model_of(table)
-        del table  # as large as the vectors, and ``checked`` copies these
-        return checked(str(path), "image_id", key, None, vectors, similarity, nan, model, book)
-    vectors = readers.npy_vectors(path)
-    key = _ids(ids, vectors, path, "image_id", book)
-    return checked(str(path), "image_id", key, None, vectors, similarity, nan, book=book)
-
-
-def read_captions(
-    path: Path,
-    similarity: str,
-    ids: Path | None = None,
-    owners: Path | None = None,
-    nan: str = "refuse",
-    book: Book | None = None,
-) -> Vectors:
-    """Vectors from Parquet with columns caption_id, embedding and optionally image_id; or from .npy with ids from
-    ``ids`` and image ids from ``owners``. Raises as ``read_images``."""
-    book = book or Book()
-    if _is_parquet(path, [("--caption-ids", ids), ("--caption-images", owners)]):
-        table = readers.read_parquet(path, ["caption_id", "embedding"], ["image_id"])
-        vectors = readers.parquet_vectors(path, table, "caption_id")
-        image_ids = readers.parquet_ids(path, table, "image_id", book) if "image_id" in table.column_names else None
-        key = readers.parquet_ids(path, table, "caption_id", book)
-        model = _model_of(table)
-        del table
-        return checked(str(path), "caption_id", key, image_ids, vectors, similarity, nan, model, book)
-    vectors = readers.npy_vectors(path)
-    image_ids = readers.npy_ids(owners, len(vectors), str(path), "image_id", book) if owners else None
-    key = _ids(ids, vectors, path, "caption_id", book)
-    return checked(str(path), "caption_id", key, image_ids, vectors, similarity, nan, book=book)
-
-
-def _model_of(table: pa.Table) -> tuple[str, str] | None:
-    """Run and digest of the model in a file of ``vse-pipe embed``; None for files of other programs."""
-    about = tables.footer(table)
-    return (about["run"], about["model_sha256"]) if {"run", "model_sha256"} <= set(about) else None
-
-
-def _is_parquet(path: Path, options: list[tuple[str, Path | None]]) -> bool:
-    if path.suffix not in (".parquet", ".npy"):
-        raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: .parquet, .npy")
-    for option, file in options:
-        if file is not None and path.suffix == ".parquet":
-            raise UsageError(f"{option} belongs to .npy files; {path} has ids of its own")
-    return path.suffix == ".parquet"
-
-
-def _ids(ids: Path | None, vectors: np.ndarray, path: Path, key: str, book: Book) -> np.ndarray:
-    if ids is None:
-        return book.numbers(key, str(path), np.arange(len(vectors)))
-    return readers.npy_ids(ids, len(vectors), str(path), key, book)
+from vse_pipe.ranking.similarity import Fused
 
 
 @dataclass(frozen=True)
@@ -224,7 +164,7 @@ class InputFiles:
         return named + ([Path(self.qrels)] if self.qrels and Path(self.qrels).is_file() else [])
 
 
-def read(files: InputFiles, params: EvaluateParams, device: torch.device, paired: bool = True) -> Inputs:
+def read_files(files: InputFiles, params: EvaluateParams, device: torch.device, paired: bool = True) -> Inputs:
     """The inputs of ``measure``. paired: every caption needs an image or judgements; False when nothing is measured.
 
     Raises UsageError for options that do not go together, InputError for unfit or too large files."""
@@ -386,3 +326,75 @@ def _inner_product(
     images: Float[Tensor, "images dim"], captions: Float[Tensor, "captions dim"]
 ) -> Float[Tensor, "images captions"]:
     return images @ captions.T
+
+
+DEFAULT_CRITERIA = ("nns", "is", "csls")
+
+
+def evaluate_files(
+    files: InputFiles,
+    inferences: Sequence[str],
+    params: EvaluateParams,
+    options: dict[str, Strict],
+    device: str = "auto",
+    out: Path | None = None,
+    seed: int = 1,
+) -> dict[str, dict]:
+    """The metrics by criterion; ``out`` receives the folders <inference>/ that ``vse-pipe evaluate`` writes for a run.
+
+    options: parameters of criteria by name, defaults for the rest. seed: for the bootstrap. Raises UsageError for
+    unknown names and options that do not go together, InputError and IntegrityError for files that cannot be used."""
+    chosen, target = [criteria.parse(name, options) for name in inferences], resolve_device(device)
+    if (files.bank_images is None) != (files.bank_captions is None):
+        raise UsageError(
+            "--bank-images and --bank-captions go together: images correct the captions and captions the images"
+        )
+    out = out.resolve() if out else None
+    if out:
+        require_room(out)
+    folders = {criterion.name: _free(out / criterion.name) for criterion in chosen} if out else {}
+    loaded = replace(read_files(files, params, target), seed=seed)
+    if params.judgements or params.labels:
+        # pandas takes half a second to import.
+        from vse_pipe.evaluate import judgements
+
+        ids = dict(zip(KEYS, (loaded.ranked.image_ids, loaded.ranked.caption_ids), strict=True))
+        sides = [judgements.Names.from_key(key, values, loaded.names) for key, values in ids.items()]
+        loaded = replace(loaded, further=judgements.read_judgements(params, *sides))
+    require_parameters(loaded, chosen, params)
+    if loaded.tuning is None and any(is_calibrated(criterion, loaded.similarity, params) for criterion in chosen):
+        raise UsageError(
+            "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or "
+            "-S evaluate.calibrate=none"
+        )
+    warn_of_collapse(loaded.ranked, f"{files.images}, {files.captions}")
+    metrics: dict[str, dict] = {}
+    with locks.claim(out) if out else nullcontext():
+        for result in measure(loaded, chosen, params):
+            name = result.criterion.name
+            metrics[name] = {**result.metrics, "split": "files"}
+            if folders:
+                write(folders[name], replace(result, metrics=metrics[name]), loaded.names)
+                continue
+            for direction, notes in result.metrics["notes"].items():
+                warn_of_residual(result.criterion, direction, notes)
+    return metrics
+
+
+def require_parameters(loaded: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
+    """Raises UsageError when parameters of a criterion are open and there are no validation data."""
+    names = [criterion.name for criterion in chosen if open_parameters(criterion, params)]
+    if names and loaded.tuning is None:
+        raise UsageError(
+            f"{', '.join(names)}: parameters are to be chosen and there is nothing to choose them on; give --val-images "
+            "and --val-captions, or the values, such as -S inference.rgm.lam=2"
+        )
+
+
+def _free(folder: Path) -> Path:
+    """The folder. Raises UsageError if it has contents that are no evaluation."""
+    if folder.exists() and not (
+        folder.is_dir() and ((folder / evaluation.METRICS).is_file() or not any(folder.iterdir()))
+    ):
+        raise UsageError(f"--out: {folder} exists and is not an evaluation; choose another folder")
+    return folder

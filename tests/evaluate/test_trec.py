@@ -1,15 +1,53 @@
 """TREC runs against loops, against trec_eval and ir-measures, and against an evaluation of the same vectors."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from tests.evaluate.trec.files import drawn, write
 from tests.naive import evaluate as naive
+from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import trec
 from vse_pipe.evaluate.trec import evaluate_trec, measured
 from vse_pipe.project.params.schema import EvaluateParams
+
+Scores = dict[str, dict[str, float]]
+Grades = dict[str, dict[str, int]]
+
+
+def drawn(seed: int, queries: int = 12, items: int = 40) -> tuple[Scores, Grades]:
+    """Many ties, lists of different lengths, judged items that are in no list, queries without answers and without judgements.
+
+    trec_eval orders answers of the same score by their names, the largest first. The names begin with 9 less the grade, so that
+    by its rule the worst comes first, as by ours; they tell this program nothing, which does not read them.
+    """
+    rng = np.random.default_rng(seed)
+    run: Scores = {}
+    qrels: Grades = {}
+    for query in range(queries):
+        grades = rng.choice([0, 0, 0, 0, 1, 2, 3], items)
+        names = [f"{9 - grade}-{number}" for number, grade in enumerate(grades)]
+        listed = rng.permutation(items)[: rng.integers(0 if seed % 5 == 0 else 1, items + 1)]
+        if len(listed):
+            run[f"q{query}"] = {names[item]: float(rng.integers(-3, 4)) / 4 for item in listed}
+        judged = rng.permutation(items)[: rng.integers(1, items)]
+        if query:
+            qrels[f"q{query}"] = {
+                names[item]: int(grades[item]) for item in {*judged.tolist(), *np.flatnonzero(grades)}
+            }
+    return run, qrels
+
+
+def write(folder: Path, run: Scores, qrels: Grades) -> tuple[Path, Path]:
+    answers = [(query, item, score) for query, found in run.items() for item, score in found.items()]
+    lines = [f"{query} Q0 {item} {rank} {score} made-up\n" for rank, (query, item, score) in enumerate(answers)]
+    (folder / "run.txt").write_text("".join(lines))
+    judged = [f"{query} 0 {item} {grade}\n" for query, found in qrels.items() for item, grade in found.items()]
+    (folder / "qrels.txt").write_text("".join(judged))
+    return folder / "run.txt", folder / "qrels.txt"
+
 
 PARAMS = EvaluateParams(recall=[3], ndcg=[5])
 MEASURES = {"map": naive.average_precision, "map@r": naive.average_precision_at_r, "r_precision": naive.r_precision}
@@ -33,7 +71,7 @@ def test_against_loops(tmp_path, ties, above):
     for k in (5, 10):
         wanted = [naive.graded_ndcg(run.get(query, {}), grades, k, ties) for query, grades in right.items()]
         assert found[f"graded_ndcg@{k}"] == pytest.approx(100 * np.mean(wanted), abs=1e-5)
-    table = trec.read_answered(tmp_path / "out").to_pandas().set_index("query")
+    table = tables.read(tmp_path / "out" / trec.QUERIES, trec.SCHEMA, "").to_pandas().set_index("query")
     assert {query: row["rank"] - 1 for query, row in table.iterrows() if row["rank"] == row["rank"]} == {
         query: one[0] for query, one in places.items() if np.isfinite(one[0])
     }

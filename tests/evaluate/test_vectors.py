@@ -4,8 +4,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.external import inputs
-from vse_pipe.evaluate.external.vectors import Vectors, checked, must_fit, must_pair, without_dropped
+from vse_pipe.evaluate import vectors
+from vse_pipe.evaluate.vectors import Vectors, checked, must_fit, must_pair, without_dropped
 
 
 def given(vectors, ids=None, similarity="cosine") -> Vectors:
@@ -85,7 +85,7 @@ def test_one_model_under_two_names_is_one_model(tmp_path):
         pq.write_table(
             pa.table({"image_id": [1], "embedding": embedding}).replace_schema_metadata(about), tmp_path / "a.parquet"
         )
-        return inputs.read_images(tmp_path / "a.parquet", "cosine")
+        return vectors.read_images(tmp_path / "a.parquet", "cosine")
 
     must_fit(made("hal", "a" * 64), made("hal_on_mine", "a" * 64))
     with pytest.raises(InputError, match=r"vectors of 2 values of run max \(model bbbbbbbbbbbb\), those of .* run hal"):

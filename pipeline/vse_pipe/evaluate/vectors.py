@@ -1,17 +1,19 @@
-"""The vectors of one side, with the checks that every file has to pass. This module reads no files."""
+"""The vectors of one side: read from Parquet or .npy, with the checks that every file has to pass."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float32, Int64
 
-from vse_pipe.core import mapped
+from vse_pipe.core import mapped, tables
 from vse_pipe.core.console import warn
-from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.external.readers import Book
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.evaluate import readers
+from vse_pipe.evaluate.readers import Book
 
 _AT_ONCE = 8192
 
@@ -163,3 +165,56 @@ def must_pair(images: Vectors, captions: Vectors) -> None:
 def _refuse(where: str, key: str, book: Book, problem: str, wrong: np.ndarray, advice: str = "") -> None:
     if len(wrong):
         raise InputError(f"{where}: {len(wrong)} {problem}: {key} {book.first(key, wrong)}{advice}")
+
+
+def read_images(
+    path: Path, similarity: str, ids: Path | None = None, nan: str = "refuse", book: Book | None = None
+) -> Vectors:
+    """Vectors from Parquet with columns image_id and embedding; or from .npy with ids from ``ids`` or 0, 1, 2, ...
+
+    nan: as in ``checked``. book: shared by the files of the call. Raises UsageError for other kinds of files and for
+    Parquet together with ``ids``, InputError for unfit content."""
+    return _read_side(path, "image_id", similarity, {"--image-ids": ids}, nan, book or Book())
+
+
+def read_captions(
+    path: Path,
+    similarity: str,
+    ids: Path | None = None,
+    owners: Path | None = None,
+    nan: str = "refuse",
+    book: Book | None = None,
+) -> Vectors:
+    """Vectors from Parquet with columns caption_id, embedding and optionally image_id; or from .npy with ids from
+    ``ids`` and image ids from ``owners``. Raises as ``read_images``."""
+    files = {"--caption-ids": ids, "--caption-images": owners}
+    return _read_side(path, "caption_id", similarity, files, nan, book or Book())
+
+
+def _read_side(path: Path, key: str, similarity: str, files: dict[str, Path | None], nan: str, book: Book) -> Vectors:
+    """files: by option, the ids and the image ids that belong to an .npy file."""
+    if path.suffix not in (".parquet", ".npy"):
+        raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: .parquet, .npy")
+    where, image_ids = str(path), None
+    if path.suffix == ".npy":
+        ids, owners = [*files.values(), None][:2]
+        vectors = readers.npy_vectors(path)
+        if owners:
+            image_ids = readers.npy_ids(owners, len(vectors), where, "image_id", book)
+        if ids is None:
+            numbers = book.numbers(key, where, np.arange(len(vectors)))
+        else:
+            numbers = readers.npy_ids(ids, len(vectors), where, key, book)
+        return checked(where, key, numbers, image_ids, vectors, similarity, nan, book=book)
+    for option, file in files.items():
+        if file is not None:
+            raise UsageError(f"{option} belongs to .npy files; {path} has ids of its own")
+    table = readers.read_parquet(path, [key, "embedding"], ["image_id"] if key == "caption_id" else [])
+    vectors = readers.parquet_vectors(path, table, key)
+    if key == "caption_id" and "image_id" in table.column_names:
+        image_ids = readers.parquet_ids(path, table, "image_id", book)
+    numbers, about = readers.parquet_ids(path, table, key, book), tables.footer(table)
+    # Files of other programs name no model.
+    model = (about["run"], about["model_sha256"]) if {"run", "model_sha256"} <= set(about) else None
+    del table  # as large as the vectors, and ``checked`` copies these
+    return checked(where, key, numbers, image_ids, vectors, similarity, nan, model, book)

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vse_pipe.evaluate.external.inputs import InputFiles
+from vse_pipe.evaluate.files import InputFiles
 
 
 @dataclass(frozen=True)

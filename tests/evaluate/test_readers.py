@@ -19,11 +19,10 @@ from tests.hostile import Hostile, bytes_as_text
 from vse_pipe.core import arrays, memory
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.parquet import Parquet
-from vse_pipe.evaluate import judgements
-from vse_pipe.evaluate.external import inputs, readers
-from vse_pipe.evaluate.external import vectors as external_vectors
-from vse_pipe.evaluate.external.readers import Book
+from vse_pipe.evaluate import judgements, readers
+from vse_pipe.evaluate import vectors as evaluate_vectors
 from vse_pipe.evaluate.judgements import Names
+from vse_pipe.evaluate.readers import Book
 from vse_pipe.ranking.metrics.recall import Truth
 
 _NUMBERS = [2**53 - 1, 2**53, 2**53 + 1, 10**18 - 1, 10**18, 1212345678901234567, 2**63 - 1, -(2**63), 0, 7]
@@ -129,7 +128,7 @@ def test_judgements_and_labels_name_every_number(tmp_path, ending):
         by = "," if ending == "csv" else " "
         path.write_text("\n".join([f"image_id{by}label", *(f"{number}{by}a" for number in _NUMBERS)]) + "\n")
     table = judgements.read(path, ["image_id", "label"])
-    assert Names.of_ids(np.array(_NUMBERS)).find(table["image_id"]).tolist() == _NUMBERS
+    assert Names.from_ids(np.array(_NUMBERS)).find(table["image_id"]).tolist() == _NUMBERS
 
 
 installed = pytest.mark.skipif(
@@ -338,10 +337,10 @@ def changing(monkeypatch) -> Callable:
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 @pytest.mark.parametrize("nan", ["refuse", "drop"])
-@pytest.mark.parametrize("read", [inputs.read_images, inputs.read_captions])
+@pytest.mark.parametrize("read", [evaluate_vectors.read_images, evaluate_vectors.read_captions])
 def test_a_file_that_changes_while_it_is_checked_is_refused(tmp_path, changing, read, similarity, nan):
     np.save(tmp_path / "a.npy", np.array([[1, 2], [np.nan, 1] if nan == "drop" else [3, 1], [2, 2]], np.float32))
-    changing(tmp_path / "a.npy", external_vectors, "warn" if nan == "drop" else "_blocks")
+    changing(tmp_path / "a.npy", evaluate_vectors, "warn" if nan == "drop" else "_blocks")
     with pytest.raises(IntegrityError, match=r"a\.npy: changed while it was read; make it again, then run"):
         read(tmp_path / "a.npy", similarity, nan=nan)
 

@@ -1,3 +1,5 @@
+"""Ranks, recall, hubness and convergence against loops."""
+
 from itertools import combinations
 
 import numpy as np
@@ -9,15 +11,20 @@ from hypothesis import strategies as st
 from tests.naive import evaluate as naive
 from tests.ranking.dense import matrices
 from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.metrics.hubness import anti_hubs, gini, hub_share, largest_hub, occurrence, robin_hood, skewness
 from vse_pipe.ranking.metrics.recall import (
+    NOISE,
+    RISE,
     Relevance,
     Truth,
     best_ranks,
     chance,
+    converged,
     hits_at,
     mean_rank,
     median_rank,
     recall,
+    waited,
 )
 
 POLICIES = ["pessimistic", "average", "optimistic"]
@@ -40,15 +47,6 @@ def test_against_loops(ties):
         assert ranks(scores, correct, ties) == expected
 
     check()
-
-
-@settings(deadline=None)
-@given(few_values)
-def test_policies_are_ordered_and_average_lies_between(scores):
-    correct = [[0]] * len(scores)
-    worst, middle, best = (np.array(ranks(scores, correct, ties)) for ties in POLICIES)
-    assert (worst >= best).all()
-    np.testing.assert_array_equal(middle, (worst + best) / 2)
 
 
 @pytest.mark.parametrize(("ties", "expected"), [("pessimistic", 99.0), ("average", 49.5), ("optimistic", 0.0)])
@@ -177,3 +175,108 @@ def test_queries_of_one_item_take_turns_and_those_without_any_come_first():
     correct = [[2], [0, 2], [], [2], [0], [2]]
     truth = Truth.listed([np.array(items, int) for items in correct], 3)
     assert truth.turns().tolist() == [0, 0, 0, 1, 1, 2]
+
+
+counts = st.lists(st.integers(0, 50), min_size=1, max_size=40)
+
+
+@given(counts)
+def test_skewness_against_loops(values):
+    assert skewness(np.array(values)) == pytest.approx(naive.skewness(values), abs=1e-9, nan_ok=True)
+
+
+def test_hubness_by_hand():
+    """One hub among four items: mean 1, deviations -1 -1 -1 3, skewness 6 / 3^1.5."""
+    assert skewness(np.array([0, 0, 0, 4])) == pytest.approx(6 / 3**1.5)
+
+
+def test_even_retrieval_leaves_skewness_undefined():
+    assert np.isnan(skewness(np.array([3, 3, 3])))
+
+
+def test_items_nobody_retrieves_are_counted():
+    assert occurrence(np.array([2, 0, 2, 2]), 5).tolist() == [1, 0, 3, 0, 0]
+    assert occurrence(np.array([], np.int64), 3).tolist() == [0, 0, 0]
+
+
+@given(counts)
+def test_indices_against_loops(values):
+    assert robin_hood(np.array(values)) == pytest.approx(naive.robin_hood(values), abs=1e-12)
+    assert gini(np.array(values)) == pytest.approx(naive.gini(values), abs=1e-12)
+    assert anti_hubs(np.array(values)) == pytest.approx(naive.anti_hubs(values))
+    assert hub_share(np.array(values)) == pytest.approx(naive.hub_share(values), abs=1e-12)
+    assert largest_hub(np.array(values)) == sorted(values)[-1]
+
+
+def test_one_hub_takes_all():
+    """Three of four items lack a quarter of all places each; Gini of one owner among n is (n - 1) / n."""
+    one = np.array([0, 8, 0, 0])
+    assert (robin_hood(one), gini(one), anti_hubs(one), largest_hub(one)) == (0.75, 0.75, 0.75, 8)
+
+
+@pytest.mark.parametrize(("values", "unused"), [([3, 3, 3], 0.0), ([7], 0.0), ([0, 0], 1.0)])
+def test_constant_counts_are_even(values, unused):
+    even = np.array(values)
+    assert (robin_hood(even), gini(even), anti_hubs(even)) == (0.0, 0.0, unused)
+    assert largest_hub(even) == values[0]
+
+
+def _stops(rsums, patience, since=0):
+    """The epoch after which a run ends, by a loop that remembers; None where it does not."""
+    best, without = -1.0, 0
+    for epoch, rsum in enumerate(rsums, 1):
+        without = 0 if rsum > best or epoch <= since else without + 1
+        best = max(best, rsum)
+        if without == patience:
+            return epoch
+    return None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_patience_is_that_of_a_loop(seed):
+    rng = np.random.default_rng(seed)
+    rsums = rng.integers(0, 12, 20).tolist()  # with ties: the first of the best counts
+    for patience in (1, 2, 3, 7):
+        for since in (0, 4, 15):
+            ended = next((n for n in range(1, 21) if waited(rsums[:n], since) >= patience), None)
+            assert ended == _stops(rsums, patience, since)
+            if ended is not None and ended > patience:
+                assert converged(rsums[:ended], patience), "what patience ended has converged"
+
+
+def test_a_curve_converges_when_its_last_epochs_hardly_rise():
+    flat, rising = [100.0, 200.0, 250.0, 251.0, 250.5, 252.0], [100.0, 200.0, 250.0, 251.0, 252.0, 260.0]
+    assert converged(flat)
+    assert not converged(rising)
+    edge = 250.0 / (1 - RISE)
+    assert converged([250.0, 1, 2, edge - 1e-9])
+    assert not converged([250.0, 1, 2, edge + 1e-9])
+    assert converged(flat, patience=1)
+    assert not converged(rising, patience=1)
+    assert converged(rising[:-1], patience=2), "251 and 252 after 250"
+
+
+def test_a_short_run_is_judged_by_the_epochs_after_its_first():
+    assert converged([3.56, 3.56, 3.56])
+    assert converged([3.56, 3.6])
+    assert converged([3.0, 2.0, 1.0])
+    assert not converged([100.0, 150.0])
+    assert not converged([100.0, 150.0, 151.0])
+    assert converged([100.0, 150.0, 151.0], patience=1)
+
+
+def test_one_epoch_tells_nothing():
+    assert not converged([])
+    assert not converged([300.0])
+    assert waited([]) == 0
+    assert waited([5.0, 1.0], since=9) == 0
+
+
+def test_half_a_point_is_noise_however_low_rsum_is():
+    assert converged([3.2, 3.1, 3.5, 3.4, 3.6])
+    assert converged([3.2, 3.1, 3.2 + NOISE])
+    assert not converged([3.2, 3.1, 3.2 + NOISE + 1e-9])
+
+
+def test_a_model_that_finds_nothing_at_all_has_not_risen():
+    assert converged([0.0] * 5)

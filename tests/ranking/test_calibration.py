@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import evaluate as naive
-from vse_pipe.ranking.metrics.calibration import BINS, ISOTONIC, PLATT, ece_draws, fitted, reliability
+from vse_pipe.ranking.calibration import BINS, ISOTONIC, PLATT, ece_draws, fitted, reliability
 
 PAIRS = st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=40)
 
