@@ -15,7 +15,7 @@ import pandas as pd
 
 from vse_pipe.core.console import detail
 from vse_pipe.core.files import write_text
-from vse_pipe.report.hubness import log_histogram
+from vse_pipe.report.loghist import log_histogram
 from vse_pipe.report.settings import Point
 
 

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +19,24 @@ from vse_pipe.report import charts, formatting, settings
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.reading import UNCOMPUTED
 from vse_pipe.report.results import Group, Results, RunResult, TrainedRun
+from vse_pipe.report.sections import (
+    audit,
+    calibration,
+    changes,
+    claims,
+    curves,
+    examples,
+    failures,
+    hubness,
+    judged,
+    localisation,
+    published,
+    rankings,
+    relaxation,
+    setup,
+    summary,
+    sweeps,
+)
 
 
 def notes(results: Results, collector: Collector) -> list[str]:
@@ -101,28 +118,28 @@ def _criteria(results: Results) -> Iterator[str]:
             yield f"criterion {name}: ranked with {', '.join(changed)}; `vse-pipe evaluate` or `dvc repro` ranks anew."
 
 
-# The page is one HTML file that sends no requests. A section is a module and a template of the same name in
-# ``sections``. The module has ``TITLE`` and ``context(results, collector) -> dict | None``; None leaves the section
-# out. SECTIONS is the reading order. The templates escape all text of data sets; the security policy of the page allows
-# two scripts by their digests and no request.
+# The page is one HTML file that sends no requests: its security policy allows two scripts by their digests and no
+# request. Templates escape all text of data sets.
 
+# (name, title, context) of each section, in reading order. sections/<name>.html is its template; ``context`` returns the
+# template's values, or None to leave the section out.
 SECTIONS = (
-    "summary",
-    "rankings",
-    "published",
-    "claims",
-    "sweeps",
-    "curves",
-    "relaxation",
-    "audit",
-    "localisation",
-    "judged",
-    "calibration",
-    "hubness",
-    "changes",
-    "examples",
-    "failures",
-    "setup",
+    ("summary", "Summary", summary.context),
+    ("rankings", "All runs and criteria", rankings.context),
+    ("published", "Beside published figures", published.context),
+    ("claims", "Claims", claims.context),
+    ("sweeps", "Sweeps", sweeps.context),
+    ("curves", "Learning curves", curves.context),
+    ("relaxation", "Recall against λ", relaxation.context),
+    ("audit", "Training pairs", audit.context),
+    ("localisation", "Phrases and their boxes", localisation.context),
+    ("judged", "Judgements", judged.context),
+    ("calibration", "How sure a score is", calibration.context),
+    ("hubness", "Hubness", hubness.context),
+    ("changes", "What each criterion changed", changes.context),
+    ("examples", "Example retrievals", examples.context),
+    ("failures", "Worst failures", failures.context),
+    ("setup", "Parameters, fingerprints and versions", setup.context),
 )
 # Keeps the page below 10 MB; the difference is for the markup of the symbols.
 LIMIT = 9_000_000
@@ -141,8 +158,7 @@ def render(results: Results, collector: Collector) -> str:
     """The whole document, below LIMIT unless its tables alone are larger. Raises InputError from the sections."""
     # Pictures fill the rest of the page. Those that do not fit even when small are linked, which needs a second round.
     while True:
-        names = SECTIONS if results.groups else ()
-        sections = [section for name in names if (section := _section(name, results, collector))]
+        sections = list(_sections(results, collector)) if results.groups else []
         room = LIMIT - len(_document(results, collector, sections, {}, collector.side).encode())
         symbols, side, is_complete = collector.symbols(max(0, room))
         if is_complete:
@@ -190,13 +206,11 @@ def page_environment() -> Environment:
     return formatting.template_environment(_FOLDER)
 
 
-def _section(name: str, results: Results, collector: Collector) -> Section | None:
-    module = importlib.import_module(f"vse_pipe.report.sections.{name}")
-    context = module.context(results, collector)
-    if context is None:
-        return None
-    html = page_environment().get_template(f"sections/{name}.html").render(**context)
-    return Section(name, module.TITLE, _trusted(html))
+def _sections(results: Results, collector: Collector) -> Iterator[Section]:
+    for name, title, context in SECTIONS:
+        if (values := context(results, collector)) is not None:
+            html = page_environment().get_template(f"sections/{name}.html").render(**values)
+            yield Section(name, title, _trusted(html))
 
 
 def _asset(name: str) -> Markup:

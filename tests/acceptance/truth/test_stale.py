@@ -20,7 +20,6 @@ from vse_pipe.project.registry import (
     PROTOCOLS,
     RUN_FAMILIES,
     SAMPLERS,
-    SECTIONS,
     TEXT_FEATURES,
     Family,
 )
@@ -29,7 +28,7 @@ from vse_pipe.project.stages import declarations, nodes
 pytestmark = pytest.mark.acceptance
 
 FAMILIES = (
-    *(FORMATS, PROPOSALS, BACKBONES, ENGINES, TEXT_FEATURES, PROTOCOLS, INFERENCES, SECTIONS),
+    *(FORMATS, PROPOSALS, BACKBONES, ENGINES, TEXT_FEATURES, PROTOCOLS, INFERENCES),
     *RUN_FAMILIES.values(),
 )
 # Rooms and families that dvc.yaml names as a whole although an entry says which member it uses.
@@ -128,13 +127,9 @@ def test_a_comment_in_a_member_makes_those_stale_that_it_decides(project):
     assert set(repo.status()) == {"sources"}  # which always runs
 
 
-@pytest.mark.parametrize(
-    "members",
-    [[(ENGINES, "ray"), (FORMATS, "csv"), (RUN_FAMILIES["loss"], "max")], [(SECTIONS, SECTIONS.names()[0])]],
-    ids=["some of each room", "a section"],
-)
-def test_the_whole_status_says_the_same(project, members):
+def test_the_whole_status_says_the_same(project):
     repo, params = project
+    members = [(ENGINES, "ray"), (FORMATS, "csv"), (RUN_FAMILIES["loss"], "max")]
     with edited(*members):
         found = {name for name, changes in repo.status().items() if "changed deps" in str(changes)}
     assert found == set().union(*(expected(params, one) for one in members))

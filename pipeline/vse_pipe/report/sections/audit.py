@@ -8,7 +8,6 @@ from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Audit, DatasetIndex, Results
 from vse_pipe.report.sections.examples import preview
 
-TITLE = "Training pairs"
 _MEASURES = ("auc", "average_precision", "precision", "recall")
 
 

@@ -6,8 +6,6 @@ from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Group, Results
 
-TITLE = "How sure a score is"
-
 
 def context(results: Results, collector: Collector) -> dict | None:
     """None when no evaluation was calibrated."""

@@ -12,7 +12,6 @@ from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Change, DatasetIndex, Evaluation, Results, RunResult, change
 from vse_pipe.report.sections.examples import correct, preview
 
-TITLE = "What each criterion changed"
 KS = (1, 10)
 _EACH = 2
 

@@ -6,7 +6,6 @@ from vse_pipe.report import claims
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Results
 
-TITLE = "Claims"
 # The same number as for the intervals of evaluate.
 _RESAMPLES = 1000
 

@@ -4,8 +4,6 @@ from vse_pipe.report import charts
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Group, Results, TrainedRun
 
-TITLE = "Learning curves"
-
 
 def context(results: Results, collector: Collector) -> dict | None:
     groups = [_group(group, collector) for group in results.groups if group.with_curves]

@@ -7,7 +7,6 @@ from vse_pipe.core.devices import generator
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import DatasetIndex, Evaluation, Group, Pick, Results, mix
 
-TITLE = "Example retrievals"
 _RANKED = 5
 _HEADINGS = {"image_to_text": "From a picture to captions", "text_to_image": "From a caption to pictures"}
 

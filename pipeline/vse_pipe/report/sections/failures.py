@@ -5,7 +5,6 @@ from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Evaluation, Group, Results, worst
 from vse_pipe.report.sections.examples import correct, preview
 
-TITLE = "Worst failures"
 _SHOWN = 5
 _HEADINGS = {
     "image_to_text": "Pictures that do not find their captions",

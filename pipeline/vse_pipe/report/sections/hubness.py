@@ -5,12 +5,12 @@ from itertools import pairwise
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.report import charts
 from vse_pipe.report.formatting import percent
-from vse_pipe.report.hubness import attracted, log_edges, measure
+from vse_pipe.report.hubness import attracted, measure
+from vse_pipe.report.loghist import log_edges
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import DatasetIndex, Evaluation, Group, Results, RunResult
 from vse_pipe.report.sections.examples import correct, preview
 
-TITLE = "Hubness"
 _K = 10
 # The K of the papers' charts, the larger one first.
 _DRAWN = (10, 1)

@@ -5,7 +5,6 @@ from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Evaluation, Group, Results
 
-TITLE = "Judgements"
 _JUDGED = {"R@1": "r@1", "mAP@R": "map@r", "R-precision": "r_precision", "Graded nDCG@10": "graded_ndcg@10"}
 _PLAUSIBLE = {
     "PMRP": "pmrp",

@@ -12,7 +12,6 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Localisation, Results
 
-TITLE = "Phrases and their boxes"
 _TRUE, _FOUND = ("x1", "y1", "x2", "y2"), ("found_x1", "found_y1", "found_x2", "found_y2")
 _FIGURES = (*(f"r@{k}" for k in KS), "map")
 # Colours of the page; further phrases of a sentence repeat them.

@@ -9,7 +9,6 @@ from vse_pipe.report.pictures import Collector
 from vse_pipe.report.reading import RepeatedEvaluation
 from vse_pipe.report.results import Evaluation, Group, Results
 
-TITLE = "All runs and criteria"
 _ORDERS = {"most": lambda value: -value, "least": lambda value: value, "zero": abs}
 
 

@@ -8,8 +8,6 @@ from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Group, Results
 
-TITLE = "Recall against λ"
-
 
 def context(results: Results, collector: Collector) -> dict | None:
     """None when no criterion chose its lambda."""

@@ -8,7 +8,6 @@ from vse_pipe.report import settings
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Group, Results, RunResult, TrainedRun
 
-TITLE = "Parameters, fingerprints and versions"
 _FUSIONS = {"mean": "the mean of the scores", "zscore": "the mean of the z-scores", "rrf": "the reciprocal rank fusion"}
 _LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", "dvc")
 

@@ -5,7 +5,6 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Evaluation, Group, Results, RunResult
 
-TITLE = "Summary"
 _TIES = {
     "pessimistic": "Ties count against the query: an item that scores the same as the correct one ranks before it.",
     "average": "Ties are shared: an item that scores the same as the correct one counts as half a rank before it.",

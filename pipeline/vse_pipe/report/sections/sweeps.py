@@ -6,8 +6,6 @@ from vse_pipe.report.pictures import Chart, Collector
 from vse_pipe.report.results import Results
 from vse_pipe.report.settings import Point, Sweep
 
-TITLE = "Sweeps"
-
 
 def context(results: Results, collector: Collector) -> dict | None:
     sweeps = settings.collect(results)
