@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.naive import stages as naive
 from vse_pipe.audit import measure
-from vse_pipe.audit.measure import batches, chosen, search
-from vse_pipe.audit.measure import measure as measure_measure
+from vse_pipe.audit.measure import batches, gallery_pairs, search
+from vse_pipe.audit.measure import measure_pairs as measure_measure
 from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train.data import Incidence
 from vse_pipe.train.mixture import auc
@@ -59,7 +59,7 @@ def test_histogram_counts_every_pair_once_by_its_truth():
     mismatched = rng.random(2000) < 0.4
     losses = np.where(mismatched, rng.beta(8, 3, 2000), rng.beta(2, 9, 2000)) * 3 + 1
     mixture = train_mixture.fit_beta(losses)
-    table = measure.histogram(losses, mixture, mismatched)
+    table = measure.loss_histogram(losses, mixture, mismatched)
     assert len(table) == measure.BINS
     assert (table.matched + table.mismatched == table.pairs).all()
     assert (table.matched.sum(), table.mismatched.sum()) == ((~mismatched).sum(), mismatched.sum())
@@ -72,7 +72,7 @@ def test_histogram_counts_every_pair_once_by_its_truth():
 
 
 def test_histogram_without_truth_or_spread_has_empty_cells():
-    table = measure.histogram(np.ones(20), train_mixture.fit_beta(np.ones(20)), None)
+    table = measure.loss_histogram(np.ones(20), train_mixture.fit_beta(np.ones(20)), None)
     assert table.pairs.tolist() == [20]
     assert table[["matched", "mismatched", "expected_matched", "expected_mismatched"]].isna().all(axis=None)
 
@@ -81,9 +81,9 @@ def test_most_probable_first_then_the_larger_loss_and_one_of_each_image():
     probability = np.array([0.1, 0.9, 0.9, 0.9, 0.5, 0.9])
     losses = np.array([9.0, 1.0, 3.0, 2.0, 5.0, 2.0])
     images = np.array([4, 7, 7, 8, 4, 9])
-    assert chosen(probability, losses, images, 10).tolist() == [2, 3, 5, 4]
-    assert chosen(probability, losses, images, 2).tolist() == [2, 3]
-    assert chosen(probability, losses, images, 0).tolist() == []
+    assert gallery_pairs(probability, losses, images, 10).tolist() == [2, 3, 5, 4]
+    assert gallery_pairs(probability, losses, images, 2).tolist() == [2, 3]
+    assert gallery_pairs(probability, losses, images, 0).tolist() == []
 
 
 def _dot(images: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:

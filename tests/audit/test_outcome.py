@@ -3,14 +3,14 @@ import pyarrow as pa
 import pytest
 
 from vse_pipe.artifacts.audit import COSTS_COLUMNS
-from vse_pipe.audit import measure, outcome
+from vse_pipe.audit import measure
 from vse_pipe.audit.measure import Measured, Partners
 from vse_pipe.train import mixture as train_mixture
 
 
 def test_a_row_per_epoch_and_bin():
     bins = {"edges": [0.0, 1.0, 2.0], "matched": [5, 1], "mismatched": [0, 4]}
-    table = outcome.table([{"epoch": 6, "by": "truth", "cost": bins}, {"epoch": 7, "by": "split", "cost": bins}])
+    table = measure.costs_table([{"epoch": 6, "by": "truth", "cost": bins}, {"epoch": 7, "by": "split", "cost": bins}])
     assert list(table.columns) == list(COSTS_COLUMNS)
     assert table.to_numpy().tolist() == [
         [6, "truth", 0.0, 1.0, 5, 0],
@@ -21,7 +21,7 @@ def test_a_row_per_epoch_and_bin():
 
 
 def test_nothing_recorded_is_an_empty_table():
-    assert outcome.table([]).empty
+    assert measure.costs_table([]).empty
 
 
 def _audited(true=(10, 20, 10, 40), shown=(10, 20, 30, 10)):
@@ -48,7 +48,7 @@ def _audited(true=(10, 20, 10, 40), shown=(10, 20, 30, 10)):
     mixture = train_mixture.BetaMixture(
         nothing, nothing, np.array([1.0, 0.0]), np.array([1.0, 0.9, 0.2, 0.7]), False, 0, ("few",)
     )
-    return outcome.pairs_table(truth, found, mixture), truth, mixture
+    return measure.pairs_table(truth, found, mixture), truth, mixture
 
 
 def test_partners_are_named_by_their_ids_and_null_where_there_is_none():
@@ -60,7 +60,7 @@ def test_partners_are_named_by_their_ids_and_null_where_there_is_none():
 
 
 def test_figures_against_the_truth():
-    found = outcome.metrics(*_audited(), threshold=0.5)
+    found = measure.audit_metrics(*_audited(), threshold=0.5)
     assert (found["flagged"], found["mismatched"], found["auc"]) == (1, 2, 1.0)
     assert (found["precision"], found["recall"]) == (1.0, 0.5)
     # Image 30 is best matched by caption 1, which is of image 10; image 10 by caption 3, which is of it.
@@ -80,32 +80,32 @@ def test_figures_against_the_truth():
 
 def test_without_the_truth_there_are_no_such_figures():
     table, truth, mixture = _audited(true=(None,) * 4)
-    found = outcome.metrics(table, truth, mixture, threshold=0.5)
+    found = measure.audit_metrics(table, truth, mixture, threshold=0.5)
     assert found["truth"] == "unknown"
     assert not {"auc", "precision", "mismatched", "rematched_image_right"} & set(found)
-    assert outcome.histogram(table, mixture)["matched"].isna().all()
+    assert measure.audit_histogram(table, mixture)["matched"].isna().all()
 
 
 def test_nothing_mismatched_leaves_figures_undefined():
-    found = outcome.metrics(*_audited(shown=(10, 20, 10, 40)), threshold=0.9)
+    found = measure.audit_metrics(*_audited(shown=(10, 20, 10, 40)), threshold=0.9)
     for name in ("auc", "average_precision", "precision", "recall", "rematched_caption_right"):
         assert found[name] is None, name
 
 
 def test_the_first_by_loss_are_counted_and_a_threshold_that_misses_most_is_said():
     table, truth, mixture = _audited()
-    found = outcome.metrics(table, truth, mixture, threshold=0.5)
+    found = measure.audit_metrics(table, truth, mixture, threshold=0.5)
     assert found["ranked"] == [{"first": 4, "estimated": pytest.approx(0.3), "precision": 0.5}]
-    assert (found["expected"], outcome.doubt(found)) == (1.2, "")
-    missed = outcome.doubt(outcome.metrics(table, truth, mixture, threshold=0.9))
+    assert (found["expected"], measure.doubt(found)) == (1.2, "")
+    missed = measure.doubt(measure.audit_metrics(table, truth, mixture, threshold=0.9))
     assert missed.startswith(
         "0 pairs are flagged and 2 are mismatched: the recall is 0.00; take the first pairs by loss"
     )
-    assert outcome.doubt({"truth": "known", "mismatched": 6000, "flagged": 4000, "recall": 0.12})
-    assert not outcome.doubt({"truth": "known", "mismatched": 0, "flagged": 4, "recall": None})
-    unknown = outcome.metrics(*_audited(true=(10, None, 10, 40)), threshold=0.9)
+    assert measure.doubt({"truth": "known", "mismatched": 6000, "flagged": 4000, "recall": 0.12})
+    assert not measure.doubt({"truth": "known", "mismatched": 0, "flagged": 4, "recall": None})
+    unknown = measure.audit_metrics(*_audited(true=(10, None, 10, 40)), threshold=0.9)
     assert unknown["ranked"] == [{"first": 4, "estimated": pytest.approx(0.3), "precision": None}]
-    assert outcome.doubt(unknown).startswith("0 pairs are flagged and about 1 are mismatched: most of them stay below")
+    assert measure.doubt(unknown).startswith("0 pairs are flagged and about 1 are mismatched: most of them stay below")
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(9, [9]), (10, [10]), (11, [10]), (1001, [10, 100, 1000])])

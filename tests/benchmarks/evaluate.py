@@ -13,8 +13,8 @@ from tests.benchmarks.measure import benchmark, run, seconds, show
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.measure import Inputs, measure
-from vse_pipe.localize.figures import metrics
 from vse_pipe.localize.ranks import BoxSide, Ranks, joined, scenes
+from vse_pipe.localize.stage import localised_figures
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams, LocalizeParams
 from vse_pipe.project.registry import INFERENCES
@@ -194,7 +194,7 @@ def localize(options: argparse.Namespace) -> None:
     show(f"{count} mentions x {options.proposals} proposals, {options.dim} dimensions; ranked {ranking:.2f} s")
     for resamples in (0, LocalizeParams().resamples):
         started = time.process_time()
-        metrics(ranked, ranks, texts, types, LocalizeParams(resamples=resamples), 1)
+        localised_figures(ranked, ranks, texts, types, LocalizeParams(resamples=resamples), 1)
         show(f"figures with {resamples} resamples {time.process_time() - started:.2f} s")
 
 

@@ -13,7 +13,7 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.tools.export.stage import export_run
+from vse_pipe.tools.export import export_run
 from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
 

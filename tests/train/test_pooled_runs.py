@@ -12,7 +12,7 @@ from vse_pipe.artifacts import embeddings, model_files
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
-from vse_pipe.tools.export.stage import export_run
+from vse_pipe.tools.export import export_run
 from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
 

@@ -9,9 +9,9 @@ import torch
 
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import captions, features, joins, model_files, pairs
-from vse_pipe.audit import measure, outcome
+from vse_pipe.audit import measure
 from vse_pipe.audit.measure import Measured, batches, search
-from vse_pipe.audit.measure import measure as measure_measure
+from vse_pipe.audit.measure import measure_pairs as measure_measure
 from vse_pipe.core import console
 from vse_pipe.core.console import document, ruled, say, stdout, warn
 from vse_pipe.core.devices import generator, resolve_device
@@ -57,26 +57,28 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
             raise InputError(f"{paths.trained(run)}: the model's losses are not finite; train the run again")
         mixture = train_mixture.fit_beta(found.losses)
         ids = truth["caption_id"].to_numpy()
-        content = outcome.pairs_table(truth, found, mixture)
-        shown = measure.chosen(content["probability"].to_numpy(), found.losses, truth["image_id"].to_numpy(), limit)
+        content = measure.pairs_table(truth, found, mixture)
+        shown = measure.gallery_pairs(
+            content["probability"].to_numpy(), found.losses, truth["image_id"].to_numpy(), limit
+        )
         metrics = {
             "run": run,
             "model_sha256": files.digest,
             "data": {"train": joins.digests(paths.prepared(node.dataset))["train"]},
             "gallery": ids[shown].tolist(),
             "partners_from": "batch" if model.fragments else "all",
-            **outcome.metrics(content, truth, mixture, threshold),
+            **measure.audit_metrics(content, truth, mixture, threshold),
         }
         records, moved = _records(run), None
         if records:
             metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
-            moved = outcome.table(records)
+            moved = measure.costs_table(records)
         with whole_folder(out, repetitions.patterns(FILES)) as folder:
-            artefact.write(folder, content, metrics, outcome.histogram(content, mixture), moved)
+            artefact.write(folder, content, metrics, measure.audit_histogram(content, mixture), moved)
     step.record(out, time.monotonic() - started)
     for doubt in mixture.doubts:
         warn(f"audit {run}: do not trust the probabilities: {doubt}")
-    if text := outcome.doubt(metrics):
+    if text := measure.doubt(metrics):
         warn(f"audit {run}: {text}")
     say(f"audit {run}: {metrics['flagged']} of {metrics['pairs']} pairs flagged, {out}")
     return metrics

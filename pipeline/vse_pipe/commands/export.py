@@ -67,7 +67,7 @@ def export(
     if vectors is not None:
         from vse_pipe.evaluate.external.inputs import InputFiles
         from vse_pipe.project.params.load import load_measuring
-        from vse_pipe.tools.export.stage import export_files
+        from vse_pipe.tools.export import export_files
 
         measuring, options, *_ = load_measuring(_project.overrides)
         files = InputFiles(*vectors, *file_options, similarity)
@@ -78,7 +78,7 @@ def export(
             raise UsageError("export what? give --run, or --images and --captions")
         params = _project.params()
         run = _project.one_run(run, params, embedded=True)
-        from vse_pipe.tools.export.stage import export_run
+        from vse_pipe.tools.export import export_run
 
         manifest = export_run(params, run, inference, to, direction, folder, device, depth)
     from vse_pipe.core.console import document, say
@@ -107,7 +107,7 @@ def pack(run: PackedRun, out: Out, licence: Licence = None, as_json: AsJson = Fa
     params = _project.params()
     name = _project.one_run(run, params)
     from vse_pipe.core.console import document, say
-    from vse_pipe.tools.hub.stage import pack as write
+    from vse_pipe.tools.pack import pack as write
 
     digests = write(params, name, folder, licence)
     say(f"{out}: run {name}, sha256 of config.json {digests['config.json']}")

@@ -86,9 +86,9 @@ def check(as_json: AsJson = False) -> None:
     parameters than there are now. Where several apply, it is the lowest.
     """
     _project.enter_root()
-    from vse_pipe.tools.check import stage
+    from vse_pipe.tools import check
 
-    raise typer.Exit(stage.show(stage.check(_project.overrides), as_json))
+    raise typer.Exit(check.show(check.check(_project.overrides), as_json))
 
 
 def doctor(as_json: AsJson = False) -> None:
@@ -139,6 +139,6 @@ def plots() -> None:
     """Write .dvc/plots.html, the page that `dvc plots` fills. Vega is in it, so plots need no network."""
     _project.enter_root()
     from vse_pipe.core.console import say
-    from vse_pipe.tools.plots import plots_page
+    from vse_pipe.tools.init import stage
 
-    say(f"plots: {plots_page.write(Path())}; `dvc plots show` and `dvc plots diff` now work offline")
+    say(f"plots: {stage.write_plots_page(Path())}; `dvc plots show` and `dvc plots diff` now work offline")

@@ -111,7 +111,7 @@ def compare(
     start = Path.cwd()
     from vse_pipe.core.console import stdout
     from vse_pipe.project.paths import root_around
-    from vse_pipe.tools.compare import compare, revisions
+    from vse_pipe.tools import compare, revisions
 
     folders = base is None and all(revisions.is_evaluation(name) for name in (run_a, *(runs_b or [])))
     params = None if folders or root_around() is None else _project.params()
@@ -127,7 +127,7 @@ def compare(
 
 
 def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: int) -> None:
-    from vse_pipe.tools.compare.compare import FEWEST_RESAMPLES
+    from vse_pipe.tools.compare import FEWEST_RESAMPLES
 
     if as_markdown and as_json:
         raise UsageError("--md and --json exclude each other")
@@ -200,9 +200,9 @@ def claims(
         raise UsageError("--md and --json exclude each other")
     start = Path.cwd()
     params = _project.params()
-    from vse_pipe.tools import claims
+    from vse_pipe.report import claims
 
-    verdicts = claims.claims(params, claims.find(file, start), resamples, seed, skip_unknown)
+    verdicts = claims.claims(params, claims.find_file(file, start), resamples, seed, skip_unknown)
     show = claims.as_document if as_json else claims.markdown if as_markdown else claims.terminal
     show(*verdicts, resamples, seed)
 
@@ -258,9 +258,9 @@ def localize(
         return _in_photo(run, Question(image.resolve(), image.name, tuple(phrase or ()), drawing), device, as_json)
     params = _project.params()
     names = _project.chosen_runs(run, params)
-    from vse_pipe.localize import inputs
+    from vse_pipe.localize import stage
 
-    inputs.check_localizable(params, names[0])
+    stage.check_localizable(params, names[0])
     with _project.reserved(map(paths.localized, names)):
         from vse_pipe.core.devices import resolve_device
 

@@ -108,10 +108,10 @@ def _answer(
 ) -> None:
     from vse_pipe.core.console import say, stdout
     from vse_pipe.tools.search import query, show
-    from vse_pipe.tools.search.answer import document
+    from vse_pipe.tools.search.query import answer_document
 
     answer = engine.ask(parts, limits)
-    content = document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), reason)
+    content = answer_document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), reason)
     show.show(content, as_json)
     terminal = show.protocol(stdout.file, os.environ) if pictures and not as_json else None
     if terminal is not None:
@@ -215,7 +215,7 @@ def index(
         from vse_pipe.tools import index
     outs = index.index(params, names, device)
     if to is not None and out is not None:
-        from vse_pipe.tools.export.stage import export_run
+        from vse_pipe.tools.export import export_run
 
         export_run(params, names[0], "nns", to, "text_to_image", out, device)
         outs.append(out)

@@ -15,7 +15,6 @@ import pandas as pd
 
 from vse_pipe.core.console import detail
 from vse_pipe.core.files import write_text
-from vse_pipe.report.loghist import log_histogram
 from vse_pipe.report.settings import Point
 
 
@@ -414,3 +413,25 @@ def _layout() -> dict:
     old = empty.mark_line(style="before").encode(x=x, y=y)
     new = empty.mark_line(style="after-line", strokeWidth=2, point={"size": 16, "style": "after-point"})
     return spec(alt.layer(mean, old, new.encode(x=x, y=y, tooltip=tip)), height=SMALL)
+
+
+_GROWTH = 1.25
+
+
+def log_histogram(n: np.ndarray) -> list[tuple[int, int, int]]:
+    """(first N_k, last N_k, items) of each bin with items, for N_k of at least 1: 1, 2, 3, 4 to 5, 6 to 7, 8 to 10, ...
+
+    A bin ends a quarter above its start, so that bins have equal widths on a log axis and a long tail is readable."""
+    edges = log_edges(int(n.max(initial=0)))
+    counts, _ = np.histogram(n, edges)
+    return [
+        (low, high - 1, int(count)) for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True) if count
+    ]
+
+
+def log_edges(largest: int) -> list[int]:
+    """The starts of the bins of ``log_histogram`` and the end of the last one; at least two edges."""
+    edges = [1]
+    while edges[-1] <= largest or len(edges) < 2:
+        edges.append(max(edges[-1] + 1, int(edges[-1] * _GROWTH) + 1))
+    return edges

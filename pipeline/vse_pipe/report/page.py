@@ -19,24 +19,7 @@ from vse_pipe.report import charts, formatting, settings
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.reading import UNCOMPUTED
 from vse_pipe.report.results import Group, Results, RunResult, TrainedRun
-from vse_pipe.report.sections import (
-    audit,
-    calibration,
-    changes,
-    claims,
-    curves,
-    examples,
-    failures,
-    hubness,
-    judged,
-    localisation,
-    published,
-    rankings,
-    relaxation,
-    setup,
-    summary,
-    sweeps,
-)
+from vse_pipe.report.sections import criteria, examples, figures, hubness, localisation, setup, training
 
 
 def notes(results: Results, collector: Collector) -> list[str]:
@@ -124,22 +107,22 @@ def _criteria(results: Results) -> Iterator[str]:
 # (name, title, context) of each section, in reading order. sections/<name>.html is its template; ``context`` returns the
 # template's values, or None to leave the section out.
 SECTIONS = (
-    ("summary", "Summary", summary.context),
-    ("rankings", "All runs and criteria", rankings.context),
-    ("published", "Beside published figures", published.context),
-    ("claims", "Claims", claims.context),
-    ("sweeps", "Sweeps", sweeps.context),
-    ("curves", "Learning curves", curves.context),
-    ("relaxation", "Recall against λ", relaxation.context),
-    ("audit", "Training pairs", audit.context),
-    ("localisation", "Phrases and their boxes", localisation.context),
-    ("judged", "Judgements", judged.context),
-    ("calibration", "How sure a score is", calibration.context),
-    ("hubness", "Hubness", hubness.context),
-    ("changes", "What each criterion changed", changes.context),
-    ("examples", "Example retrievals", examples.context),
-    ("failures", "Worst failures", failures.context),
-    ("setup", "Parameters, fingerprints and versions", setup.context),
+    ("summary", "Summary", figures.summary),
+    ("rankings", "All runs and criteria", figures.rankings),
+    ("published", "Beside published figures", figures.published),
+    ("claims", "Claims", figures.claims),
+    ("sweeps", "Sweeps", training.sweeps),
+    ("curves", "Learning curves", training.curves),
+    ("relaxation", "Recall against λ", criteria.relaxation),
+    ("audit", "Training pairs", training.audits),
+    ("localisation", "Phrases and their boxes", localisation.localisation),
+    ("judged", "Judgements", figures.judged),
+    ("calibration", "How sure a score is", criteria.calibration),
+    ("hubness", "Hubness", hubness.hubness),
+    ("changes", "What each criterion changed", criteria.changes),
+    ("examples", "Example retrievals", examples.examples),
+    ("failures", "Worst failures", examples.failures),
+    ("setup", "Parameters, fingerprints and versions", setup.setup),
 )
 # Keeps the page below 10 MB; the difference is for the markup of the symbols.
 LIMIT = 9_000_000

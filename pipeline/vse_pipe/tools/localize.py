@@ -16,7 +16,7 @@ from vse_pipe.core.console import line as console_line
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UnreadableImage, UsageError
 from vse_pipe.core.files import may_replace, whole_file
-from vse_pipe.localize import inputs
+from vse_pipe.localize import stage
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box
 from vse_pipe.pictures.images import Item
@@ -174,7 +174,7 @@ class Question:
 
 def check(params: Params, run: str) -> None:
     """Raises UsageError for a run of whole pictures or fragments, and proposals from a file."""
-    inputs.check_localizable(params, run)
+    stage.check_localizable(params, run)
     dataset = params.runs[run].dataset
     about = params.datasets[dataset].format
     if about.name != "regions":

@@ -20,7 +20,7 @@ _COLOURS = 6
 _SIDE = 100.0
 
 
-def context(results: Results, collector: Collector) -> dict | None:
+def localisation(results: Results, collector: Collector) -> dict | None:
     """None when params names no localisation."""
     localised = list(results.localised.values())
     if not localised:

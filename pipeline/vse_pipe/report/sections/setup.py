@@ -12,7 +12,7 @@ _FUSIONS = {"mean": "the mean of the scores", "zscore": "the mean of the z-score
 _LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", "dvc")
 
 
-def context(results: Results, collector: Collector) -> dict:
+def setup(results: Results, collector: Collector) -> dict:
     params = results.params
     present = {split for group in results.groups for split in group.catalogue.images["split"].unique()}
     splits = [split for split in SPLITS if split in (*DESCRIBED, *present)]

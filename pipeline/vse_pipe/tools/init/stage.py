@@ -20,7 +20,7 @@ from vse_pipe.project.code import PACKAGE
 from vse_pipe.project.params import overlay as overlays
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import Check
-from vse_pipe.tools.plots import plots_page
+from vse_pipe.report import charts
 
 
 def remaining_options(params: Path, overlay: str, overrides: list[str]) -> list[str]:
@@ -254,7 +254,7 @@ def _write_packaged(root: Path) -> None:
     """Write dvc.yaml, and the templates and the page of its plots."""
     for template in sorted((PACKAGE / "report" / "plots").glob("*.json")):
         write_text(root / ".dvc" / "plots" / template.name, template.read_text(encoding="utf-8"))
-    plots_page.write(root)
+    write_plots_page(root)
     write_text(root / DVC_YAML, stages_text())
 
 
@@ -295,3 +295,37 @@ def _git(*arguments: str, check: bool = True) -> str:
     if check and process.returncode:
         raise PipelineError(f"git {arguments[0]}: {process.stderr.strip() or f'status {process.returncode}'}")
     return process.stdout.strip() if process.returncode == 0 else ""
+
+
+# The page that `dvc plots` fills. It contains Vega, so unlike DVC's own page it needs no network.
+#
+# `plots.html_template` in .dvc/config names the page. DVC replaces ``{plot_divs}`` by the plots and ``{refresh_tag}`` by a reload
+# tag. The page has no ``{scripts}``, so DVC's three links to a server are left out.
+
+# .dvc/config names it. git ignores it, since it is one megabyte of third-party code.
+PLOTS_PAGE = Path(".dvc") / "plots.html"
+_FOLDER = Path(__file__).parent
+
+
+def plots_page() -> str:
+    """The page with Vega, Vega-Lite and vega-embed of the installed vl_convert; DVC's placeholders stay.
+
+    Plots name Vega-Lite 5, as DVC's own templates do. vl_convert has no Vega older than 6, which warns about the output of
+    Vega-Lite 5. So the page has the newest version of both, which draw the same, and the wrapper removes the name.
+    """
+    import vl_convert
+
+    page = (_FOLDER / "plots_page.html").read_text(encoding="utf-8")
+    scripts = {
+        "library": charts.bundle(vl_convert.get_vegalite_versions()[-1]),
+        "wrapper": (_FOLDER / "plots_page.js").read_text(encoding="utf-8"),
+    }
+    # One pass, so that text in a script is no placeholder.
+    return re.sub(r"\{(library|wrapper)\}", lambda match: scripts[match[1]], page)
+
+
+def write_plots_page(root: Path) -> Path:
+    """Write ``PAGE`` below ``root``, whole or not at all, and return its path."""
+    page = root / PLOTS_PAGE
+    write_text(page, plots_page())
+    return page

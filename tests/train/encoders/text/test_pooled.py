@@ -20,8 +20,8 @@ from vse_pipe.extract import text_methods
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params as AllParams
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.tools.hub.model import networks
-from vse_pipe.tools.hub.stage import pack
+from vse_pipe.tools.hub import networks
+from vse_pipe.tools.pack import pack
 from vse_pipe.train.encoders.text.options import PooledOptions as Params
 from vse_pipe.train.encoders.text.pooled import build
 from vse_pipe.train.heads import thinned

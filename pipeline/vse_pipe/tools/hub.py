@@ -19,8 +19,8 @@ from vse_pipe.extract.compute import Forward
 from vse_pipe.extract.text_methods import State
 from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.tools.hub.card import FEATURES, TEXTS, in_pack
-from vse_pipe.tools.search.encoders import NO_NETWORK, PhotoEncoder, must_be_the_same
+from vse_pipe.tools.pack import FEATURES, TEXTS, in_pack
+from vse_pipe.tools.search.network import NO_NETWORK, PhotoEncoder, must_be_the_same
 from vse_pipe.train import model, restore
 from vse_pipe.train.model import DualEncoder
 

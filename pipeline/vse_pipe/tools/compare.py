@@ -15,8 +15,8 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import Comparison, FigureRow, Method, compared, paired
 from vse_pipe.ranking.intervals import holm, nest
 from vse_pipe.report.formatting import markdown_row, spread
-from vse_pipe.tools.compare import revisions
-from vse_pipe.tools.compare.revisions import Place
+from vse_pipe.tools import revisions
+from vse_pipe.tools.revisions import Place
 
 # With fewer resamples no p-value can be significant.
 FEWEST_RESAMPLES = 40

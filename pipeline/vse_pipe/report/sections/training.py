@@ -1,0 +1,230 @@
+"""Sections about trainings: learning curves, sweeps, and audits of the training pairs."""
+
+from typing import Any
+
+from vse_pipe.core.errors import InputError
+from vse_pipe.report import charts as report_charts
+from vse_pipe.report import settings
+from vse_pipe.report.formatting import plural
+from vse_pipe.report.pictures import Chart, Collector
+from vse_pipe.report.results import Audit, DatasetIndex, Group, Results, TrainedRun
+from vse_pipe.report.sections.examples import preview
+from vse_pipe.report.settings import Point, Sweep
+
+
+def curves(results: Results, collector: Collector) -> dict | None:
+    groups = [_curves_group(group, collector) for group in results.groups if group.with_curves]
+    return {"groups": groups} if groups else None
+
+
+def _curves_group(group: Group, collector: Collector) -> dict:
+    rows = [_curves_row(run) for run in group.with_curves]
+    best = max(rows, key=lambda row: row["rsum"])
+    label = f"Validation rsum per epoch of {len(rows)} runs; the best is {best['run']} with {best['rsum']:.1f} at epoch {best['epoch']}."
+    losses = []
+    for row, run in zip(rows, group.with_curves, strict=True):
+        text = f"Training loss of {row['run']}: {row['first']:.4g} in the first epoch, {row['last']:.4g} in the last of {row['epochs']}."
+        losses.append(
+            {
+                "run": row["run"],
+                "loss": row["name"],
+                "chart": collector.chart(report_charts.training(run.history), text),
+            }
+        )
+    validation = report_charts.validation({run.name: run.history for run in group.with_curves})
+    return {
+        "dataset": group.catalogue.name,
+        "validation": collector.chart(validation, label),
+        "losses": losses,
+        "rows": rows,
+        "epochs": _epochs(group),
+    }
+
+
+def _curves_row(run: TrainedRun) -> dict:
+    table = run.history
+    best = table.loc[table["val_rsum"].idxmax()]
+    loss, scheme = run.member("loss"), run.member("scheme")
+    return {
+        "run": run.name,
+        "name": loss if scheme == "plain" else f"{loss}, {scheme}",
+        "epochs": len(table),
+        "epoch": int(best["epoch"]),
+        "rsum": float(best["val_rsum"]),
+        "first": float(table["loss"].iloc[0]),
+        "last": float(table["loss"].iloc[-1]),
+    }
+
+
+def _epochs(group: Group) -> dict:
+    """The first chart as a table: validation rsum, one row an epoch and one column a run."""
+    columns = {run.name: run.history.set_index("epoch")["val_rsum"] for run in group.with_curves}
+    epochs = sorted({int(epoch) for column in columns.values() for epoch in column.index})
+    rows = [
+        (epoch, [float(column[epoch]) if epoch in column.index else None for column in columns.values()])
+        for epoch in epochs
+    ]
+    return {"runs": list(columns), "rows": rows}
+
+
+def sweeps(results: Results, collector: Collector) -> dict | None:
+    sweeps = settings.collect(results)
+    if not sweeps:
+        return None
+    return {
+        "sweeps": [
+            _swept_curves(sweep, collector) if sweep.curves else _swept_values(sweep, collector) for sweep in sweeps
+        ],
+        "split": results.params.evaluate.split,
+    }
+
+
+def _swept_values(sweep: Sweep, collector: Collector) -> dict:
+    best = max(sweep.points, key=lambda point: point.rsum)
+    label = (
+        f"rsum under {sweep.node.inference} of {plural(len(sweep.points), 'run')} against {sweep.title}; "
+        f"the best is {best.rsum:.1f} at {best.x:g}, run {best.run}."
+    )
+    spec = report_charts.sweep(sweep.points, sweep.baselines, sweep.title, sweep.node.x)
+    has_repeated_x = len({point.x for point in sweep.points}) < len(sweep.points)
+    rows = [
+        {"one": point, "best": point is best, "mean": _mean(sweep.points, index) if has_repeated_x else None}
+        for index, point in enumerate(sweep.points)
+    ]
+    baselines = [{"one": point, "best": False, "mean": None} for point in sweep.baselines]
+    intervals = any(point.interval for point in (*sweep.points, *sweep.baselines))
+    more = {"rows": [*rows, *baselines], "several": has_repeated_x, "intervals": intervals}
+    return _sweep_heading(sweep, collector.chart(spec, label)) | more
+
+
+def _swept_curves(sweep: Sweep, collector: Collector) -> dict:
+    best_epochs = {run: history.loc[history["val_rsum"].idxmax()] for run, history in sweep.histories.items()}
+    best = max(best_epochs, key=lambda run: best_epochs[run]["val_rsum"])
+    label = (
+        f"Validation rsum per epoch of {plural(len(best_epochs), 'run')}; "
+        f"the best is {best} with {best_epochs[best]['val_rsum']:.1f} at epoch {int(best_epochs[best]['epoch'])}."
+    )
+    rows = [
+        {"run": run, "rsum": float(row["val_rsum"]), "epoch": int(row["epoch"]), "best": run == best}
+        for run, row in best_epochs.items()
+    ]
+    return _sweep_heading(sweep, collector.chart(report_charts.validation(sweep.histories), label)) | {"rows": rows}
+
+
+def _sweep_heading(sweep: Sweep, chart: Chart) -> dict:
+    return {
+        "name": sweep.name,
+        "x": sweep.node.x,
+        "title": sweep.title,
+        "inference": sweep.node.inference,
+        "curves": sweep.curves,
+        "chart": chart,
+    }
+
+
+def _mean(points: list[Point], index: int) -> float | None:
+    """The mean at this x, for the first of the rows that share it."""
+    x = points[index].x
+    if index and points[index - 1].x == x:
+        return None
+    same = [point.rsum for point in points if point.x == x]
+    return sum(same) / len(same)
+
+
+_MEASURES = ("auc", "average_precision", "precision", "recall")
+
+
+def audits(results: Results, collector: Collector) -> dict | None:
+    """None when params names no audit."""
+    groups = []
+    for group in results.groups:
+        audits = [results.audits[run.name] for run in group.runs if run.name in results.audits]
+        cards = [_audit(audit, group.catalogue, collector) for audit in audits]
+        groups += [{"dataset": group.catalogue.name, "audits": cards}] if cards else []
+    return {"groups": groups} if groups else None
+
+
+def _audit(audit: Audit, catalogue: DatasetIndex, collector: Collector) -> dict:
+    metrics = audit.metrics
+    is_known = metrics["truth"] == "known"
+    label = (
+        f"Losses of {metrics['pairs']} training pairs of {audit.run}; {metrics['flagged']} are taken for mismatched."
+    )
+    return {
+        "run": audit.run,
+        "known": is_known,
+        "metrics": metrics,
+        "doubts": metrics["mixture"]["doubts"],
+        "ranked": metrics.get("ranked", []),  # absent in audits of earlier versions
+        "partners_from": metrics["partners_from"],
+        "measures": [metrics.get(name) for name in _MEASURES],
+        "losses": collector.chart(report_charts.losses(audit.histogram), label),
+        "costs": _costs(audit, collector),
+        "cards": [_audit_card(audit, number, catalogue, collector) for number in metrics["gallery"]],
+        "refined": _refined(audit, catalogue, collector),
+    }
+
+
+def _costs(audit: Audit, collector: Collector):
+    if audit.costs is None:
+        return None
+    table = report_charts.quartiles(audit.costs)
+    if table.empty:
+        return None
+    label = f"Transport cost of the pairs of {audit.run} over {table['epoch'].nunique()} epochs."
+    return collector.chart(report_charts.costs(table), label)
+
+
+def _refined(audit: Audit, catalogue: DatasetIndex, collector: Collector) -> dict | None:
+    """The alignment of the transport plans of the last epoch; None without plans or without rematched pairs."""
+    refined = audit.metrics.get("refined")
+    if not refined or not refined["alignment"]:
+        return None
+    charts = []
+    for kind in ("transported", "untransported"):
+        part = refined["alignment"][kind]
+        top = part["mean"][0]
+        label = f"Mean refined alignment of {part['rows']} {kind} images of {audit.run}: {top:.3f} for the first caption of {len(part['mean'])}."
+        charts.append((kind, part["rows"], collector.chart(report_charts.alignment(part["mean"]), label)))
+    cards = []
+    for row in refined["rematched"]:
+        catalogue.require([row["image_id"]], "image_to_text", "queries")
+        catalogue.require([row["caption_id"], row["rematch_caption_id"]], "text_to_image", "queries")
+        shows = {
+            name: _preview(row[f"{name}_id"], False, catalogue, collector) for name in ("caption", "rematch_caption")
+        }
+        cards.append({**shows, "image": _preview(row["image_id"], True, catalogue, collector), "weight": row["weight"]})
+    return {"epoch": refined["epoch"], "charts": charts, "cards": cards}
+
+
+def _audit_card(audit: Audit, number: int, catalogue: DatasetIndex, collector: Collector) -> dict:
+    if number not in audit.pairs.index:
+        raise InputError(
+            f"audit of {audit.run}: caption_id {number} of the gallery is no row of pairs.parquet; "
+            f"run `vse-pipe audit --run {audit.run}` again"
+        )
+    row = audit.pairs.loc[number]
+    texts = {"caption": number, "rematch_caption": row["rematch_caption_id"]}
+    pictures = {"image": row["image_id"], "rematch_image": row["rematch_image_id"]}
+    for direction, ids in (("text_to_image", texts), ("image_to_text", pictures)):
+        present = [int(value) for value in ids.values() if not _absent(value)]
+        catalogue.require(present, direction, "queries")
+    cells = {name: _preview(value, False, catalogue, collector) for name, value in texts.items()}
+    cells |= {name: _preview(value, True, catalogue, collector) for name, value in pictures.items()}
+    return {
+        **cells,
+        "probability": float(row["probability"]),
+        "score": float(row["score"]),
+        "caption_score": None if _absent(row["rematch_caption_id"]) else float(row["rematch_caption_score"]),
+        "image_score": None if _absent(row["rematch_image_id"]) else float(row["rematch_image_score"]),
+        "mismatched": None if _absent(row["mismatched"]) else bool(row["mismatched"]),
+    }
+
+
+def _absent(value: object) -> bool:
+    """Is the value null? pandas has None, NaN and NA for it."""
+    return value is None or value != value
+
+
+def _preview(value: Any, is_picture: bool, catalogue: DatasetIndex, collector: Collector) -> dict | None:
+    return None if _absent(value) else preview(int(value), is_picture, catalogue, collector)
