@@ -19,7 +19,7 @@ from vse_pipe.report import charts, formatting, settings
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.reading import UNCOMPUTED
 from vse_pipe.report.results import Group, Results, RunResult, TrainedRun
-from vse_pipe.report.sections import criteria, examples, figures, hubness, localisation, setup, training
+from vse_pipe.report.sections import criteria, examples, figures, hubness, localisation, training
 
 
 def notes(results: Results, collector: Collector) -> list[str]:
@@ -114,7 +114,7 @@ SECTIONS = (
     ("sweeps", "Sweeps", training.sweeps),
     ("curves", "Learning curves", training.curves),
     ("relaxation", "Recall against λ", criteria.relaxation),
-    ("audit", "Training pairs", training.audits),
+    ("audit", "Training pairs", training.audit),
     ("localisation", "Phrases and their boxes", localisation.localisation),
     ("judged", "Judgements", figures.judged),
     ("calibration", "How sure a score is", criteria.calibration),
@@ -122,7 +122,7 @@ SECTIONS = (
     ("changes", "What each criterion changed", criteria.changes),
     ("examples", "Example retrievals", examples.examples),
     ("failures", "Worst failures", examples.failures),
-    ("setup", "Parameters, fingerprints and versions", setup.setup),
+    ("setup", "Parameters, fingerprints and versions", training.setup),
 )
 # Keeps the page below 10 MB; the difference is for the markup of the symbols.
 LIMIT = 9_000_000
