@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from tests.naive import stages as naive
 from vse_pipe.audit import measure
-from vse_pipe.audit.measure import batches, gallery_pairs, search
-from vse_pipe.audit.measure import measure_pairs as measure_measure
+from vse_pipe.audit.measure import batches, gallery_pairs, measure_pairs, search
 from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train.data import Incidence
 from vse_pipe.train.mixture import auc
@@ -131,10 +130,10 @@ def test_what_belongs_together_is_no_partner_and_no_negative(owners, said, seed,
     known = Incidence.of(np.array(owners), np.array(said), np.array([0]), np.array([7]))
     seen = {*zip(owners, said, strict=True), (0, 7)}
     matrix = _matrix(images, texts, owners)
-    belong = known.by_image[:, known.texts].nonzero()
-    partners = search(images, texts, np.array(owners), _dot, cells=cells, belong=belong)
+    matches = known.by_image[:, known.texts].nonzero()
+    partners = search(images, texts, np.array(owners), _dot, cells=cells, matches=matches)
     rows = images[torch.tensor(owners)]
-    whole = measure_measure(
+    whole = measure_pairs(
         lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), [np.arange(len(owners))], known.of_batch
     )
     for found in (partners, whole.partners):
@@ -160,7 +159,7 @@ def test_losses_and_partners_of_one_batch(owners, seed):
         owners = [*owners, 0]
     images, texts = _sides(owners, seed, ties=False)
     rows = images[torch.tensor(owners)]
-    found = measure_measure(lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), [np.arange(len(owners))])
+    found = measure_pairs(lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), [np.arange(len(owners))])
     matrix = _matrix(images, texts, owners)
     np.testing.assert_allclose(found.losses, naive.pair_losses(matrix, owners, 0.2), atol=1e-5)
     np.testing.assert_allclose(found.scores, [matrix[i][i] for i in range(len(owners))], atol=1e-6)
@@ -174,7 +173,7 @@ def test_partners_of_a_batch_come_from_that_batch():
     owners = np.arange(12)
     vectors = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
     work = [np.array([3, 9, 1, 4]), np.array([0, 2, 5, 6, 7, 8, 10, 11])]
-    found = measure_measure(lambda pairs: (vectors[pairs], vectors[pairs]), _dot, owners, work)
+    found = measure_pairs(lambda pairs: (vectors[pairs], vectors[pairs]), _dot, owners, work)
     for pairs in work:
         assert set(found.partners.caption[pairs]) | set(found.partners.image[pairs]) <= set(pairs)
         assert (found.partners.caption[pairs] != pairs).all()

@@ -53,9 +53,9 @@ def project(tmp_path_factory):
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many images each call encodes."""
     seen: list[int] = []
-    run = Sources.seen
+    run = Sources.encode_images
     monkeypatch.setattr(
-        Sources, "seen", lambda self, ids, *more, **how: seen.append(len(ids)) or run(self, ids, *more, **how)
+        Sources, "encode_images", lambda self, ids, *more, **how: seen.append(len(ids)) or run(self, ids, *more, **how)
     )
     return seen
 
