@@ -12,7 +12,6 @@ import typer
 from vse_pipe.commands import _help, _project, evaluate, export, papers, project, results, search, stages
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, RunName
-from vse_pipe.commands.results import compare
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError, out_of_memory, shortage
 from vse_pipe.project import paths
@@ -20,14 +19,8 @@ from vse_pipe.project import paths
 _STAGES = "Stages, in their order"
 _PANELS = {
     "Results": (
-        results.choose,
-        compare,
-        results.compose,
-        results.claims,
-        results.audit,
-        results.localize,
-        papers.papers,
-        project.plots,
+        *(results.choose, results.compare, results.compose, results.claims, results.audit, results.localize),
+        *(papers.papers, project.plots),
     ),
     "Search and export": (search.index, search.search, export.serve, search.encode, export.export, export.pack),
     "Project and machine": (project.init, project.apply, project.check, project.doctor, project.code, project.sources),
@@ -124,8 +117,6 @@ def prepare(
 
 
 app.command(cls=Command, rich_help_panel=_STAGES)(stages.extract)
-
-
 app.command(cls=Command, rich_help_panel=_STAGES)(stages.inject)
 
 

@@ -16,33 +16,24 @@ from vse_pipe.core.locks import claim
 Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or cuda:N", autocompletion=_help.devices)]
 RunName = Annotated[str | None, _help.option("a name under runs: in params.yaml (default: all)", "runs")]
 EmbeddedName = Annotated[
-    str | None,
-    _help.option("a name under runs: or transfers: in params.yaml (default: all)", "runs", "transfers"),
+    str | None, _help.option("a name under runs: or transfers: in params.yaml (default: all)", "runs", "transfers")
 ]
+_RANKED = "runs", "ensembles", "transfers"
 RankedName = Annotated[
-    str | None,
-    _help.option(
-        "a name under runs:, ensembles: or transfers: in params.yaml (default: all)",
-        "runs",
-        "ensembles",
-        "transfers",
-    ),
+    str | None, _help.option("a name under runs:, ensembles: or transfers: in params.yaml (default: all)", *_RANKED)
 ]
 SearchedName = Annotated[
     str | None,
     _help.option(
-        "a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run in the "
-        "report)",
-        "runs",
-        "ensembles",
-        "transfers",
+        "a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run "
+        "in the report)",
+        *_RANKED,
     ),
 ]
 OnDataset = Annotated[
     str | None,
     _help.option(
-        "a data set that the run was not trained on; it needs features made in the same way as the run's",
-        "datasets",
+        "a data set that the run was not trained on; it needs features made in the same way as the run's", "datasets"
     ),
 ]
 Engine = Annotated[

@@ -37,7 +37,6 @@ Target = Annotated[
 Out = Annotated[Path, typer.Option(help="the folder to write")]
 ExportedRun = Annotated[str | None, _help.option("a name under runs: or transfers: in params.yaml", "runs")]
 Direction = Annotated[str, typer.Option(help="text_to_image (captions search images) or image_to_text")]
-
 Depth = Annotated[int, typer.Option(min=1, help="with --to trec: items listed for each query")]
 
 
@@ -84,15 +83,10 @@ def export(
     from vse_pipe.core.console import document, say
 
     say(f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values")
-    if "recall@10" in manifest:
-        say(
-            f"{out}: the index finds {manifest['recall@10']:.2%} of the best 10 of {manifest['recall_queries']} queries"
-        )
     return document(manifest) if as_json else None
 
 
 PackedRun = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
-
 Licence = Annotated[
     str | None,
     typer.Option(

@@ -38,27 +38,23 @@ def choose(
     settings = choose.read(path, _project.params())
     names = _project.chosen(run, settings, "run of the grid")
     choose.check(names, seeds, _project.overrides, further)
-    params = {
-        setting.out: choose.params_of(setting, _project.overrides, further)
-        for name in names
-        for setting in settings[name]
-    }
+    chosen = [setting for name in names for setting in settings[name]]
+    params = {setting.out: choose.params_of(setting, _project.overrides, further) for setting in chosen}
     say(f"choose: {len(params)} settings of {len(names)} runs")
     trials = {name: choose.train_all(settings[name], params, device) for name in names}
     best = {name: choose.best(rows) for name, rows in trials.items()}
     advice = _project.undo(paths.PARAMS)
     choose.write([trial.setting for trial in best.values()], seeds, further)
     if as_json:
-        document(
-            {name: {"tried": [row.as_json() for row in trials[name]], "best": best[name].as_json()} for name in names}
-        )
-        return
+        tried = {name: [trial.as_json() for trial in rows] for name, rows in trials.items()}
+        return document({name: {"tried": rows, "best": best[name].as_json()} for name, rows in tried.items()})
     for name in names:
         for trial in sorted(trials[name], key=lambda trial: -trial.val_rsum):
             line(f"{'*' if trial is best[name] else ' '} {name} {trial.setting}: {trial.figures}")
     say(f"params.yaml now has the settings marked *; `dvc repro` trains them{advice}")
     if _project.overrides:
         say(f"choose: tried with {', '.join(_project.overrides)}, which params.yaml does not have")
+    return None
 
 
 _RANKED = _help.section("runs", "ensembles")
@@ -169,10 +165,8 @@ def compose(
         from vse_pipe.tools.compose import compose_files
 
         params, *_ = load_measuring(_project.overrides)
-        return show(
-            compose_files(InputFiles(*vectors, image_ids, caption_ids, similarity=similarity), params, sets, device),
-            as_json,
-        )
+        files = InputFiles(*vectors, image_ids, caption_ids, similarity=similarity)
+        return show(compose_files(files, params, sets, device), as_json)
     path = sets.resolve()
     params = _project.params()
     chosen = _project.chosen_runs(run, params, ranked=True)
@@ -202,9 +196,10 @@ def claims(
     params = _project.params()
     from vse_pipe.report import claims
 
-    verdicts = claims.claims(params, claims.find_file(file, start), resamples, seed, skip_unknown)
+    content = claims.read(claims.find_file(file, start))
+    verdicts = claims.judged(params, content, resamples, seed, skip_unknown)
     show = claims.as_document if as_json else claims.markdown if as_markdown else claims.terminal
-    show(*verdicts, resamples, seed)
+    show(content, verdicts, resamples, seed)
 
 
 def audit(
@@ -258,15 +253,12 @@ def localize(
         return _in_photo(run, Question(image.resolve(), image.name, tuple(phrase or ()), drawing), device, as_json)
     params = _project.params()
     names = _project.chosen_runs(run, params)
-    from vse_pipe.localize import stage
-
-    stage.check_localizable(params, names[0])
     with _project.reserved(map(paths.localized, names)):
         from vse_pipe.core.devices import resolve_device
-
-        resolve_device(device)
         from vse_pipe.localize import stage
 
+        stage.check_localizable(params, names[0])
+        resolve_device(device)
     figures = {name: stage.localize(params, name, device) for name in names}
     _project.settle(params, names, paths.localized, stage.FILES)
     return _project.show_each(figures, stage.show_localisation, as_json)

@@ -349,16 +349,8 @@ def _plain(verdict: Judged) -> dict[str, Any]:
 def find_file(name: str, start: Path) -> Path:
     """A packaged file of claims by name, or a path relative to ``start``. Raises MissingResource with a similar name."""
     path = start / name
-    if path.is_file() or name not in PACKAGED:
-        if not path.is_file():
-            raise MissingResource(missing(f"{name}: no such file of claims", name, PACKAGED))
+    if path.is_file():
         return path
+    if name not in PACKAGED:
+        raise MissingResource(missing(f"{name}: no such file of claims", name, PACKAGED))
     return PACKAGED[name]
-
-
-def claims(
-    params: Params, path: Path, resamples: int, seed: int, skip_unknown: bool
-) -> tuple[ClaimsFile, list[Judged]]:
-    """The file and a verdict on each of its claims. Raises as ``report.claims.read`` and ``report.claims.judged``."""
-    file = read(path)
-    return file, judged(params, file, resamples, seed, skip_unknown)

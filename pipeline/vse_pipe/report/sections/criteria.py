@@ -9,11 +9,12 @@ from vse_pipe.core.devices import generator
 from vse_pipe.report import charts as report_charts
 from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import Change, DatasetIndex, Evaluation, Group, Results, RunResult, change
-from vse_pipe.report.sections.examples import correct, preview
+from vse_pipe.report.results import Change, Evaluation, Group, Results, RunResult, change
+from vse_pipe.report.sections.examples import Previews
 
 CHANGED_KS = (1, 10)
-_EACH = 2
+# Examples of each kind and direction.
+_EXAMPLES = 2
 
 
 @dataclass(frozen=True)
@@ -29,28 +30,23 @@ class _Side:
 
 
 def changes(results: Results, collector: Collector) -> dict | None:
-    """None when the grid has one criterion only."""
+    """Queries that each criterion repairs and breaks, compared with the baseline; None for a grid of one criterion."""
     if len(results.params.grid.inferences) < 2:
         return None
-    return {
-        "groups": [
-            {
-                "dataset": group.catalogue.name,
-                "runs": [
-                    _changes_of_run(run, run is group.best_run, group.catalogue, results, collector)
-                    for run in group.first_models
-                ],
-            }
-            for group in results.groups
-        ],
-        "headings": [HEADINGS[direction] for direction in DIRECTIONS],
-        "ks": CHANGED_KS,
-    }
+    groups = [
+        {
+            "dataset": group.catalogue.name,
+            "runs": [
+                _changes_of_run(run, run is group.best_run, Previews(group.catalogue, collector), results)
+                for run in group.first_models
+            ],
+        }
+        for group in results.groups
+    ]
+    return {"groups": groups, "headings": [HEADINGS[direction] for direction in DIRECTIONS], "ks": CHANGED_KS}
 
 
-def _changes_of_run(
-    run: RunResult, is_open: bool, catalogue: DatasetIndex, results: Results, collector: Collector
-) -> dict:
+def _changes_of_run(run: RunResult, is_open: bool, previews: Previews, results: Results) -> dict:
     before = {direction: run.baseline.queries(direction) for direction in DIRECTIONS}
     rows, cards = [], []
     for result in run.evaluations.values():
@@ -61,13 +57,13 @@ def _changes_of_run(
         cells = [[(len(change.repaired), len(change.broken)) for change in changes] for changes in counts]
         rows.append({"inference": result.inference, "cells": cells})
         if is_open and results.params.report.examples:
-            cards.append(_examples(result, run.baseline, sides, catalogue, results.params.seed, collector))
+            cards.append(_examples(result, run.baseline, sides, previews, results.params.seed))
     return {
         "run": run.name,
         "kind": run.kind,
         "open": is_open,
         "baseline": run.baseline.inference,
-        "charts": [_balance_chart(run, index, rows, collector) for index in range(len(DIRECTIONS))],
+        "charts": [_balance_chart(run, index, rows, previews.collector) for index in range(len(DIRECTIONS))],
         "rows": rows,
         "examples": [{**card, "open": card["evaluation"] is run.contrast} for card in cards if card["rows"]],
     }
@@ -82,62 +78,31 @@ def _balance_chart(run: RunResult, index: int, rows: list[dict], collector: Coll
     return {"heading": heading, "chart": collector.chart(report_charts.balance(counts), label)}
 
 
-def _examples(
-    result: Evaluation,
-    baseline: Evaluation,
-    sides: list[_Side],
-    catalogue: DatasetIndex,
-    seed: int,
-    collector: Collector,
-) -> dict:
+def _examples(result: Evaluation, baseline: Evaluation, sides: list[_Side], previews: Previews, seed: int) -> dict:
     """Some queries, drawn by the seed. A matching has sets at K = 10 only, so that right means right at 10."""
     k = CHANGED_KS[-1] if result.matching or baseline.matching else CHANGED_KS[0]
-    rows = []
+    rows, name = [], previews.catalogue.name
     for side in sides:
         changed = side.counted(k)
-        draw = generator(seed, "report", "changes", catalogue.name, result.run, result.inference, side.direction)
+        draw = generator(seed, "report", "changes", name, result.run, result.inference, side.direction)
         for kind, ids in (("repaired", changed.repaired), ("broken", changed.broken)):
-            for number in draw.permutation(ids)[:_EACH].tolist():
-                rows.append({"kind": kind, **_example(number, side, result, baseline, catalogue, collector)})
+            for number in draw.permutation(ids)[:_EXAMPLES].tolist():
+                query, right = previews.query(number, side.direction), previews.correct(number, side.direction)
+                cells = [
+                    _cell(table.loc[number], criterion, right, side.direction, previews)
+                    for table, criterion in ((side.before, baseline), (side.after, result))
+                ]
+                first = previews.item(right[0], side.direction)
+                rows.append({"kind": kind, "query": query, "cells": cells, "right": first})
     return {"inference": result.inference, "evaluation": result, "k": k, "rows": rows}
 
 
-def _example(
-    number: int,
-    side: _Side,
-    result: Evaluation,
-    baseline: Evaluation,
-    catalogue: DatasetIndex,
-    collector: Collector,
-) -> dict:
-    is_text = side.direction == "text_to_image"
-    catalogue.require([number], side.direction, "queries")
-    right = correct(number, side.direction, catalogue)
-    cells = [
-        _cell(table.loc[number], criterion, right, side.direction, catalogue, collector)
-        for table, criterion in ((side.before, baseline), (side.after, result))
-    ]
-    return {
-        "query": preview(number, not is_text, catalogue, collector),
-        "cells": cells,
-        "right": preview(right[0], is_text, catalogue, collector),
-    }
-
-
-def _cell(
-    row: pd.Series,
-    result: Evaluation,
-    right: list[int],
-    direction: str,
-    catalogue: DatasetIndex,
-    collector: Collector,
-) -> dict:
+def _cell(row: pd.Series, result: Evaluation, right: list[int], direction: str, previews: Previews) -> dict:
     """The first item; for a matching only whether its set has a correct item."""
     if result.matching:
         return {"item": None, "right": bool(row["hit_10"]), "rank": None}
-    first = catalogue.require([int(row["top"][0])], direction, "items")[0]
-    item = preview(first, direction == "text_to_image", catalogue, collector)
-    return {"item": item, "right": first in right, "rank": float(row["rank"])}
+    first = int(row["top"][0])
+    return {"item": previews.item(first, direction), "right": first in right, "rank": float(row["rank"])}
 
 
 def relaxation(results: Results, collector: Collector) -> dict | None:

@@ -14,8 +14,8 @@ from vse_pipe.report import charts
 from vse_pipe.report.charts import log_edges
 from vse_pipe.report.formatting import percent
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import DatasetIndex, Evaluation, Group, Results, RunResult
-from vse_pipe.report.sections.examples import correct, preview
+from vse_pipe.report.results import Evaluation, Group, Results, RunResult
+from vse_pipe.report.sections.examples import Previews
 
 _K = 10
 # The K of the papers' charts, the larger one first.
@@ -42,16 +42,15 @@ def hubness(results: Results, collector: Collector) -> dict:
 
 def _group(group: Group, collector: Collector) -> dict:
     best = sorted(group.first_models, key=lambda run: -run.best.rsum)[:_CHARTED]
+    previews = Previews(group.catalogue, collector)
     return {
         "dataset": group.catalogue.name,
         "left_out": len(group.first_models) - len(best),
-        "runs": [
-            _run(run, run is group.best_run, run in best, group.catalogue, collector) for run in group.first_models
-        ],
+        "runs": [_run(run, run is group.best_run, run in best, previews) for run in group.first_models],
     }
 
 
-def _run(run: RunResult, is_open: bool, is_drawn: bool, catalogue: DatasetIndex, collector: Collector) -> dict:
+def _run(run: RunResult, is_open: bool, is_drawn: bool, previews: Previews) -> dict:
     return {
         "run": run.name,
         "kind": run.kind,
@@ -61,8 +60,8 @@ def _run(run: RunResult, is_open: bool, is_drawn: bool, catalogue: DatasetIndex,
         "sides": [
             {
                 **_side(run, direction),
-                "charts": [_charts(run, direction, k, collector) for k in _DRAWN] if is_drawn else [],
-                "hubs": _hubs(run, direction, catalogue, collector) if is_open else [],
+                "charts": [_charts(run, direction, k, previews.collector) for k in _DRAWN] if is_drawn else [],
+                "hubs": _hubs(run, direction, previews) if is_open else [],
             }
             for direction in DIRECTIONS
         ],
@@ -123,32 +122,28 @@ def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
     return rows
 
 
-def _hubs(run: RunResult, direction: str, catalogue: DatasetIndex, collector: Collector) -> list[dict]:
+def _hubs(run: RunResult, direction: str, previews: Previews) -> list[dict]:
     """The items with the largest N_10 under the baseline, some of their queries, and N_10 under the contrast."""
     order = run.baseline.items(direction).sort_values(["n_10", "item_id"], ascending=[False, True], kind="stable")
     after = run.contrast.items(direction).groupby("item_id")["n_10"].sum()
     worst = order.head(_HUBS)
-    ids = catalogue.require(worst["item_id"].tolist(), direction, "items")
+    ids = previews.catalogue.require(worst["item_id"].tolist(), direction, "items")
     queries, top = run.baseline.lists(direction)
     drawn = attracted(top, ids, _DRAWN_IN)
+
+    def query(number: int, item: int) -> dict:
+        return {**previews.query(number, direction), "right": item in previews.correct(number, direction)}
+
     return [
         {
-            **preview(item, direction == "text_to_image", catalogue, collector),
+            **previews.item(item, direction),
             "before": int(n),
             "after": int(after[item]),
-            "queries": [_query(int(queries[row]), item, direction, catalogue, collector) for row in drawn[item][0]],
+            "queries": [query(int(queries[row]), item) for row in drawn[item][0]],
             "more": max(0, drawn[item][1] - _DRAWN_IN),
         }
         for item, n in zip(ids, worst["n_10"], strict=True)
     ]
-
-
-def _query(number: int, item: int, direction: str, catalogue: DatasetIndex, collector: Collector) -> dict:
-    catalogue.require([number], direction, "queries")
-    return {
-        **preview(number, direction == "image_to_text", catalogue, collector),
-        "right": item in correct(number, direction, catalogue),
-    }
 
 
 _SHARES = (metrics_hubness.robin_hood, metrics_hubness.gini, metrics_hubness.anti_hubs, metrics_hubness.hub_share)

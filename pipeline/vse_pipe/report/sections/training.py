@@ -10,8 +10,8 @@ from vse_pipe.report import charts as report_charts
 from vse_pipe.report import settings
 from vse_pipe.report.formatting import plural
 from vse_pipe.report.pictures import Chart, Collector
-from vse_pipe.report.results import Audit, DatasetIndex, Group, Results, RunResult, TrainedRun
-from vse_pipe.report.sections.examples import preview
+from vse_pipe.report.results import Audit, Group, Results, RunResult, TrainedRun
+from vse_pipe.report.sections.examples import Previews
 from vse_pipe.report.settings import Point, Sweep
 
 
@@ -142,13 +142,13 @@ def audit(results: Results, collector: Collector) -> dict | None:
     groups = []
     for group in results.groups:
         audits = [results.audits[run.name] for run in group.runs if run.name in results.audits]
-        cards = [_audit_of_run(audit, group.catalogue, collector) for audit in audits]
+        cards = [_audit_of_run(audit, Previews(group.catalogue, collector)) for audit in audits]
         groups += [{"dataset": group.catalogue.name, "audits": cards}] if cards else []
     return {"groups": groups} if groups else None
 
 
-def _audit_of_run(audit: Audit, catalogue: DatasetIndex, collector: Collector) -> dict:
-    metrics = audit.metrics
+def _audit_of_run(audit: Audit, previews: Previews) -> dict:
+    metrics, collector = audit.metrics, previews.collector
     is_known = metrics["truth"] == "known"
     label = (
         f"Losses of {metrics['pairs']} training pairs of {audit.run}; {metrics['flagged']} are taken for mismatched."
@@ -163,8 +163,8 @@ def _audit_of_run(audit: Audit, catalogue: DatasetIndex, collector: Collector) -
         "measures": [metrics.get(name) for name in _MEASURES],
         "losses": collector.chart(report_charts.losses(audit.histogram), label),
         "costs": _costs(audit, collector),
-        "cards": [_audit_card(audit, number, catalogue, collector) for number in metrics["gallery"]],
-        "refined": _refined(audit, catalogue, collector),
+        "cards": [_audit_card(audit, number, previews) for number in metrics["gallery"]],
+        "refined": _refined(audit, previews),
     }
 
 
@@ -178,7 +178,7 @@ def _costs(audit: Audit, collector: Collector):
     return collector.chart(report_charts.costs(table), label)
 
 
-def _refined(audit: Audit, catalogue: DatasetIndex, collector: Collector) -> dict | None:
+def _refined(audit: Audit, previews: Previews) -> dict | None:
     """The alignment of the transport plans of the last epoch; None without plans or without rematched pairs."""
     refined = audit.metrics.get("refined")
     if not refined or not refined["alignment"]:
@@ -188,34 +188,34 @@ def _refined(audit: Audit, catalogue: DatasetIndex, collector: Collector) -> dic
         part = refined["alignment"][kind]
         top = part["mean"][0]
         label = f"Mean refined alignment of {part['rows']} {kind} images of {audit.run}: {top:.3f} for the first caption of {len(part['mean'])}."
-        charts.append((kind, part["rows"], collector.chart(report_charts.alignment(part["mean"]), label)))
-    cards = []
-    for row in refined["rematched"]:
-        catalogue.require([row["image_id"]], "image_to_text", "queries")
-        catalogue.require([row["caption_id"], row["rematch_caption_id"]], "text_to_image", "queries")
-        shows = {
-            name: _preview(row[f"{name}_id"], False, catalogue, collector) for name in ("caption", "rematch_caption")
+        charts.append((kind, part["rows"], previews.collector.chart(report_charts.alignment(part["mean"]), label)))
+    cards = [
+        {
+            **{name: previews.query(row[f"{name}_id"], "text_to_image") for name in ("caption", "rematch_caption")},
+            "image": previews.query(row["image_id"], "image_to_text"),
+            "weight": row["weight"],
         }
-        cards.append({**shows, "image": _preview(row["image_id"], True, catalogue, collector), "weight": row["weight"]})
+        for row in refined["rematched"]
+    ]
     return {"epoch": refined["epoch"], "charts": charts, "cards": cards}
 
 
-def _audit_card(audit: Audit, number: int, catalogue: DatasetIndex, collector: Collector) -> dict:
+def _audit_card(audit: Audit, number: int, previews: Previews) -> dict:
     if number not in audit.pairs.index:
         raise InputError(
             f"audit of {audit.run}: caption_id {number} of the gallery is no row of pairs.parquet; "
             f"run `vse-pipe audit --run {audit.run}` again"
         )
     row = audit.pairs.loc[number]
-    texts = {"caption": number, "rematch_caption": row["rematch_caption_id"]}
-    pictures = {"image": row["image_id"], "rematch_image": row["rematch_image_id"]}
-    for direction, ids in (("text_to_image", texts), ("image_to_text", pictures)):
-        present = [int(value) for value in ids.values() if not _absent(value)]
-        catalogue.require(present, direction, "queries")
-    cells = {name: _preview(value, False, catalogue, collector) for name, value in texts.items()}
-    cells |= {name: _preview(value, True, catalogue, collector) for name, value in pictures.items()}
+
+    def preview(value: Any, direction: str) -> dict | None:
+        return None if _absent(value) else previews.query(int(value), direction)
+
     return {
-        **cells,
+        "caption": preview(number, "text_to_image"),
+        "rematch_caption": preview(row["rematch_caption_id"], "text_to_image"),
+        "image": preview(row["image_id"], "image_to_text"),
+        "rematch_image": preview(row["rematch_image_id"], "image_to_text"),
         "probability": float(row["probability"]),
         "score": float(row["score"]),
         "caption_score": None if _absent(row["rematch_caption_id"]) else float(row["rematch_caption_score"]),
@@ -227,10 +227,6 @@ def _audit_card(audit: Audit, number: int, catalogue: DatasetIndex, collector: C
 def _absent(value: object) -> bool:
     """Is the value null? pandas has None, NaN and NA for it."""
     return value is None or value != value
-
-
-def _preview(value: Any, is_picture: bool, catalogue: DatasetIndex, collector: Collector) -> dict | None:
-    return None if _absent(value) else preview(int(value), is_picture, catalogue, collector)
 
 
 _FUSIONS = {"mean": "the mean of the scores", "zscore": "the mean of the z-scores", "rrf": "the reciprocal rank fusion"}
