@@ -67,27 +67,20 @@ def _summary_group(group: Group) -> dict:
 def _matrix(group: Group, best: Evaluation) -> dict:
     """rsum of each run under each criterion, with the gain over the baseline of the run. The longer list has the rows,
     so that the table stays narrow."""
+
+    def cell(run: RunResult, result: Evaluation | None) -> dict | None:
+        if result is None:
+            return None
+        gain = None if result is run.baseline else result.rsum - run.baseline.rsum
+        return {"one": result, "gain": gain, "best": result is best}
+
     runs = [run.name for run in group.methods]
     criteria = list(dict.fromkeys(name for run in group.methods for name in run.evaluations))
-    cells = [[_matrix_cell(run, run.evaluations.get(name), best) for name in criteria] for run in group.methods]
+    cells = [[cell(run, run.evaluations.get(name)) for name in criteria] for run in group.methods]
     if len(criteria) > len(runs):
-        return {
-            "corner": "Criterion",
-            "heads": runs,
-            "rows": list(zip(criteria, zip(*cells, strict=True), strict=True)),
-        }
+        columns = zip(*cells, strict=True)
+        return {"corner": "Criterion", "heads": runs, "rows": list(zip(criteria, columns, strict=True))}
     return {"corner": "Run", "heads": criteria, "rows": list(zip(runs, cells, strict=True))}
-
-
-def _matrix_cell(run: RunResult, result: Evaluation | None, best: Evaluation) -> dict | None:
-    """None for a criterion without an evaluation."""
-    if result is None:
-        return None
-    return {
-        "one": result,
-        "gain": None if result is run.baseline else result.rsum - run.baseline.rsum,
-        "best": result is best,
-    }
 
 
 _ORDERS = {"most": lambda value: -value, "least": lambda value: value, "zero": abs}
@@ -132,12 +125,13 @@ _HEADS = {
 
 
 def rankings(results: Results, collector: Collector) -> dict:
+    evaluations = [result for group in results.groups for result in group.evaluations()]
     return {
         "groups": [_ranking_table(group) for group in results.groups],
         "heads": [{"label": label, "columns": columns} for label, columns in _HEADS.items()],
-        "intervals": any(result.interval for group in results.groups for result in group.evaluations()),
-        "matchings": any(result.matching for group in results.groups for result in group.evaluations()),
-        "transductive": any(result.transductive for group in results.groups for result in group.evaluations()),
+        "intervals": any(result.interval for result in evaluations),
+        "matchings": any(result.matching for result in evaluations),
+        "transductive": any(result.transductive for result in evaluations),
     }
 
 
@@ -159,25 +153,14 @@ def _ranking_table(group: Group) -> dict:
 
 def _repeated(group: Group) -> list[dict]:
     """The runs with seeds: by criterion the rsum of each seed, the mean, the standard deviations and the interval."""
-    return [
-        {
-            "run": run.name,
-            "seeds": run.seeds,
-            "rows": [
-                (
-                    name,
-                    [seed.evaluations[name].rsum for seed in run.repetitions],
-                    mean.rsum,
-                    mean.deviations,
-                    mean.interval,
-                )
-                for name, mean in run.evaluations.items()
-                if isinstance(mean, RepeatedEvaluation)
-            ],
-        }
-        for run in group.methods
-        if run.repetitions
-    ]
+    rows = []
+    for run in group.methods:
+        if run.repetitions:
+            means = {name: mean for name, mean in run.evaluations.items() if isinstance(mean, RepeatedEvaluation)}
+            sums = {name: [seed.evaluations[name].rsum for seed in run.repetitions] for name in means}
+            cells = [(name, sums[name], mean.rsum, mean.deviations, mean.interval) for name, mean in means.items()]
+            rows.append({"run": run.name, "seeds": run.seeds, "rows": cells})
+    return rows
 
 
 def _bank(result: Evaluation) -> str:
@@ -194,18 +177,14 @@ def _ranking_cell(column: Column, best: float | None, result: Evaluation) -> dic
         "value": value,
         "digits": column.digits,
         "interval": result.interval_of(column.path),
-        "best": value is not None and _rounded(column, value) == best,
+        "best": value is not None and round(value, column.digits) == best,
     }
 
 
 def _best(column: Column, evaluations: list[Evaluation]) -> float | None:
     """The best value as printed; None when all rows print the same value."""
-    values = {_rounded(column, value) for result in evaluations if (value := column.value(result)) is not None}
+    values = {round(value, column.digits) for result in evaluations if (value := column.value(result)) is not None}
     return min(values, key=_ORDERS[column.goal]) if len(values) > 1 else None
-
-
-def _rounded(column: Column, value: float) -> float:
-    return round(value, column.digits)
 
 
 _JUDGED = {"R@1": "r@1", "mAP@R": "map@r", "R-precision": "r_precision", "Graded nDCG@10": "graded_ndcg@10"}
@@ -259,59 +238,25 @@ def _judged_cells(result: Evaluation, key: str, direction: str) -> dict:
 
 
 def published(results: Results, collector: Collector) -> dict | None:
-    rows = published_rows(results)
+    """Published figures next to measured ones, for each run that names a row. Raises UsageError for an unknown row."""
+    rows = [_published(run, run.row, localised(results, run)) for run in results.methods() if run.row]
     return {"compared": rows} if rows else None
 
 
-Row = tuple[str, float, float, float]
-
-
-@dataclass(frozen=True)
-class Table:
-    """ranking: "ranked with nns" or "localised". title: paper and row. rows: (figure, published, ours, difference)."""
-
-    ranking: str
-    title: str
-    rows: list[Row]
-
-
-@dataclass(frozen=True)
-class Published:
-    """A run and the row it repeats, with a table for each common criterion or for its localisation.
-
-    kind: run or ensemble. cautions: differences from the setting of the row, one sentence each.
-    """
-
-    run: str
-    kind: str
-    row: str
-    tables: list[Table]
-    cautions: list[str]
-
-
-def published_rows(results: Results) -> list[Published]:
-    """One entry for each run that names a row, in the order of the page. Raises UsageError for an unknown row."""
-    return [_published(run, run.row, localised(results, run)) for run in results.methods() if run.row]
-
-
-def _published(run: RunResult, row: str, localisation: dict | None) -> Published:
-    measured = [
-        (f"ranked with {result.inference}", result.metrics, result.inference) for result in run.evaluations.values()
-    ]
+def _published(run: RunResult, row: str, localisation: dict | None) -> dict:
+    """A table for each common criterion or for the localisation; cautions: differences from the setting of the row."""
+    measured = [(f"ranked with {name}", result.metrics, name) for name, result in run.evaluations.items()]
     if localisation:
         measured.append(("localised", localisation, BASELINE))
-    tables = [table for figures in measured if (table := _table(*figures, row))]
-    metrics = {**run.baseline.metrics, **(localisation or {})}
-    return Published(run.name, run.kind, row, tables, compare.cautions(row, metrics, run.params))
-
-
-def _table(ranking: str, metrics: dict, inference: str, row: str) -> Table | None:
-    rows = compare.beside(row, metrics, inference)
-    if not rows:
-        return None
-    entry = compare.under(row)[inference]
-    paper = catalogue.load(entry.paper)
-    return Table(ranking, f"{paper.title} ({paper.venue}), row {entry.id}", rows)
+    tables = []
+    for ranking, metrics, inference in measured:
+        if rows := compare.beside(row, metrics, inference):
+            entry = compare.under(row)[inference]
+            paper = catalogue.load(entry.paper)
+            title = f"{paper.title} ({paper.venue}), row {entry.id}"
+            tables.append({"ranking": ranking, "title": title, "rows": rows})
+    cautions = compare.cautions(row, {**run.baseline.metrics, **(localisation or {})}, run.params)
+    return {"run": run.name, "kind": run.kind, "row": row, "tables": tables, "cautions": cautions}
 
 
 # The same number as for the intervals of evaluate.
@@ -326,8 +271,5 @@ def claims(results: Results, collector: Collector) -> dict | None:
     # A missing run is no error: the page shows the existing runs.
     verdicts = report_claims.judged(results.params, file, _RESAMPLES, results.params.seed, skip_unknown=True)
     rows = [report_claims.cells(verdict) for verdict in verdicts]
-    about = {
-        "counted": report_claims.counted(verdicts),
-        "caption": report_claims.caption(_RESAMPLES, results.params.seed),
-    }
-    return {"title": file.title, "header": report_claims.HEADER, "rows": rows, **about}
+    counted, caption = report_claims.counted(verdicts), report_claims.caption(_RESAMPLES, results.params.seed)
+    return {"title": file.title, "header": report_claims.HEADER, "rows": rows, "counted": counted, "caption": caption}

@@ -153,6 +153,10 @@ def _audit_of_run(audit: Audit, previews: Previews) -> dict:
     label = (
         f"Losses of {metrics['pairs']} training pairs of {audit.run}; {metrics['flagged']} are taken for mismatched."
     )
+    losses, costs = collector.chart(report_charts.losses(audit.histogram), label), None
+    if audit.costs is not None and not (table := report_charts.quartiles(audit.costs)).empty:
+        text = f"Transport cost of the pairs of {audit.run} over {table['epoch'].nunique()} epochs."
+        costs = collector.chart(report_charts.costs(table), text)
     return {
         "run": audit.run,
         "known": is_known,
@@ -161,21 +165,11 @@ def _audit_of_run(audit: Audit, previews: Previews) -> dict:
         "ranked": metrics.get("ranked", []),  # absent in audits of earlier versions
         "partners_from": metrics["partners_from"],
         "measures": [metrics.get(name) for name in _MEASURES],
-        "losses": collector.chart(report_charts.losses(audit.histogram), label),
-        "costs": _costs(audit, collector),
+        "losses": losses,
+        "costs": costs,
         "cards": [_audit_card(audit, number, previews) for number in metrics["gallery"]],
         "refined": _refined(audit, previews),
     }
-
-
-def _costs(audit: Audit, collector: Collector):
-    if audit.costs is None:
-        return None
-    table = report_charts.quartiles(audit.costs)
-    if table.empty:
-        return None
-    label = f"Transport cost of the pairs of {audit.run} over {table['epoch'].nunique()} epochs."
-    return collector.chart(report_charts.costs(table), label)
 
 
 def _refined(audit: Audit, previews: Previews) -> dict | None:

@@ -36,19 +36,7 @@ from vse_pipe.tools.search.query import (
     parse,
 )
 from vse_pipe.tools.serve import requests
-from vse_pipe.tools.serve.requests import (
-    DEEPEST,
-    DEEPEST_GROUPED,
-    DEFAULT_K,
-    FIELDS,
-    MAX_K,
-    MAX_TEXT,
-    MAX_UPLOAD,
-    Query,
-    Uploads,
-    check_upload,
-    later,
-)
+from vse_pipe.tools.serve.requests import Query, later
 from vse_pipe.tools.serve.server import LOOPBACK, Guarded
 
 # Maximum number of near duplicates of a result on the page.
@@ -58,6 +46,16 @@ _COMPARED = 5 * 10**7
 # Seconds in line, and places in line of one address.
 TURN_SECONDS = 10.0
 OF_ADDRESS = 64
+# Places in line of a search with a photo, which stays in memory while it waits.
+_PHOTO = 8
+_DATA = ("/api/", "/picture/", "/health")
+ASSETS = {"/style.css": "text/css", "/icon.svg": "image/svg+xml", "/more.js": "text/javascript"}
+_FAILED = "the search failed; the terminal of vse-pipe serve says why"
+_TEMPLATES = Path(__file__).parent / "templates"
+# Pixels of an uploaded photo on the page, and of a thumbnail: twice the width of a tile, for screens with two pixels to a point.
+_PREVIEW, SIDE = 240, 400
+# About 3,000 thumbnails.
+CACHE_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)
@@ -90,26 +88,20 @@ class Desk:
                 f"grouped, the first {_COMPARED // items:,} results among {items:,} can be asked for, not those to {last:,}"
             )
         # One more hit shows whether further results exist.
-        limits = Limits(
-            query.k + 1, query.to, query.where, query.group, query.offset, query.least is not None, query.least
-        )
-        longer = engine.ask(parts, limits)
+        narrowed = query.to, query.where, query.group, query.offset, query.least is not None, query.least
+        longer = engine.ask(parts, Limits(query.k + 1, *narrowed))
         answer = replace(longer, hits=longer.hits[: query.k])
-        deepest = DEEPEST if query.group is None else min(DEEPEST_GROUPED, _COMPARED // max(1, items))
+        deepest = requests.DEEPEST if query.group is None else min(requests.DEEPEST_GROUPED, _COMPARED // max(1, items))
         more = len(longer.hits) > query.k and query.photo is None and last + query.k <= deepest
-        content = {
-            **answer_document(engine, answer, target, self._reason),
-            "offset": query.offset,
-            "next": last if more else None,
-        }
+        content = answer_document(engine, answer, target, self._reason)
+        content |= {"offset": query.offset, "next": last if more else None}
         image_ids = {hit.image_id for hit in answer.hits}
         if query.image_id is not None:
             image_ids.add(query.image_id)
         if target == TO_IMAGES:
             image_ids.update(duplicate for hit in answer.hits for duplicate in hit.alike[:ALIKE])
-        return ResultPage(
-            answer, content, frozenset(number for number in image_ids if self.picture(number) is not None)
-        )
+        pictures = frozenset(number for number in image_ids if self.picture(number) is not None)
+        return ResultPage(answer, content, pictures)
 
 
 def _parts(query: Query) -> tuple[Term, ...]:
@@ -154,12 +146,6 @@ class WaitingLine:
                 del self._places[address]
 
 
-_DATA = ("/api/", "/picture/", "/health")
-# Places in line of a search with a photo, which stays in memory while it waits.
-_PHOTO = 8
-_FAILED = "the search failed; the terminal of vse-pipe serve says why"
-
-
 def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, reason: str = "as asked") -> ASGIApp:
     """engines: one per inference criterion, all of the same run and split; the first is the default.
 
@@ -175,14 +161,12 @@ def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, rea
         Route("/api/search", site.api, methods=["GET", "POST"]),
         Route("/picture/{image_id:path}", site.picture),
         Route("/health", site.health),
-        Route("/style.css", site.style),
-        Route("/icon.svg", site.icon),
-        Route("/more.js", site.script),
+        *(Route(path, site.asset) for path in ASSETS),
     ]
     handlers: dict[Any, Any] = {
         PipelineError: site.refused,
         HTTPException: site.failed,
-        ClientDisconnect: site.left,
+        ClientDisconnect: site.disconnected,
         Exception: site.crashed,
     }
     return Guarded(Starlette(routes=routes, exception_handlers=handlers), list(hosts))
@@ -193,7 +177,7 @@ class _Site:
         self._desk = desk
         self._pages = Pages(desk)
         self._thumbnails = Thumbnails(desk.picture)
-        self._uploads = Uploads()
+        self._uploads = requests.Uploads()
         # One search at a time uses the model; pages and pictures are served meanwhile.
         self._searches, self._decoders = WaitingLine(1), WaitingLine(2)
 
@@ -212,9 +196,8 @@ class _Site:
 
     async def picture(self, request: Request) -> Response:
         value = request.path_params["image_id"]
-        if not value or (
-            "/" in value and not self._desk.named
-        ):  # a text id may contain a slash; it is never used as a path
+        # A text id may contain a slash; it is never used as a path.
+        if not value or ("/" in value and not self._desk.named):
             raise HTTPException(404)
         number = requests.image_id(value, self._desk.named)
         try:
@@ -231,20 +214,15 @@ class _Site:
         served = {"run": desk.run, "split": desk.split, "inferences": desk.inferences, **desk.counts}
         return JSONResponse({"status": "ok", **served})
 
-    async def style(self, request: Request) -> Response:
-        return Response(self._pages.style, media_type="text/css")
-
-    async def script(self, request: Request) -> Response:
-        return Response(self._pages.script, media_type="text/javascript")
-
-    async def icon(self, request: Request) -> Response:
-        return Response(self._pages.icon, media_type="image/svg+xml")
+    async def asset(self, request: Request) -> Response:
+        path = request.url.path
+        return Response(self._pages.assets[path], media_type=ASSETS[path])
 
     async def _query(self, request: Request) -> Query | None:
         if request.method != "POST":
             return requests.read(request.query_params.multi_items(), self._desk.inferences, named=self._desk.named)
         values, photo = await self._uploads.read(request)
-        check_upload(photo)
+        requests.check_upload(photo)
         fields = [*request.query_params.multi_items(), *values]
         return requests.read(fields, self._desk.inferences, photo, self._desk.named)
 
@@ -267,9 +245,8 @@ class _Site:
         response.headers.update(error.headers or {})
         return response
 
-    async def left(self, request: Request, error: ClientDisconnect) -> Response:
-        """An unread response: the visitor closed the connection."""
-        return Response(status_code=400)
+    async def disconnected(self, request: Request, error: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # nobody reads it
 
     async def crashed(self, request: Request, error: Exception) -> Response:
         return self._error(request, 500, _FAILED)
@@ -277,9 +254,10 @@ class _Site:
     def _error(self, request: Request, status: int, message: str) -> Response:
         if request.url.path.startswith(_DATA):
             return JSONResponse({"error": message}, status)
-        typed = {name: request.query_params[name] for name in FIELDS if name in request.query_params}
-        for name in ("image_id", "offset"):
-            typed.pop(name, None)
+        names = [
+            name for name in requests.FIELDS if name in request.query_params and name not in ("image_id", "offset")
+        ]
+        typed = {name: request.query_params[name] for name in names}
         return HTMLResponse(self._pages.problem(message, Form(**typed)), status)
 
 
@@ -287,20 +265,12 @@ def _address(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-_TEMPLATES = Path(__file__).parent / "templates"
-_PREVIEW = 240
-# Twice the width of a tile, for screens with two pixels to a point.
-SIDE = 400
-# About 3,000 thumbnails.
-CACHE_BYTES = 32 * 2**20
-
-
 @dataclass(frozen=True)
 class Form:
     """Values of the form as the visitor sent them."""
 
     text: str = ""
-    k: str = str(DEFAULT_K)
+    k: str = str(requests.DEFAULT_K)
     inference: str = ""
     to: str = ""
     where: str = ""
@@ -318,17 +288,10 @@ class Pages:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         environment = formatting.template_environment(_TEMPLATES)
-        environment.globals |= {
-            "max_k": MAX_K,
-            "max_text": MAX_TEXT,
-            "max_megabytes": MAX_UPLOAD // 10**6,
-            "alike": ALIKE,
-            "literal": literal,
-        }
+        limits = {"max_k": requests.MAX_K, "max_text": requests.MAX_TEXT, "max_megabytes": requests.MAX_UPLOAD // 10**6}
+        environment.globals |= {**limits, "alike": ALIKE, "literal": literal}
         self._page = environment.get_template("page.html")
-        self.style = (_TEMPLATES / "style.css").read_text(encoding="utf-8")
-        self.script = (_TEMPLATES / "more.js").read_text(encoding="utf-8")
-        self.icon = (_TEMPLATES / "icon.svg").read_text(encoding="utf-8")
+        self.assets = {path: (_TEMPLATES / path[1:]).read_text(encoding="utf-8") for path in ASSETS}
 
     def empty(self) -> str:
         return self._render(Form())
@@ -368,8 +331,7 @@ class Thumbnails:
 
     def __init__(self, find: Callable[[int | str], Path | None], budget: int = CACHE_BYTES) -> None:
         """find: returns the path of an image for ``sources.read.at``, or None."""
-        self._find = find
-        self._budget = budget
+        self._find, self._budget = find, budget
         self._cache: OrderedDict[int | str, bytes] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
