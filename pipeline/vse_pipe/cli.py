@@ -193,7 +193,8 @@ def main() -> None:
 
 
 def _in_the_cache(error: PipelineError) -> str:
-    """Advice about a damaged file that DVC would restore from its cache. The error message begins with the file's name."""
+    """Advice about a damaged file that DVC would restore from its cache. The error message begins with the file's
+    name."""
     path = Path(str(error).partition(": ")[0])
     if not isinstance(error, InputError | IntegrityError):
         return ""

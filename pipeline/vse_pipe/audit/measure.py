@@ -33,8 +33,8 @@ Score = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Partners:
-    """For each pair the best caption for its image and the best image for its caption, as positions of the pairs that have them, with
-    the similarities. -1 and -inf if every candidate shows the same image."""
+    """For each pair the best caption for its image and the best image for its caption, as positions of the pairs that
+    have them, with the similarities. -1 and -inf if every candidate shows the same image."""
 
     caption: Int[ndarray, " pairs"]
     caption_score: Float[ndarray, " pairs"]
@@ -57,7 +57,8 @@ class Measured:
 
 
 def batches(pairs: int, size: int, rng: np.random.Generator) -> list[ndarray]:
-    """All pairs in random order, in batches of nearly equal size, at most ``size`` and never 1 (for pairs, size >= 3)."""
+    """All pairs in random order, in batches of nearly equal size, at most ``size`` and never 1 (for pairs, size >=
+    3)."""
     return np.array_split(rng.permutation(pairs), max(1, -(-pairs // size)))
 
 
@@ -71,12 +72,12 @@ def measure_pairs(
 ) -> Measured:
     """Loss, similarity and partners of every pair within its batch.
 
-    encode: returns the arguments of ``score`` for pairs; owners: the image of each pair; work: batches that hold each pair once;
-    matches: further matches in a batch, as ``Pairs.matches``; progress: wraps the results of the batches.
+    encode: returns the arguments of ``score`` for pairs; owners: the image of each pair; work: batches that hold each
+    pair once; matches: further matches in a batch, as ``Pairs.matches``; progress: wraps the results of the batches.
 
-    The loss is that of L2RM (Han et al., CVPR 2024, Eq. 4, as in its code) with two changes: captions of the same image are no
-    negatives of each other, and the mean is over negatives only. Otherwise the loss of a pair would tell how many captions of its
-    image the batch has, which matters with few images. The loss depends on the batch.
+    The loss is that of L2RM (Han et al., CVPR 2024, Eq. 4, as in its code) with two changes: captions of the same image
+    are no negatives of each other, and the mean is over negatives only. Otherwise the loss of a pair would tell how
+    many captions of its image the batch has, which matters with few images. The loss depends on the batch.
     """
 
     def measure_batch(pairs: ndarray) -> tuple[ndarray, ...]:
@@ -119,10 +120,10 @@ def search(
 ) -> Partners:
     """Partners among all training pairs, for models that compare vectors.
 
-    images: each image once; image_rows: the row of ``images`` for each pair; cells: maximum number of scores at a time, but at least
-    a row; progress: wraps the results of the blocks and gets their number; matches: parallel rows of ``images`` and ``texts`` that are
-    known to match and so are no partners, by default those of the pairs. Among equal scores the first caption and the first image
-    win; ``image`` is a pair with the image.
+    images: each image once; image_rows: the row of ``images`` for each pair; cells: maximum number of scores at a time,
+    but at least a row; progress: wraps the results of the blocks and gets their number; matches: parallel rows of
+    ``images`` and ``texts`` that are known to match and so are no partners, by default those of the pairs. Among equal
+    scores the first caption and the first image win; ``image`` is a pair with the image.
     """
     matched_images, matched_texts = (
         torch.from_numpy(side).to(texts.device) for side in matches or (image_rows, np.arange(len(image_rows)))
@@ -153,8 +154,8 @@ def search(
 
 
 def average_precision(values: Float[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"]) -> float | None:
-    """Sum over the values, from the highest, of precision times gain in recall; equal values enter together. None without a
-    mismatched pair."""
+    """Sum over the values, from the highest, of precision times gain in recall; equal values enter together. None
+    without a mismatched pair."""
     if not mismatched.any():
         return None
     return float(average_precision_score(mismatched, values))
@@ -165,8 +166,9 @@ def ranked(
     probability: Float[ndarray, " pairs"],
     mismatched: Bool[ndarray, " pairs"] | None,
 ) -> list[dict]:
-    """For the ``first`` 10, 100, 1,000, ... pairs by loss, the highest first: ``estimated``, the mean of their probabilities, and
-    ``precision``, the share of mismatched pairs, None if unknown. Among equal losses the earlier pair comes first."""
+    """For the ``first`` 10, 100, 1,000, ... pairs by loss, the highest first: ``estimated``, the mean of their
+    probabilities, and ``precision``, the share of mismatched pairs, None if unknown. Among equal losses the earlier
+    pair comes first."""
     order = np.argsort(-losses, kind="stable")
     sizes = [10**power for power in range(1, 10) if 10**power < len(losses)] or [len(losses)]
     return [
@@ -182,7 +184,8 @@ def ranked(
 def at_threshold(
     probability: Float[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"], threshold: float
 ) -> tuple[float | None, float | None]:
-    """Precision and recall if pairs with a probability above ``threshold`` are called mismatched; None if the denominator is 0."""
+    """Precision and recall if pairs with a probability above ``threshold`` are called mismatched; None if the
+    denominator is 0."""
     flagged = probability > threshold
     hits = int((flagged & mismatched).sum())
     return (
@@ -196,9 +199,9 @@ def loss_histogram(
 ) -> pd.DataFrame:
     """BINS equal bins from the smallest loss to the largest, or one bin for equal losses.
 
-    Columns: low, high, pairs; matched and mismatched, empty if the truth is unknown; expected_matched and expected_mismatched, the
-    pairs that each component of the mixture puts into the bin by its density in the middle, empty if the mixture split nothing. The
-    mixture is one of losses that are scaled to 0..1.
+    Columns: low, high, pairs; matched and mismatched, empty if the truth is unknown; expected_matched and
+    expected_mismatched, the pairs that each component of the mixture puts into the bin by its density in the middle,
+    empty if the mixture split nothing. The mixture is one of losses that are scaled to 0..1.
     """
     low, high = float(losses.min()), float(losses.max())
     bins = BINS if high > low else 1
@@ -221,16 +224,16 @@ def loss_histogram(
 def gallery_pairs(
     probability: Float[ndarray, " pairs"], losses: Float[ndarray, " pairs"], images: Int[ndarray, " pairs"], limit: int
 ) -> Int[ndarray, " gallery"]:
-    """Positions of the ``limit`` most suspect pairs: the highest probability first, then the larger loss, then the earlier pair.
-    At most one pair of each image, or the five captions of one wrong picture would fill the page."""
+    """Positions of the ``limit`` most suspect pairs: the highest probability first, then the larger loss, then the
+    earlier pair. At most one pair of each image, or the five captions of one wrong picture would fill the page."""
     order = np.lexsort((np.arange(len(losses)), -losses, -probability))
     _, first = np.unique(images[order], return_index=True)
     return order[np.sort(first)[:limit]]
 
 
 def costs_table(records: list[dict]) -> pd.DataFrame:
-    """A row per epoch and bin: pairs with a transport cost in [low, high), matched and mismatched ``by`` the truth or the split of
-    the scheme. records: as ``pairs.read_rematching`` returns them."""
+    """A row per epoch and bin: pairs with a transport cost in [low, high), matched and mismatched ``by`` the truth or
+    the split of the scheme. records: as ``pairs.read_rematching`` returns them."""
     rows = []
     for record in records:
         cost = record["cost"]
@@ -260,9 +263,10 @@ def pairs_table(truth: pa.Table, measured: Measured, mixture: BetaMixture) -> pa
 def audit_metrics(content: pa.Table, truth: pa.Table, mixture: BetaMixture, threshold: float) -> dict:
     """Figures for metrics.json; those against the truth only if it is known for every pair, None if they are undefined.
 
-    expected: the sum of the probabilities. ranked: see ``ranked``. auc, average_precision: the pairs are ranked by loss, because the
-    probability, a function of the loss, saturates. precision, recall: of probabilities above ``threshold``. rematched_..._right: the
-    share of the mismatched pairs whose partner truly belongs to the image or caption."""
+    expected: the sum of the probabilities. ranked: see ``ranked``. auc, average_precision: the pairs are ranked by
+    loss, because the probability, a function of the loss, saturates. precision, recall: of probabilities above
+    ``threshold``. rematched_..._right: the share of the mismatched pairs whose partner truly belongs to the image or
+    caption."""
     probability, losses = content["probability"].to_numpy(), content["loss"].to_numpy()
     is_known = not truth["mismatched"].null_count
     mismatched = truth["mismatched"].to_numpy() if is_known else None
@@ -291,8 +295,8 @@ def audit_metrics(content: pa.Table, truth: pa.Table, mixture: BetaMixture, thre
 
 
 def doubt(metrics: dict) -> str:
-    """A warning if the threshold finds less than half of the mismatched pairs, or, with an unknown truth, flags less than half as
-    many pairs as the mixture expects; else empty."""
+    """A warning if the threshold finds less than half of the mismatched pairs, or, with an unknown truth, flags less
+    than half as many pairs as the mixture expects; else empty."""
     is_known = metrics["truth"] == "known"
     count = metrics["mismatched"] if is_known else round(metrics["expected"])
     hits = (1.0 if metrics["recall"] is None else metrics["recall"]) * count if is_known else metrics["flagged"]
@@ -319,7 +323,8 @@ def _rematched(content: pa.Table, truth: pa.Table, mismatched: np.ndarray) -> di
 
 
 def _described(mixture: BetaMixture) -> dict:
-    """alpha, beta, mean and weight of the matched component and of the mismatched one; None if the mixture split nothing."""
+    """alpha, beta, mean and weight of the matched component and of the mismatched one; None if the mixture split
+    nothing."""
 
     def numbers(values: np.ndarray) -> list[float] | None:
         return [float(value) for value in values] if np.isfinite(values).all() else None

@@ -35,8 +35,9 @@ FILES = artefact.FILES
 def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, device: str = "auto") -> dict:
     """Write data/audit/<run>/ and return what its metrics.json holds.
 
-    threshold: pairs above this probability count as mismatched; limit: pairs of the gallery. Raises InputError for a run that is
-    not trained or has pairs of one image only, IntegrityError if its inputs differ from those of the training.
+    threshold: pairs above this probability count as mismatched; limit: pairs of the gallery. Raises InputError for a
+    run that is not trained or has pairs of one image only, IntegrityError if its inputs differ from those of the
+    training.
     """
     started = time.monotonic()
     node, out = params.runs[run], paths.audited(run)
@@ -119,8 +120,8 @@ def _measured(
     run: str,
     device: torch.device,
 ) -> Measured:
-    """Losses and partners. Models that compare vectors encode everything once and are searched completely. Models that compare
-    fragments have partners from the same batch, because all images against all captions would take days."""
+    """Losses and partners. Models that compare vectors encode everything once and are searched completely. Models that
+    compare fragments have partners from the same batch, because all images against all captions would take days."""
 
     def measure_with(encode: Callable[[np.ndarray], tuple]) -> Measured:
         def progress(results: Iterable) -> Iterable:

@@ -73,7 +73,8 @@ def params():
 def chosen_runs(name: str | None, params, ranked: bool = False, embedded: bool = False) -> list[str]:
     """Names of the selected models: ``name``, its repetitions for a run with seeds, or all without ``name``.
 
-    ranked: ensembles and transfers count too; embedded: transfers count too. Raises UsageError that names runs to use instead.
+    ranked: ensembles and transfers count too; embedded: transfers count too. Raises UsageError that names runs to use
+    instead.
     """
     candidates = params.evaluated() if ranked else [*params.runs, *(params.transfers if embedded else ())]
     models = params.models(name)
@@ -108,7 +109,8 @@ def follows() -> bool:
 
 
 def one_run(name: str, params, ranked: bool = False, embedded: bool = False) -> str:
-    """The name of one model. Raises UsageError that names the repetitions of a run with seeds, else as ``chosen_runs``."""
+    """The name of one model. Raises UsageError that names the repetitions of a run with seeds, else as
+    ``chosen_runs``."""
     from vse_pipe.project.repetitions import one_model
 
     return chosen_runs(one_model(params, name), params, ranked, embedded)[0]
@@ -138,7 +140,8 @@ def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
 def reserved(outs: Iterable[Path], lock: Callable[[Path], contextlib.AbstractContextManager] = claim) -> Iterator[None]:
     """Hold the locks of ``outs`` while modules are imported, which takes seconds. A second writer so fails at once.
 
-    The stage takes each lock again when it writes, so that other processes can write the remaining outputs. Raises LockedError.
+    The stage takes each lock again when it writes, so that other processes can write the remaining outputs. Raises
+    LockedError.
     """
     with contextlib.ExitStack() as stack:
         for out in outs:
@@ -173,7 +176,8 @@ def wrote(outs: list[Path], as_json: bool) -> None:
 
 
 def undo(path: Path) -> str:
-    """Advice on how git restores a file that is about to be written. It is empty unless the last commit has the same content."""
+    """Advice on how git restores a file that is about to be written. It is empty unless the last commit has the same
+    content."""
     try:
         same = all(
             subprocess.run(["git", *command], capture_output=True, check=False).returncode == 0  # noqa: S603, S607 (our own words)

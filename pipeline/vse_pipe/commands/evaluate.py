@@ -182,7 +182,8 @@ def criteria_named(options: list[str] | None) -> list[str]:
 def from_files(
     run: str | None, images: Path | None, captions: Path | None, file_options: Iterable
 ) -> tuple[Path, Path] | None:
-    """(images, captions) of a call with files, or None. Raises UsageError for a run and files, and for one file without the other."""
+    """(images, captions) of a call with files, or None. Raises UsageError for a run and files, and for one file without
+    the other."""
     if images is None and captions is None:
         if any(value is not None for value in file_options):
             raise UsageError("options for vectors of your own need --images and --captions")

@@ -27,8 +27,8 @@ def init(
 ) -> None:
     """Make a project of your own that runs the installed package: parameters, stages and a workflow.
 
-    It is a git repository with nothing committed. params.yaml has what --overlay describes, with the values of --set. Without
-    --overlay it has no data sets and no runs yet.
+    It is a git repository with nothing committed. params.yaml has what --overlay describes, with the values of --set.
+    Without --overlay it has no data sets and no runs yet.
     """
     from vse_pipe.core.console import say
     from vse_pipe.papers import overlay as papers_overlay
@@ -60,9 +60,9 @@ def apply(
 ) -> None:
     """Write an overlay, and the values of --set, into params.yaml. `dvc repro` then runs what it describes.
 
-    Entries of datasets, features, texts, noises, teachers, runs, ensembles and transfers are added; an entry of the same name is
-    replaced. Other sections are merged key by key. Entries that the overlay does not name stay, unless it says `replace: nodes`
-    (remove all of them first) or `replace: [runs]` (those of the sections in brackets).
+    Entries of datasets, features, texts, noises, teachers, runs, ensembles and transfers are added; an entry of the
+    same name is replaced. Other sections are merged key by key. Entries that the overlay does not name stay, unless it
+    says `replace: nodes` (remove all of them first) or `replace: [runs]` (those of the sections in brackets).
     """
     from vse_pipe.core.console import say
     from vse_pipe.papers import overlay as papers_overlay
@@ -82,8 +82,8 @@ def apply(
 def check(as_json: AsJson = False) -> None:
     """Check params.yaml, dvc.yaml, and the digests by which artefacts name their inputs. Nothing is computed.
 
-    Exit status: 2 for params.yaml and dvc.yaml, 3 for an artefact that cannot be used, 5 for an artefact made from other inputs or
-    parameters than there are now. Where several apply, it is the lowest.
+    Exit status: 2 for params.yaml and dvc.yaml, 3 for an artefact that cannot be used, 5 for an artefact made from
+    other inputs or parameters than there are now. Where several apply, it is the lowest.
     """
     _project.enter_root()
     from vse_pipe.tools import check
@@ -99,7 +99,8 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def code() -> None:
-    """Write data/code/, lists of the modules that each stage runs: the first stage of a project made by `vse-pipe init`.
+    """Write data/code/, lists of the modules that each stage runs: the first stage of a project made by `vse-pipe
+    init`.
 
     DVC watches these lists. After an upgrade it runs the stages again whose modules have changed.
     """
@@ -119,8 +120,8 @@ def code() -> None:
 
 
 def sources() -> None:
-    """List the files from outside that each stage reads below data/sources/: pictures, captions, vectors, weights; the first stage
-    of dvc.yaml.
+    """List the files from outside that each stage reads below data/sources/: pictures, captions, vectors, weights; the
+    first stage of dvc.yaml.
 
     DVC watches these lists. Only names and content are in them, and only files whose size or time has changed are read.
     """

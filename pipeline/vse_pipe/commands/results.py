@@ -27,8 +27,8 @@ def choose(
 ) -> None:
     """Train every setting of a grid and write the best of each run, by val, into params.yaml.
 
-    All runs of a grid have the same number of settings. Finished settings stay in data/choose/: a killed call goes on where it was, and
-    after the grid has grown only new settings are trained. The split test is never read.
+    All runs of a grid have the same number of settings. Finished settings stay in data/choose/: a killed call goes on
+    where it was, and after the grid has grown only new settings are trained. The split test is never read.
     """
     from vse_pipe.core.console import document, line, say
     from vse_pipe.papers import overlay
@@ -100,8 +100,8 @@ def compare(
 ) -> None:
     """Compare evaluations query by query: differences with 95% intervals and p-values.
 
-    A run with seeds counts as the mean of its models; its interval includes the chance of training. Each RUN_B is compared
-    with RUN_A, and p-values are corrected for the number of comparisons (Holm).
+    A run with seeds counts as the mean of its models; its interval includes the chance of training. Each RUN_B is
+    compared with RUN_A, and p-values are corrected for the number of comparisons (Holm).
     """
     _check(as_markdown, as_json, max_drop, resamples)
     start = Path.cwd()
@@ -187,8 +187,8 @@ def claims(
 ) -> None:
     """Judge claims of papers by paired intervals: a claim holds, does not hold, or cannot be told from these data.
 
-    The file names for each claim two runs, a figure and a direction. There is no verdict on a run that has not converged, whose
-    figure lies below the floor in the file, or that has fewer trainings than the file requires.
+    The file names for each claim two runs, a figure and a direction. There is no verdict on a run that has not
+    converged, whose figure lies below the floor in the file, or that has fewer trainings than the file requires.
     """
     if as_markdown and as_json:
         raise UsageError("--md and --json exclude each other")

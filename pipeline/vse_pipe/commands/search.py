@@ -195,8 +195,8 @@ def index(
 ) -> None:
     """Make a folder of pictures searchable, or bring it up to date.
 
-    The pictures need no captions. params.yaml gets a data set, its features and a transfer of the run, or a run of the pretrained
-    pair. Later calls process new or changed pictures only.
+    The pictures need no captions. params.yaml gets a data set, its features and a transfer of the run, or a run of the
+    pretrained pair. Later calls process new or changed pictures only.
     """
     if (to is None) != (out is None):
         raise UsageError("--to and --out go together")

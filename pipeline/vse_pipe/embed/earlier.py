@@ -62,8 +62,8 @@ def _settings(meta: dict) -> dict:
 
 @dataclass(frozen=True)
 class EarlierVectors:
-    """Vectors in ``folder``. digest: result of ``vectors_digest``. model: the digest that the vectors' file must name, because the
-    two files of the folder may come from two calls."""
+    """Vectors in ``folder``. digest: result of ``vectors_digest``. model: the digest that the vectors' file must name,
+    because the two files of the folder may come from two calls."""
 
     folder: Path
     digest: str
@@ -100,7 +100,8 @@ class CachedVectors:
         return int((self.rows >= 0).sum())
 
     def completed(self, part: slice, encode: Callable[[np.ndarray], Tensor]) -> np.ndarray:
-        """(rows, D) float32, the vectors of the contents in ``part``. encode: returns the vectors at these places, for missing ones.
+        """(rows, D) float32, the vectors of the contents in ``part``. encode: returns the vectors at these places, for
+        missing ones.
 
         When the file turns out to be damaged, all further contents count as missing."""
         present = np.flatnonzero(self.rows[part] >= 0)
@@ -121,8 +122,8 @@ class CachedVectors:
 
 
 def vectors_digest(params: Params, run: str, model: ModelFiles, source: Features, device: str) -> str:
-    """A digest of everything that decides a vector beside its picture. run: a run or transfer; source: the features that the vectors
-    are computed from; device: its kind."""
+    """A digest of everything that decides a vector beside its picture. run: a run or transfer; source: the features
+    that the vectors are computed from; device: its kind."""
     declared = declarations()["embed"]
     config = {key: value for key, value in model.config.items() if key not in _TRAINED_ON}
     about = {
@@ -136,8 +137,8 @@ def vectors_digest(params: Params, run: str, model: ModelFiles, source: Features
 
 
 def contents_of(source: Features, image_ids: np.ndarray) -> pa.Array:
-    """The contents of these images, null where they are unknown, as in a damaged file. Raises InputError for images without
-    features."""
+    """The contents of these images, null where they are unknown, as in a damaged file. Raises InputError for images
+    without features."""
     unknown = pa.nulls(len(image_ids), pa.string())
     if source.folder is None or not (source.folder / joins.NAME).is_file():
         return unknown
@@ -153,7 +154,8 @@ def contents_of(source: Features, image_ids: np.ndarray) -> pa.Array:
 
 @dataclass(frozen=True)
 class Fitted:
-    """The text features of a run. name: under texts; state: what the method has learnt; meta: of the folder in data/extract/."""
+    """The text features of a run. name: under texts; state: what the method has learnt; meta: of the folder in
+    data/extract/."""
 
     name: str
     method: ModuleType
@@ -168,8 +170,8 @@ class Fitted:
         return Counter({word: n for word, n in counts.items() if word not in vocabulary and not _is_mark(word)})
 
     def unknown_share(self, sentences: Iterable[str]) -> float | None:
-        """The share of unknown words among all words of the sentences, without punctuation. None for a method without words, and for
-        sentences without a word."""
+        """The share of unknown words among all words of the sentences, without punctuation. None for a method without
+        words, and for sentences without a word."""
         if not self.traits.terms:
             return None
         terms = (self.method.terms(sentence, self.options) for sentence in sentences)
@@ -178,8 +180,8 @@ class Fitted:
         return self.unknown(counts).total() / total if total else None
 
     def treated(self, folder: Path, ids: np.ndarray, sentences: Iterable[str]) -> texts.Texts:
-        """Further sentences, treated as the run's own captions were. They are written to ``folder``, because vectors may be larger
-        than memory. ids: int64, one for each sentence."""
+        """Further sentences, treated as the run's own captions were. They are written to ``folder``, because vectors
+        may be larger than memory. ids: int64, one for each sentence."""
         about = {"method": self.meta["method"]}
         text_stage.write(folder, ids, sentences, self.method, self.options, self.state, about)
         return texts.read(folder, verify=False)
@@ -190,7 +192,8 @@ def _is_mark(word: str) -> bool:
 
 
 def fitted(run: str, files: ModelFiles) -> Fitted:
-    """The text features that the run was trained on. Raises MissingResource for missing files, IntegrityError for other ones."""
+    """The text features that the run was trained on. Raises MissingResource for missing files, IntegrityError for other
+    ones."""
     name = files.config["texts"]
     folder = paths.extracted(files.config["dataset"], name)
     if not (folder / texts.META).is_file():
@@ -212,8 +215,8 @@ def fitted(run: str, files: ModelFiles) -> Fitted:
 
 
 def require_encoder(options: TextParams, meta: dict, where: str) -> None:
-    """Raises IntegrityError if a pre-trained sentence encoder has other files than those that ``meta`` was written with. Word vectors
-    are no such files: they are part of what was learnt."""
+    """Raises IntegrityError if a pre-trained sentence encoder has other files than those that ``meta`` was written
+    with. Word vectors are no such files: they are part of what was learnt."""
     methods = (options, *(part.params for part in options.further()))
     encoders = [method for method in methods if isinstance(method, EncoderParams)]
     recorded = meta.get("files_sha256")

@@ -35,10 +35,10 @@ FILES = (embeddings.IMAGES, embeddings.CAPTIONS, joins.NAME, names.NAME, embeddi
 def embed(params: Params, run: str, device: str = "auto") -> Path:
     """Write data/embed/<run>/images.parquet and captions.parquet.
 
-    Vectors are written for every split, because train captions can serve as a query bank. Fragments take about 100 times the
-    space, so only val and test are written. ``embed.splits`` overrides both. Images that could not be read are left out with their
-    captions, and the footer has their numbers. The weights of a similarity that learns lie beside the files. For a run of two
-    networks, peer/ holds the files of the second.
+    Vectors are written for every split, because train captions can serve as a query bank. Fragments take about 100
+    times the space, so only val and test are written. ``embed.splits`` overrides both. Images that could not be read
+    are left out with their captions, and the footer has their numbers. The weights of a similarity that learns lie
+    beside the files. For a run of two networks, peer/ holds the files of the second.
     """
     started = time.monotonic()
     node = params.runs[run]
@@ -53,8 +53,8 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
 
 @dataclass(frozen=True)
 class Material:
-    """What the encoders read of a data set. dataset: its name; texts: None without captions; about: further entries of the
-    footer."""
+    """What the encoders read of a data set. dataset: its name; texts: None without captions; about: further entries of
+    the footer."""
 
     dataset: str
     features: Features
@@ -112,7 +112,8 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
 
 
 def left_out(before: Sequence[pa.Table], after: Sequence[pa.Table]) -> dict[str, str]:
-    """The footer entry with the numbers of images and captions that ``after`` lacks, by split; empty if it lacks none."""
+    """The footer entry with the numbers of images and captions that ``after`` lacks, by split; empty if it lacks
+    none."""
     counts = []
     for tables in zip(before, after, strict=True):
         rows = (table["split"].value_counts().to_pylist() for table in tables)

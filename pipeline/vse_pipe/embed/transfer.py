@@ -26,8 +26,9 @@ _DIGITS = 6
 def embed(params: Params, name: str, device: str = "auto") -> Path:
     """Write data/embed/<name>/ for the node ``transfers.<name>``, as ``stage.embed`` does for a run.
 
-    The footer names both data sets and the share of words that the run does not know, by split. Raises IntegrityError for features
-    that were made differently from those of the training, MissingResource for missing text features of the training.
+    The footer names both data sets and the share of words that the run does not know, by split. Raises IntegrityError
+    for features that were made differently from those of the training, MissingResource for missing text features of the
+    training.
     """
     started = time.monotonic()
     node, out = params.transfers[name], paths.embedded(name)
@@ -61,7 +62,8 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
 
 
 def _features(params: Params, node: TransferNode, files: ModelFiles) -> features.Features:
-    """The features of the transfer's data set. Raises IntegrityError if they were made differently from those of the training."""
+    """The features of the transfer's data set. Raises IntegrityError if they were made differently from those of the
+    training."""
     run = params.runs[node.run]
     trained, moved = paths.extracted(run.dataset, run.features), paths.extracted(node.dataset, str(node.features))
     ours, theirs = (

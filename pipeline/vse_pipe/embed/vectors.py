@@ -36,8 +36,8 @@ _BLOCK = 1024
 
 @dataclass(frozen=True)
 class Sources:
-    """model: on ``device``; images, captions: the tables of the data set; inputs: of the image encoder; texts: None without
-    captions."""
+    """model: on ``device``; images, captions: the tables of the data set; inputs: of the image encoder; texts: None
+    without captions."""
 
     model: DualEncoder
     images: pa.Table
@@ -50,7 +50,8 @@ class Sources:
     def encode_images(self, image_ids: np.ndarray, shown: str = "", even: bool = False) -> Tensor:
         """(n, dim) or (n, R, dim). shown: the text of a progress line, none if empty.
 
-        even: fill up the last batch. The last bits of a vector may depend on the size of its batch, never on the other images in it.
+        even: fill up the last batch. The last bits of a vector may depend on the size of its batch, never on the other
+        images in it.
         """
         rows = self.features.rows_of(image_ids)
         size = BATCH if isinstance(self.inputs, np.ndarray) else min(BATCH, self.inputs.batch_size)
@@ -73,8 +74,8 @@ def write_vectors(
     earlier: EarlierVectors,
     run: str,
 ) -> list[int]:
-    """Write both files and the contents of the images; returns the numbers of images and captions. dim: of a vector. Raises
-    InputError if no picture is left."""
+    """Write both files and the contents of the images; returns the numbers of images and captions. dim: of a vector.
+    Raises InputError if no picture is left."""
     images, captions = _of_splits(sources.images, params.splits), _of_splits(sources.captions, params.splits)
     if not len(images):
         lack = "left none that could be read" if params.splits is None else f"of split {', '.join(params.splits)}"
@@ -137,8 +138,8 @@ def _write(
 def write_fragments(
     folder: Path, sources: Sources, about: dict[str, str], splits: Sequence[str] | None
 ) -> tuple[list[int], int]:
-    """Write both files, and the weights of a similarity that learns. Returns the numbers of images and captions, and the
-    dimensions of a vector."""
+    """Write both files, and the weights of a similarity that learns. Returns the numbers of images and captions, and
+    the dimensions of a vector."""
     network = sources.model.sim.network
     if network is not None:
         weights = {name: value.cpu().contiguous() for name, value in network.state_dict().items()}

@@ -15,7 +15,8 @@ from vse_pipe.ranking.scores import Similarity
 
 @dataclass(frozen=True)
 class BoxSide:
-    """Mentions or proposals, grouped by picture. table: one row for each; pictures: int64, ascending; vectors: in the run's space."""
+    """Mentions or proposals, grouped by picture. table: one row for each; pictures: int64, ascending; vectors: in the
+    run's space."""
 
     table: pa.Table
     pictures: np.ndarray
@@ -58,9 +59,10 @@ def scenes(mentions: BoxSide, proposals: BoxSide, similarity: Similarity, device
 class Classes:
     """The ranking of each class, as far as average precision depends on it.
 
-    finds: the pictures of the boxes that find a true box, best first; class c has starts[c] to starts[c + 1]. before_pictures,
-    before: pictures and their numbers of boxes ranked after find f - 1 and up to find f, from before_starts[f] to
-    before_starts[f + 1]. truths: the pictures of the true boxes; class c has truth_starts[c] to truth_starts[c + 1].
+    finds: the pictures of the boxes that find a true box, best first; class c has starts[c] to starts[c + 1].
+    before_pictures, before: pictures and their numbers of boxes ranked after find f - 1 and up to find f, from
+    before_starts[f] to before_starts[f + 1]. truths: the pictures of the true boxes; class c has truth_starts[c] to
+    truth_starts[c + 1].
     """
 
     starts: Int[np.ndarray, " bounds"]
@@ -89,8 +91,8 @@ class Classes:
         return cls(starts, pictures[correct], spans, pictures[counts][first], before, *true)
 
     def measure(self, weights: Int[np.ndarray, "draws pictures"], eleven: bool) -> Float[np.ndarray, "draws classes"]:
-        """The average precision of each class in percent, NaN if a draw has no true box of the class. weights: how often each
-        picture counts."""
+        """The average precision of each class in percent, NaN if a draw has no true box of the class. weights: how
+        often each picture counts."""
         # The import of numba takes half a second.
         from vse_pipe.ranking import statistics_kernels
 
@@ -102,9 +104,9 @@ def classes(
 ) -> Classes:
     """names: the class of each mention, below ``count``.
 
-    In each picture the boxes of a class go through non-maximum suppression. A box is correct if its IoU with the true box that it
-    overlaps most is at least ``threshold`` and no better box has found that true box (Pascal VOC; Everingham et al., IJCV 2010,
-    section 4.2).
+    In each picture the boxes of a class go through non-maximum suppression. A box is correct if its IoU with the true
+    box that it overlaps most is at least ``threshold`` and no better box has found that true box (Pascal VOC;
+    Everingham et al., IJCV 2010, section 4.2).
     """
     ranked, truths = [], []
     for scene in scenes:
@@ -159,11 +161,12 @@ Mentions = Float[np.ndarray, " mentions"]
 
 @dataclass(frozen=True)
 class Ranks:
-    """Columns with a value for each mention. candidates: number of proposals of its picture; correct: number of those that overlap
-    its box by the threshold.
+    """Columns with a value for each mention. candidates: number of proposals of its picture; correct: number of those
+    that overlap its box by the threshold.
 
-    rank: of the first correct candidate, 1 = best, NaN without one; wrong candidates with the same score rank before it. bound: the
-    largest IoU of a candidate. best: row of the best candidate among all proposals, -1 without one; score, iou: of that candidate.
+    rank: of the first correct candidate, 1 = best, NaN without one; wrong candidates with the same score rank before
+    it. bound: the largest IoU of a candidate. best: row of the best candidate among all proposals, -1 without one;
+    score, iou: of that candidate.
     """
 
     candidates: Int[np.ndarray, " mentions"]

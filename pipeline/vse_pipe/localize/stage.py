@@ -41,8 +41,8 @@ _COLUMNS = {"r@1": "R@1", "r@5": "R@5", "r@10": "R@10", "bound": "bound", "map":
 def localize(params: Params, run: str, device: str = "auto") -> dict:
     """Write data/localize/<run>/ and return what its metrics.json holds.
 
-    Each mention of a phrase asks for its box among the proposals of its picture, ranked by the run's similarity (Wang et al., CVPR
-    2016, section 3.3). Raises as ``read_inputs``, and InputError for scores that are not finite.
+    Each mention of a phrase asks for its box among the proposals of its picture, ranked by the run's similarity (Wang
+    et al., CVPR 2016, section 3.3). Raises as ``read_inputs``, and InputError for scores that are not finite.
     """
     started = time.monotonic()
     out, options, resolved = paths.localized(run), params.localize, resolve_device(device)
@@ -110,8 +110,8 @@ def check_localizable(params: Params, run: str) -> None:
 
 @dataclass(frozen=True)
 class LocalizeInputs:
-    """source: folder of the data set with the uncropped pictures; recall: of the proposals, result of ``regions.recall``;
-    source_data: result of ``regions.source_data``."""
+    """source: folder of the data set with the uncropped pictures; recall: of the proposals, result of
+    ``regions.recall``; source_data: result of ``regions.source_data``."""
 
     embedded: Embedded
     mentions: BoxSide
@@ -122,8 +122,8 @@ class LocalizeInputs:
 
 
 def read_inputs(params: Params, run: str) -> LocalizeInputs:
-    """Raises UsageError as ``check_localizable``, InputError for embeddings of fragments and for an empty split, IntegrityError for
-    embeddings of other regions or of another model than the present ones."""
+    """Raises UsageError as ``check_localizable``, InputError for embeddings of fragments and for an empty split,
+    IntegrityError for embeddings of other regions or of another model than the present ones."""
     check_localizable(params, run)
     dataset, split = params.runs[run].dataset, params.localize.split
     prepared, folder = paths.prepared(dataset), paths.embedded(run)
@@ -189,8 +189,8 @@ def _table(inputs: LocalizeInputs, ranks: Ranks) -> pa.Table:
 
 @dataclass(frozen=True)
 class Localised(Figures):
-    """sides: of fold 0, by type and for all, with one query for each mention. phrases: all unique phrases; kinds: mask of them by
-    type."""
+    """sides: of fold 0, by type and for all, with one query for each mention. phrases: all unique phrases; kinds: mask
+    of them by type."""
 
     phrases: Classes
     kinds: dict[str, Bool[np.ndarray, " classes"]]
@@ -209,12 +209,13 @@ class Localised(Figures):
 def localised_figures(
     scenes: Sequence[BoxScene], ranks: Ranks, texts: np.ndarray, types: np.ndarray, options: LocalizeParams, seed: int
 ) -> dict:
-    """{"all": figures, "types": {type: figures}}, in percent: recall, its floor, its bound, and mAP. texts, types: of each mention.
+    """{"all": figures, "types": {type: figures}}, in percent: recall, its floor, its bound, and mAP. texts, types: of
+    each mention.
 
-    A mention counts under each of its types, a unique phrase under each type that one of its mentions has. Intervals draw pictures
-    with replacement. A draw without a mention of a type is left out for that type; a type that no draw has gets no intervals. The
-    draws of mAP are shifted so that their median is the estimate: a draw has fewer different pictures of a phrase, and finding it
-    among them is easier.
+    A mention counts under each of its types, a unique phrase under each type that one of its mentions has. Intervals
+    draw pictures with replacement. A draw without a mention of a type is left out for that type; a type that no draw
+    has gets no intervals. The draws of mAP are shifted so that their median is the estimate: a draw has fewer different
+    pictures of a phrase, and finding it among them is easier.
     """
     unique, names = np.unique(texts, return_inverse=True)
     masks = {_ALL_TYPES: np.ones(len(texts), bool), **_masks(types)}
@@ -251,7 +252,8 @@ def localised_figures(
 
 
 def _masks(types: np.ndarray) -> dict[str, Bool[np.ndarray, " mentions"]]:
-    """The mask of the mentions of each type, in the order of the types. types: of each mention, joined by / if it has several."""
+    """The mask of the mentions of each type, in the order of the types. types: of each mention, joined by / if it has
+    several."""
     combinations, places = np.unique(types, return_inverse=True)
     parts = [set(name.split("/")) for name in combinations.tolist()]
     return {name: np.array([name in part for part in parts])[places] for name in sorted(set().union(*parts))}

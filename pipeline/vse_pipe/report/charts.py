@@ -182,8 +182,8 @@ def losses(table: pd.DataFrame) -> dict:
 
 
 def costs(table: pd.DataFrame) -> dict:
-    """Median transport cost of matched and of mismatched pairs per epoch, in a band from the first to the third quartile.
-    table: rows of ``quartiles``."""
+    """Median transport cost of matched and of mismatched pairs per epoch, in a band from the first to the third
+    quartile. table: rows of ``quartiles``."""
     base = alt.Chart(alt.Data(values=table.to_dict("records"))).encode(
         x=epochs_axis(table["epoch"].tolist()),
         color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=list(KINDS))),
@@ -210,7 +210,8 @@ def alignment(mean: list[float]) -> dict:
 
 
 def quartiles(table: pd.DataFrame) -> pd.DataFrame:
-    """epoch, kind, low, median, high from costs.csv, with values spread evenly within a bin; kinds without pairs are absent."""
+    """epoch, kind, low, median, high from costs.csv, with values spread evenly within a bin; kinds without pairs are
+    absent."""
     rows = []
     for epoch, bins in table.groupby("epoch"):
         for kind in KINDS:
@@ -286,8 +287,8 @@ PARTS = ("validation", "ranked")
 
 
 def curves(tables: dict[str, pd.DataFrame], names: dict[str, str]) -> dict:
-    """R@K against lambda for one direction and K, one colour a criterion and one dash a split; a point marks the chosen lambda.
-    tables: rows of relaxation.parquet by criterion. names: of the two splits, by PARTS."""
+    """R@K against lambda for one direction and K, one colour a criterion and one dash a split; a point marks the chosen
+    lambda. tables: rows of relaxation.parquet by criterion. names: of the two splits, by PARTS."""
     rows = [
         {"criterion": name, "split": names[part], "lambda": lam, "recall": round(value, 3), "chosen": chosen}
         for name, table in tables.items()

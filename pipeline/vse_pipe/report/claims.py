@@ -67,7 +67,8 @@ def _a_figure(name: str) -> str:
 
 
 class ClaimSide(Strict):
-    """One side of a claim. run: of params.yaml, or a name under the file's ``runs``. criterion: null for the claim's."""
+    """One side of a claim. run: of params.yaml, or a name under the file's ``runs``. criterion: null for the
+    claim's."""
 
     run: str
     criterion: str | None = None
@@ -308,7 +309,8 @@ def terminal(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int
 
 
 def _stacked(cells: Sequence[str]) -> list[str]:
-    """Nine cells as four cells of up to three lines: claim and source, sides, numbers, verdict. Nine columns are too narrow."""
+    """Nine cells as four cells of up to three lines: claim and source, sides, numbers, verdict. Nine columns are too
+    narrow."""
     return ["\n".join(cells[start:end]) for start, end in ((0, 2), (2, 5), (5, 8), (8, 9))]
 
 
@@ -321,8 +323,8 @@ def markdown(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int
 
 
 def as_document(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
-    """``{"title", "resamples", "seed", "claims": [{"text", "source", "figure", "says", "margin", "left", "right", "verdict",
-    "why", "left_values", "right_values", "difference", "interval", "p"}]}``; the last five are optional."""
+    """``{"title", "resamples", "seed", "claims": [{"text", "source", "figure", "says", "margin", "left", "right",
+    "verdict", "why", "left_values", "right_values", "difference", "interval", "p"}]}``; the last five are optional."""
     claims = [_plain(verdict) for verdict in verdicts]
     document({"title": file.title, "resamples": resamples, "seed": seed, "claims": claims})
 
@@ -347,7 +349,8 @@ def _plain(verdict: Judged) -> dict[str, Any]:
 
 
 def find_file(name: str, start: Path) -> Path:
-    """A packaged file of claims by name, or a path relative to ``start``. Raises MissingResource with a similar name."""
+    """A packaged file of claims by name, or a path relative to ``start``. Raises MissingResource with a similar
+    name."""
     path = start / name
     if path.is_file():
         return path

@@ -104,8 +104,8 @@ def _criteria(results: Results) -> Iterator[str]:
 # The page is one HTML file that sends no requests: its security policy allows two scripts by their digests and no
 # request. Templates escape all text of data sets.
 
-# (name, title, context) of each section, in reading order. sections/<name>.html is its template; ``context`` returns the
-# template's values, or None to leave the section out.
+# (name, title, context) of each section, in reading order. sections/<name>.html is its template; ``context`` returns
+# the template's values, or None to leave the section out.
 SECTIONS = (
     ("summary", "Summary", figures.summary),
     ("rankings", "All runs and criteria", figures.rankings),

@@ -87,7 +87,8 @@ Reader = Callable[[Path], bytes | None]
 
 @dataclass(frozen=True)
 class Picture:
-    """symbol: id of the SVG symbol, None without a picture. label: a description. link: to a picture outside of the page."""
+    """symbol: id of the SVG symbol, None without a picture. label: a description. link: to a picture outside of the
+    page."""
 
     symbol: str | None
     label: str

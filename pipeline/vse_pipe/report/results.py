@@ -67,7 +67,8 @@ class Pick:
 def mix(baseline: pd.DataFrame, contrast: pd.DataFrame, count: int, generator: np.random.Generator) -> list[Pick]:
     """At most ``count`` queries, the kinds by turns; right means a hit at 1.
 
-    baseline, contrast: ranks of the same queries, indexed by query_id in ascending order, so that only the generator chooses."""
+    baseline, contrast: ranks of the same queries, indexed by query_id in ascending order, so that only the generator
+    chooses."""
     before, after = baseline["hit_1"].to_numpy(), contrast["hit_1"].to_numpy()
     masks = {"repaired": ~before & after, "right": before & after, "wrong": ~before & ~after, "broken": before & ~after}
     ids = baseline.index.to_numpy()

@@ -1,7 +1,8 @@
 """check: params.yaml, dvc.yaml and the digests of artefacts, without a GPU, without torch and without DVC.
 
-``read_dvc_yaml`` understands the part of DVC's language that this project uses: ``foreach`` over a section of params.yaml,
-and ``${...}`` with ``key``, ``item``, ``vars`` and values of params.yaml. tests/rules compares the result with DVC's own.
+``read_dvc_yaml`` understands the part of DVC's language that this project uses: ``foreach`` over a section of
+params.yaml, and ``${...}`` with ``key``, ``item``, ``vars`` and values of params.yaml. tests/rules compares the result
+with DVC's own.
 """
 
 import re
@@ -78,7 +79,8 @@ def _stale(params: Params, lock: Lock, present: list[Node]) -> list[Problem]:
 
 
 def _changed_sources(recorded: str | None, groups: list[SourceFiles]) -> list[str]:
-    """Places of outside files that have changed since DVC ran the stage. recorded: their list at that time, None if lost."""
+    """Places of outside files that have changed since DVC ran the stage. recorded: their list at that time, None if
+    lost."""
     if recorded is None:
         return []
     now, before = places(listing(groups, recorded, write=False)), places(recorded)
@@ -112,8 +114,8 @@ def show(checked: Checked, as_json: bool) -> int:
 
 # Check dvc.yaml against params.yaml and the declarations of the stages, without DVC.
 #
-# ``read`` understands the part of DVC's language that this project uses: ``foreach`` over a section of params.yaml, and ``${...}``
-# with ``key``, ``item``, ``vars`` and values of params.yaml. tests/rules compares the result with DVC's own.
+# ``read`` understands the part of DVC's language that this project uses: ``foreach`` over a section of params.yaml, and
+# ``${...}`` with ``key``, ``item``, ``vars`` and values of params.yaml. tests/rules compares the result with DVC's own.
 
 DVC_YAML = Path("dvc.yaml")
 _EXPRESSION = re.compile(r"\$\{([^}]*)\}")
@@ -121,7 +123,8 @@ _APPLY = "`vse-pipe apply` writes those of an overlay into it"
 _MEND = "correct the stage, or `git checkout dvc.yaml`"
 _ADD = "correct the stage, or add it to params.yaml, `{}` where there is none"
 _REPORT = {str(paths.REPORTS / "index.html"), str(paths.REPORTS / "metrics.json")}
-# The folder of features is a dependency of these stages, and its meta.json has the digest of the code that reads pictures.
+# The folder of features is a dependency of these stages, and its meta.json has the digest of the code that reads
+# pictures.
 _EXTRACTION = ("vse_pipe.extract.compute", "vse_pipe.extract.job")
 _READS_FEATURES = dict.fromkeys(("train", "embed", "embed_transfers", "audit"), _EXTRACTION)
 
@@ -179,7 +182,8 @@ def dvc_yaml_problems(params: Params, document: dict) -> list[Problem]:
 
 
 def uncovered(declared: Declaration, members: dict[Family, str], deps: list[Path]) -> list[Path]:
-    """Files, relative to the project, that the stage depends on for an entry with these members and that ``deps`` do not cover.
+    """Files, relative to the project, that the stage depends on for an entry with these members and that ``deps`` do
+    not cover.
 
     Code that reads pictures does not count for stages that read features: the features' meta.json has its digest.
     """
@@ -235,7 +239,8 @@ def _entry(node: Node, stages: list[Stage]) -> list[Problem]:
 
 
 def _lists(stages: list[Stage], packaged: bool) -> Iterator[Problem]:
-    """Problems of stages that do not depend on the list of their outside files or, in a project without code, of their modules."""
+    """Problems of stages that do not depend on the list of their outside files or, in a project without code, of their
+    modules."""
     for stage in stages:
         declared = declarations().get(stage.group)
         lists = {}

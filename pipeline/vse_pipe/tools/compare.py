@@ -24,7 +24,8 @@ _WATCHED = ("r@1", "r@5", "r@10", "mrr", "map", "map@r", "r_precision", "ndcg@10
 
 
 def check(comparisons: list[Comparison], max_drop: float) -> None:
-    """Raises Regression if a figure of ``_WATCHED`` is lower in B than in A by more than ``max_drop`` points with p < 0.05.
+    """Raises Regression if a figure of ``_WATCHED`` is lower in B than in A by more than ``max_drop`` points with p <
+    0.05.
 
     With several B's the p-value is Holm's. Med r, Mean r and hubness do not count.
     """
@@ -168,10 +169,10 @@ def compare(
 ) -> list[Comparison]:
     """For each B one comparison for ``inference``, or for each criterion of both sides in the order of grid.inferences.
 
-    run_a, runs_b: a run of the project, or a folder with metrics.json, ranks.parquet and occurrence.parquet, relative to
-    ``start``; params: of the project in the working directory, None outside a project; base: git revision of side A. With several
-    B's p-values are corrected for their number. Raises UsageError for unknown names, MissingResource if data of ``base`` is not in
-    the DVC cache, InputError for evaluations that cannot be paired.
+    run_a, runs_b: a run of the project, or a folder with metrics.json, ranks.parquet and occurrence.parquet, relative
+    to ``start``; params: of the project in the working directory, None outside a project; base: git revision of side A.
+    With several B's p-values are corrected for their number. Raises UsageError for unknown names, MissingResource if
+    data of ``base`` is not in the DVC cache, InputError for evaluations that cannot be paired.
     """
     if not runs_b and base is None:
         raise UsageError("compare needs RUN_B, or --base REV to compare RUN_A with what it was")

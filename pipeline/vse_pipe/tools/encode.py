@@ -1,4 +1,5 @@
-"""encode: vectors of the user's captions or pictures by a trained run, equal to the vectors of ``embed`` for the same content."""
+"""encode: vectors of the user's captions or pictures by a trained run, equal to the vectors of ``embed`` for the same
+content."""
 
 import contextlib
 import csv
@@ -44,8 +45,8 @@ _AHEAD = 4
 
 @dataclass(frozen=True)
 class EncodedPictures:
-    """Consecutive pictures. places: int64, positions of the readable pictures; vectors: one row for each; failures: of the other
-    pictures, with the position as ``image_id``."""
+    """Consecutive pictures. places: int64, positions of the readable pictures; vectors: one row for each; failures: of
+    the other pictures, with the position as ``image_id``."""
 
     places: np.ndarray
     vectors: Float32[np.ndarray, "pictures dim"]
@@ -89,10 +90,11 @@ class Encoder:
         return self._read.unknown_share(sentences)
 
     def captions(self, sentences: Iterable[str], count: int) -> Iterator[Float32[np.ndarray, "captions dim"]]:
-        """Consecutive blocks of vectors, one row for each sentence. sentences: ``count`` texts, possibly more than fit in memory.
+        """Consecutive blocks of vectors, one row for each sentence. sentences: ``count`` texts, possibly more than fit
+        in memory.
 
-        The same sentences in the same order have exactly the vectors of ``embed``. In another order they differ by rounding, since
-        a batch is padded to its longest caption. Raises InputError and IntegrityError as ``fitted``.
+        The same sentences in the same order have exactly the vectors of ``embed``. In another order they differ by
+        rounding, since a batch is padded to its longest caption. Raises InputError and IntegrityError as ``fitted``.
         """
         with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
             words = self._read.treated(Path(folder) / self._read.name, np.arange(count), sentences)
@@ -107,8 +109,8 @@ class Encoder:
     def images(self, folder: Path, files: Sequence[str]) -> Iterator[EncodedPictures]:
         """Blocks of the pictures ``files`` below ``folder``, with exactly the vectors of ``embed`` on the same machine.
 
-        Raises UsageError if no network here computes the run's features, MissingResource and IntegrityError for missing or other
-        weights.
+        Raises UsageError if no network here computes the run's features, MissingResource and IntegrityError for missing
+        or other weights.
         """
         read, size = self._reader(folder)
         items = [Item(place, file, "", str(folder / file)) for place, file in enumerate(files)]
@@ -200,8 +202,9 @@ def encode_captions(
 ) -> dict:
     """Write ``out``, a row for each caption of ``source``; returns counts.
 
-    source: a text file with a caption in each line, whose ids are 0, 1, 2, ..., or a .csv or .tsv with a header. column: the
-    column of captions. Raises UsageError for an unfit column or run, InputError for an empty caption or a repeated id, with the line.
+    source: a text file with a caption in each line, whose ids are 0, 1, 2, ..., or a .csv or .tsv with a header.
+    column: the column of captions. Raises UsageError for an unfit column or run, InputError for an empty caption or a
+    repeated id, with the line.
     """
     _require_free(out)
     encoder = Encoder.open(params, run, resolve_device(device))
@@ -227,10 +230,11 @@ def encode_captions(
 
 
 def encode_images(params: Params, run: str, source: Path, out: Path, device: str = "auto") -> dict:
-    """Write ``out``, a row for each picture in ``source`` and its folders; returns counts, and the pictures that cannot be read.
+    """Write ``out``, a row for each picture in ``source`` and its folders; returns counts, and the pictures that cannot
+    be read.
 
-    A picture's id is its path below ``source``. Raises UsageError for a run without a network for pictures, InputError if no picture
-    can be read.
+    A picture's id is its path below ``source``. Raises UsageError for a run without a network for pictures, InputError
+    if no picture can be read.
     """
     _require_free(out)
     if not source.is_dir():
@@ -266,8 +270,8 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
 
 @dataclass(frozen=True)
 class CaptionFile:
-    """An iterable of captions that reads the file on each pass. ids, image_ids: int64, or text if they are no numbers; image_ids:
-    None if the file does not name the picture of a caption."""
+    """An iterable of captions that reads the file on each pass. ids, image_ids: int64, or text if they are no numbers;
+    image_ids: None if the file does not name the picture of a caption."""
 
     path: Path
     column: str | None
@@ -353,7 +357,8 @@ def _cells(path: Path) -> Iterator[list[str]]:
 
 
 def _ids(cells: list[str], path: Path, unique: bool = False) -> np.ndarray:
-    """int64 if all ids are numbers, else text. Raises InputError for an invalid id, or with ``unique`` for a repeated one."""
+    """int64 if all ids are numbers, else text. Raises InputError for an invalid id, or with ``unique`` for a repeated
+    one."""
     texts = pa.array(cells, pa.string())
     distinct = texts if unique else texts.unique()
     if wrong := text.objection(distinct):

@@ -49,8 +49,8 @@ DEPTH = 100
 
 @dataclass(frozen=True)
 class FoldedSide:
-    """key: kind of ``ids``, image_id or caption_id; vectors: float32, the last dimension is the correction; names: text ids, if
-    the data set has them."""
+    """key: kind of ``ids``, image_id or caption_id; vectors: float32, the last dimension is the correction; names: text
+    ids, if the data set has them."""
 
     key: str
     ids: Int64[ndarray, " rows"]
@@ -72,7 +72,8 @@ class FoldedSide:
 class Folded:
     """Queries and items of one direction; the answers of a query are the items with the largest inner products.
 
-    correct: parallel ids of queries and items that belong together, None if unknown; depth: number of answers of a query."""
+    correct: parallel ids of queries and items that belong together, None if unknown; depth: number of answers of a
+    query."""
 
     direction: str
     items: FoldedSide
@@ -86,8 +87,9 @@ def folded(
 ) -> tuple[Float[Tensor, "queries wide"], Float[Tensor, "items wide"]]:
     """``[q, 1]`` and ``[x, (m - bias) / scale]`` with the mean bias m, in the precision of the vectors.
 
-    m shifts all items equally and saves precision. The inner product is the criterion's score over its scale plus a constant, so
-    each query has the same order of items. Items with nearly equal scores may swap, because sums round differently.
+    m shifts all items equally and saves precision. The inner product is the criterion's score over its scale plus a
+    constant, so each query has the same order of items. Items with nearly equal scores may swap, because sums round
+    differently.
     """
     if bias.scale <= 0:
         raise ValueError(f"a scale of {bias.scale} turns the order round")
@@ -127,9 +129,9 @@ def export_run(
 ) -> dict:
     """Write ``out`` from data/embed/<run>/ and return the manifest.
 
-    to: a key of ``formats.TARGETS``, with ``-`` or ``_``; depth: as in ``Folded``. Raises UsageError for an unknown name, a criterion
-    that is not one number for each item and a similarity that is no inner product; MissingResource if a package is not installed;
-    InputError for unusable embeddings, IntegrityError for embeddings of another model.
+    to: a key of ``formats.TARGETS``, with ``-`` or ``_``; depth: as in ``Folded``. Raises UsageError for an unknown
+    name, a criterion that is not one number for each item and a similarity that is no inner product; MissingResource if
+    a package is not installed; InputError for unusable embeddings, IntegrityError for embeddings of another model.
     """
     criterion = _foldable(inference, params.inference)
     folder = paths.embedded(run)
@@ -298,7 +300,8 @@ _TAG = "vse-pipe"
 
 
 def target(name: str) -> Write:
-    """The function that writes the format. Raises UsageError for an unknown name, MissingResource if faiss is not installed."""
+    """The function that writes the format. Raises UsageError for an unknown name, MissingResource if faiss is not
+    installed."""
     if name not in TARGETS:
         raise UsageError(unknown("export target", name, sorted(TARGETS)))
     if name == "faiss":
@@ -307,7 +310,8 @@ def target(name: str) -> Write:
 
 
 def npy(folder: Path, folded: Folded) -> None:
-    """items.npy and queries.npy (rows, D + 1) float32; items_ids.npy and queries_ids.npy int64, or Unicode for text ids."""
+    """items.npy and queries.npy (rows, D + 1) float32; items_ids.npy and queries_ids.npy int64, or Unicode for text
+    ids."""
     _write_arrays(folder, "items", folded.items)
     _write_arrays(folder, "queries", folded.queries)
 
@@ -329,9 +333,9 @@ def parquet(folder: Path, folded: Folded) -> None:
 def clip_retrieval(folder: Path, folded: Folded) -> None:
     """The folders img_emb, text_emb and metadata of ``clip-retrieval index``, with one part each.
 
-    metadata_0.parquet has a row for each item in the order of the vectors. ``image_path`` or ``caption``, which that program
-    displays, holds the id as text, and a second column holds the id itself. Queries lie in the folder of their kind, without
-    metadata; queries_ids.npy holds their ids.
+    metadata_0.parquet has a row for each item in the order of the vectors. ``image_path`` or ``caption``, which that
+    program displays, holds the id as text, and a second column holds the id itself. Queries lie in the folder of their
+    kind, without metadata; queries_ids.npy holds their ids.
     """
     for side in (folded.items, folded.queries):
         name = _FOLDERS[side.key]
@@ -357,8 +361,8 @@ def faiss(folder: Path, folded: Folded) -> None:
 
 
 def trec(folder: Path, folded: Folded) -> None:
-    """run.txt, the best items of each query in TREC form (``query Q0 item rank score tag``), and qrels.txt (``query 0 item 1``) if
-    the correct items are known. trec_eval, ir-measures and ranx read both.
+    """run.txt, the best items of each query in TREC form (``query Q0 item rank score tag``), and qrels.txt (``query 0
+    item 1``) if the correct items are known. trec_eval, ir-measures and ranx read both.
 
     Items with equal scores stand in their own order; programs that sort by score see ties.
     """

@@ -1,4 +1,5 @@
-"""data/code/ and data/sources/: for each stage of dvc.yaml a list of its modules and a list of its files from outside."""
+"""data/code/ and data/sources/: for each stage of dvc.yaml a list of its modules and a list of its files from
+outside."""
 
 import hashlib
 import json
@@ -13,7 +14,8 @@ from vse_pipe.core.locks import claim
 from vse_pipe.project import paths, sources
 from vse_pipe.project.sources import SourceFiles
 
-# Results of the last call. DVC starts a call at every `dvc repro`, and most of its time would go into imports and params.yaml.
+# Results of the last call. DVC starts a call at every `dvc repro`, and most of its time would go into imports and
+# params.yaml.
 CODE_CACHE = Path(".dvc") / "tmp" / "code.json"
 SOURCES_CACHE = Path(".dvc") / "tmp" / "sources.json"
 
@@ -21,8 +23,8 @@ SOURCES_CACHE = Path(".dvc") / "tmp" / "sources.json"
 def write_code(overrides: list[str], find: Callable[[], dict[str, str]]) -> None:
     """Write ``paths.CODE`` in the working directory, whole or not at all.
 
-    find: returns the lists by stage, as ``vse_pipe.project.code.listings``. It is called only if params.yaml, ``overrides`` or a
-    module of this package has changed since the last call.
+    find: returns the lists by stage, as ``vse_pipe.project.code.listings``. It is called only if params.yaml,
+    ``overrides`` or a module of this package has changed since the last call.
     """
     state = state_of(overrides)
     lists = _cached(CODE_CACHE, state, "lists")
@@ -36,8 +38,8 @@ def write_code(overrides: list[str], find: Callable[[], dict[str, str]]) -> None
 def write_sources(overrides: list[str], find: Callable[[], dict[str, list[SourceFiles]]]) -> None:
     """Write ``paths.SOURCES`` in the working directory, whole or not at all; nothing if it is up to date.
 
-    find: returns the files by stage, as ``vse_pipe.project.stages.sources``. It is called only if params.yaml, ``overrides``, a
-    module of this package, or a file that lists other files has changed since the last call.
+    find: returns the files by stage, as ``vse_pipe.project.stages.sources``. It is called only if params.yaml,
+    ``overrides``, a module of this package, or a file that lists other files has changed since the last call.
     """
     state = state_of(overrides)
     with claim(paths.SOURCES):

@@ -86,8 +86,9 @@ print(scores)  # a row for each photo, a column for each sentence
 
 @dataclass(frozen=True)
 class About:
-    """licence: as hubs name it, None if unknown; digests: of the packed files; config: of the model; features: their meta.json;
-    parameters: their number in a network; figures: metrics.json by criterion; weights: places in the pack by paths here."""
+    """licence: as hubs name it, None if unknown; digests: of the packed files; config: of the model; features: their
+    meta.json; parameters: their number in a network; figures: metrics.json by criterion; weights: places in the pack by
+    paths here."""
 
     params: Params
     run: str
@@ -298,9 +299,9 @@ _ENCODES = {FEATURES: "photos", TEXTS: "captions"}
 def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
     """Write ``out`` from data/train/<run>/ and from the networks of its features and texts. Returns digests by file.
 
-    licence: of the weights, as hubs name it; None if unknown. Raises InputError if the run is not trained, UsageError if params.yaml
-    describes another model, IntegrityError if the model was trained on other features, texts or pairs than the present ones;
-    PipelineError if ``out`` holds foreign files.
+    licence: of the weights, as hubs name it; None if unknown. Raises InputError if the run is not trained, UsageError
+    if params.yaml describes another model, IntegrityError if the model was trained on other features, texts or pairs
+    than the present ones; PipelineError if ``out`` holds foreign files.
     """
     node, trained = params.runs[run], paths.trained(run)
     models = restore.load_all(trained)

@@ -24,7 +24,8 @@ from vse_pipe.report import charts
 
 
 def remaining_options(params: Path, overlay: str, overrides: list[str]) -> list[str]:
-    """Options, such as ``train.lr: 0.002``, that differ from a new project and that neither ``overlay`` nor ``overrides`` sets.
+    """Options, such as ``train.lr: 0.002``, that differ from a new project and that neither ``overlay`` nor
+    ``overrides`` sets.
 
     An overlay that was applied earlier set them. Options of nodes do not count.
     """
@@ -53,10 +54,11 @@ _HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
 def requirement() -> str:
-    """The line of a requirements file that installs this package, with comments above it if other machines cannot use the line.
+    """The line of a requirements file that installs this package, with comments above it if other machines cannot use
+    the line.
 
-    The line depends on how the package was installed. From an index: the version. From a repository, or a clone whose commit a
-    remote has: the commit. From a wheel: its address and sha256. From any other folder: the folder.
+    The line depends on how the package was installed. From an index: the version. From a repository, or a clone whose
+    commit a remote has: the commit. From a wheel: its address and sha256. From any other folder: the folder.
     """
     origin = distribution(NAME).read_text("direct_url.json")
     if origin is None:
@@ -86,7 +88,8 @@ def _local_source_note(source: str) -> str:
 def _published(folder: Path) -> str | None:
     """``git+URL@COMMIT`` of a clone, or None.
 
-    The clone must have no changes, a remote must have its commit, as far as the clone knows, and its code must be the installed one.
+    The clone must have no changes, a remote must have its commit, as far as the clone knows, and its code must be the
+    installed one.
     """
 
     def output(*arguments: str) -> str:
@@ -175,8 +178,8 @@ _ARCHIVES = ("tar", "tgz", "gz", "bz2", "xz", "zip", "7z")
 def create(folder: Path, overlay: str | None, overrides: list[str], further: Sequence[Check] = ()) -> None:
     """Create ``folder``, a git repository without a commit, whole or not at all.
 
-    overlay: a packaged overlay or a file, applied to params.yaml before ``overrides``; further: checks as in ``load``. Raises
-    UsageError if no project can lie there or the overlay is wrong, MissingResource without git.
+    overlay: a packaged overlay or a file, applied to params.yaml before ``overrides``; further: checks as in ``load``.
+    Raises UsageError if no project can lie there or the overlay is wrong, MissingResource without git.
     """
     target = Path(os.path.abspath(folder))  # noqa: PTH100 (resolve() would follow a link in the folder's place)
     _require_room(target)
@@ -199,8 +202,8 @@ def create(folder: Path, overlay: str | None, overrides: list[str], further: Seq
 def upgrade() -> tuple[list[str], list[str]]:
     """Renew the files of the working directory that depend on the installed package alone.
 
-    Returns (renewed, unchanged). A file stays unchanged if the user edited it, or if a version that did not mark its files wrote
-    it. Raises UsageError in a clone, and if dvc.yaml has changes that are not committed.
+    Returns (renewed, unchanged). A file stays unchanged if the user edited it, or if a version that did not mark its
+    files wrote it. Raises UsageError in a clone, and if dvc.yaml has changes that are not committed.
     """
     if Path("pipeline", PACKAGE.name, "cli.py").is_file():
         raise UsageError(f"init --upgrade: this is a clone, whose {DVC_YAML} comes with its code")
@@ -310,8 +313,8 @@ _FOLDER = Path(__file__).parent
 def plots_page() -> str:
     """The page with Vega, Vega-Lite and vega-embed of the installed vl_convert; DVC's placeholders stay.
 
-    Plots name Vega-Lite 5, as DVC's own templates do. vl_convert has no Vega older than 6, which warns about the output of
-    Vega-Lite 5. So the page has the newest version of both, which draw the same, and the wrapper removes the name.
+    Plots name Vega-Lite 5, as DVC's own templates do. vl_convert has no Vega older than 6, which warns about the output
+    of Vega-Lite 5. So the page has the newest version of both, which draw the same, and the wrapper removes the name.
     """
     import vl_convert
 

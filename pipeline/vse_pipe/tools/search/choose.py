@@ -14,11 +14,11 @@ _FIGURES = "metrics.json"
 
 
 def default_run(params: Params, inference: str) -> tuple[str, str]:
-    """(run, reason): the only run on a data set without captions, else the only run, else the run with the largest rsum under
-    ``inference`` in reports/metrics.json.
+    """(run, reason): the only run on a data set without captions, else the only run, else the run with the largest rsum
+    under ``inference`` in reports/metrics.json.
 
-    Figures count only if they belong to the embedded data: in a clone the report can describe other data. Raises UsageError if
-    several runs exist and none has such figures, or if the figures belong to several data sets.
+    Figures count only if they belong to the embedded data: in a clone the report can describe other data. Raises
+    UsageError if several runs exist and none has such figures, or if the figures belong to several data sets.
     """
     names = [*params.runs, *params.ensembles]
     collections = [

@@ -1,7 +1,7 @@
 """Correction of scores by a bank of queries, and calibration to the probability of a match.
 
-Both are cached in data/search/<run>/ until embeddings, bank, criterion, parameters or code change. The folder can be removed at
-any time.
+Both are cached in data/search/<run>/ until embeddings, bank, criterion, parameters or code change. The folder can be
+removed at any time.
 """
 
 import json
@@ -43,8 +43,8 @@ _SUMS = ("is", "dual_is")
 
 @dataclass(frozen=True)
 class Correction:
-    """The score ``scale * s - bias``; bias: of each item, None for zeros; about: bank, date, seconds, and whether it comes from
-    the cache; empty without a correction."""
+    """The score ``scale * s - bias``; bias: of each item, None for zeros; about: bank, date, seconds, and whether it
+    comes from the cache; empty without a correction."""
 
     scale: float
     bias: Float64[np.ndarray, " items"] | None
@@ -59,8 +59,8 @@ class Correction:
 
 @dataclass(frozen=True)
 class Calibration:
-    """about: method, candidates, run and split of the queries, their number, pairs and base_rate, date, seconds, and whether it
-    comes from the cache."""
+    """about: method, candidates, run and split of the queries, their number, pairs and base_rate, date, seconds, and
+    whether it comes from the cache."""
 
     curve: Curve
     about: dict
@@ -84,7 +84,8 @@ def criterion_of(params: Params, inference: str) -> Criterion:
 
 
 def correction_of(params: Params, run: str, criterion: Criterion, network: Networks, direction: str) -> Correction:
-    """The correction of the items of ``network``'s split in one direction by ``evaluate.bank``; ``test`` means the searched split.
+    """The correction of the items of ``network``'s split in one direction by ``evaluate.bank``; ``test`` means the
+    searched split.
 
     Raises MissingResource under ``evaluate.tune`` if no evaluation has chosen the parameters, and as banks do.
     """
@@ -125,9 +126,9 @@ def calibration_of(
 ) -> Calibration:
     """The calibration of one direction by ``evaluate.calibrate``, or isotonic if that is none.
 
-    It is fitted on val of the searched data, or on val of the run for a transfer to data without val. correction: of the searched
-    split. Warns if the two corrections are sums over different numbers of queries. Raises InputError without embedded captions of
-    val, UsageError if val would correct itself, and as ``correction_of``.
+    It is fitted on val of the searched data, or on val of the run for a transfer to data without val. correction: of
+    the searched split. Warns if the two corrections are sums over different numbers of queries. Raises InputError
+    without embedded captions of val, UsageError if val would correct itself, and as ``correction_of``.
     """
     if params.evaluate.bank == _VAL and criterion.name != PLAIN:
         raise UsageError(
@@ -226,8 +227,8 @@ def _split_of(network: Networks) -> Split:
 
 
 def _bank_split(network: Networks, bank: str) -> Split | None:
-    """Images and captions of the bank; None if they are the searched ones. Raises InputError for embeddings of another model, and
-    for a folder together with an ensemble."""
+    """Images and captions of the bank; None if they are the searched ones. Raises InputError for embeddings of another
+    model, and for a folder together with an ensemble."""
     gallery = network.galleries[0]
     if bank == gallery.split:
         return None
@@ -259,8 +260,8 @@ def _calibration_split(params: Params, run: str, network: Networks) -> tuple[str
 def _cached(path: Path, identity: dict, compute: Callable[[], tuple[np.ndarray, dict]]) -> tuple[np.ndarray, dict]:
     """The array and the facts of ``compute``, read from ``path`` if that was written for the same identity.
 
-    A damaged or unwritable file causes a warning and a new computation. The facts gain ``computed``, ``seconds`` and ``kept``.
-    identity: values for JSON, with the states of all input files.
+    A damaged or unwritable file causes a warning and a new computation. The facts gain ``computed``, ``seconds`` and
+    ``kept``. identity: values for JSON, with the states of all input files.
     """
     identity = json.loads(json.dumps(identity))
     if path.is_file():

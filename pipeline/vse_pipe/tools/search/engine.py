@@ -45,11 +45,11 @@ _ROUNDING = 1e-6
 
 
 class Engine:
-    """One run, criterion and split. Vectors, models and corrections are loaded when a query first needs them. Several threads may
-    search at once.
+    """One run, criterion and split. Vectors, models and corrections are loaded when a query first needs them. Several
+    threads may search at once.
 
-    counts: searched ``images`` and ``captions``; left_out: unreadable ones of the split, which have no embedding, empty if there
-    are none; named: are the ids of images text, in hits and queries too?
+    counts: searched ``images`` and ``captions``; left_out: unreadable ones of the split, which have no embedding, empty
+    if there are none; named: are the ids of images text, in hits and queries too?
     """
 
     def __init__(self, params: Params, run: str, inference: str, split: str, device: str) -> None:
@@ -70,9 +70,9 @@ class Engine:
     def open(
         cls, params: Params, run: str, inference: str = "nns", split: str = "test", device: str = "auto"
     ) -> "Engine":
-        """Raises UsageError for an unknown run, criterion, split or device and for a criterion that needs all queries at once;
-        MissingResource with the command that makes a missing file; IntegrityError for embeddings of another model, or of other
-        images or captions than the present ones."""
+        """Raises UsageError for an unknown run, criterion, split or device and for a criterion that needs all queries
+        at once; MissingResource with the command that makes a missing file; IntegrityError for embeddings of another
+        model, or of other images or captions than the present ones."""
         for kind, name, choices in (("run", one_model(params, run), params.evaluated()), ("split", split, SPLITS)):
             if name not in choices:
                 raise UsageError(unknown(kind, name, choices))
@@ -90,20 +90,21 @@ class Engine:
         return self.ask((Term(TEXT, text),), Limits(k))
 
     def by_image(self, content: bytes, k: int = 10, name: str = "a photo") -> Answer:
-        """The captions that fit a photo best. content: bytes of its file; name: in the answer. Raises InputError if it is no
-        picture, UsageError if the run's features were computed elsewhere."""
+        """The captions that fit a photo best. content: bytes of its file; name: in the answer. Raises InputError if it
+        is no picture, UsageError if the run's features were computed elsewhere."""
         return self.ask((Term(PHOTO, name, content=content),), Limits(k))
 
     def by_image_id(self, image_id: int | str, k: int = 10) -> Answer:
-        """The captions that fit an image of the data set, of any split, without loading a model. Raises InputError for an unknown
-        image, UsageError for text if ids are numbers."""
+        """The captions that fit an image of the data set, of any split, without loading a model. Raises InputError for
+        an unknown image, UsageError for text if ids are numbers."""
         return self.ask((Term(IMAGE, str(image_id)),), Limits(k))
 
     def ask(self, parts: Sequence[Term], limits: Limits = _TEN) -> Answer:
-        """The items that fit a query of any parts, see ``Scoring.scores``, corrected by the bank of their direction. Images of the
-        query are no hits.
+        """The items that fit a query of any parts, see ``Scoring.scores``, corrected by the bank of their direction.
+        Images of the query are no hits.
 
-        Raises as ``Limits.check``, ``query.direction``, ``catalogue.rows_where``, ``Scoring.scores``, ``by_text`` and ``by_image_id``.
+        Raises as ``Limits.check``, ``query.direction``, ``catalogue.rows_where``, ``Scoring.scores``, ``by_text`` and
+        ``by_image_id``.
         """
         limits.check()
         direction = query.direction(parts, limits.to, self.counts["captions"])
@@ -143,8 +144,8 @@ class Engine:
         )
 
     def picture(self, image_id: int | str) -> Path | None:
-        """The path of an image of the data set for ``sources.read.at``; None if the file is missing or only features exist. Raises
-        as ``by_image_id``."""
+        """The path of an image of the data set for ``sources.read.at``; None if the file is missing or only features
+        exist. Raises as ``by_image_id``."""
         return self._catalogue.path(self._number(image_id))
 
     def correction(self, direction: str) -> Correction:
@@ -265,10 +266,10 @@ class Scoring:
     def scores(self, parts: Sequence[Term], sides: Sequence[Sides], direction: str) -> Float32[np.ndarray, " items"]:
         """Scores of the items. sides: one row for each part.
 
-        A single part that the model compares with the items has the model's score. In a joint space several parts are one query:
-        the weighted sum of their unit vectors, scaled to unit length, in the space of each network. Without a joint space the score
-        is ``sum(w * s) / sum(|w|)`` over the parts. Raises UsageError if the model cannot compare a part with the items, InputError
-        if the parts cancel out.
+        A single part that the model compares with the items has the model's score. In a joint space several parts are
+        one query: the weighted sum of their unit vectors, scaled to unit length, in the space of each network. Without
+        a joint space the score is ``sum(w * s) / sum(|w|)`` over the parts. Raises UsageError if the model cannot
+        compare a part with the items, InputError if the parts cancel out.
         """
         weights = [part.weight for part in parts]
         comparable = all(is_native(part, direction) for part in parts)
@@ -319,7 +320,8 @@ def is_native(part: Term, direction: str) -> bool:
 
 
 def require_native(parts: Sequence[Term], direction: str) -> None:
-    """Raises UsageError unless there is one part, compared as in training: other queries have scores of another scale."""
+    """Raises UsageError unless there is one part, compared as in training: other queries have scores of another
+    scale."""
     if len(parts) > 1 or not is_native(parts[0], direction):
         raise UsageError(
             "a probability of a match is that of one sentence and an image, or of one picture and a caption; leave it out for "
@@ -342,8 +344,8 @@ def _sum(sides: Sequence[Any], weights: Sequence[float]) -> Any:
 
 
 def best_places(scores: Float[np.ndarray, " items"], k: int) -> Int64[np.ndarray, " best"]:
-    """Places of the min(k, items) best items, best first, equal scores in the order of the items, as in the evaluation. Raises
-    InputError for scores that are not finite."""
+    """Places of the min(k, items) best items, best first, equal scores in the order of the items, as in the evaluation.
+    Raises InputError for scores that are not finite."""
     if not np.isfinite(scores).all():
         raise InputError("the model gives scores that are not finite for this query")
     k = min(k, len(scores))
@@ -362,8 +364,9 @@ def leaders(
 ) -> list[tuple[int, np.ndarray]]:
     """Places of at most k leaders, best first, each with its group of near duplicates, best first.
 
-    allowed: items that count; is_similar: (places of rows, places of columns) to a bool matrix. In the order of the scores every
-    item is compared with the leaders before it. It joins the group of the first similar leader, or else becomes a leader.
+    allowed: items that count; is_similar: (places of rows, places of columns) to a bool matrix. In the order of the
+    scores every item is compared with the leaders before it. It joins the group of the first similar leader, or else
+    becomes a leader.
     """
     ranked = np.flatnonzero(allowed)
     ranked = ranked[np.argsort(-scores[ranked], kind="stable")]

@@ -47,7 +47,8 @@ _LONGEST, _LISTED = 100_000, 10
 
 @dataclass(frozen=True)
 class TextInputs:
-    """arrays: inputs of the text encoder for one caption; unknown: words that the vocabulary lacks; notes: about omitted words."""
+    """arrays: inputs of the text encoder for one caption; unknown: words that the vocabulary lacks; notes: about
+    omitted words."""
 
     arrays: tuple[np.ndarray, ...]
     unknown: tuple[str, ...] = ()
@@ -84,8 +85,8 @@ def text_inputs(texts: Fitted, sentence: str) -> TextInputs:
 
 @dataclass(frozen=True)
 class PhotoEncoder:
-    """model: the trained network; config: of its run; backbone, forward: network of its features, None if the image encoder reads
-    pixels itself; computing: precision of that network."""
+    """model: the trained network; config: of its run; backbone, forward: network of its features, None if the image
+    encoder reads pixels itself; computing: precision of that network."""
 
     model: DualEncoder
     config: dict
@@ -96,8 +97,8 @@ class PhotoEncoder:
 
     @classmethod
     def open(cls, params: Params, run: str, model: DualEncoder, config: dict, device: torch.device) -> "PhotoEncoder":
-        """model: on ``device``. Raises UsageError if the features were computed elsewhere, MissingResource for missing weights,
-        IntegrityError if weights or transform differ from those of the run's features."""
+        """model: on ``device``. Raises UsageError if the features were computed elsewhere, MissingResource for missing
+        weights, IntegrityError if weights or transform differ from those of the run's features."""
         name = config["features"]
         source = params.features.get(name)
         if source is None:
@@ -157,8 +158,8 @@ def _meta(source: FeatureSet, name: str, run: str, config: dict) -> dict:
 
 
 def must_be_the_same(backbone: Backbone, meta: dict, name: str) -> None:
-    """Raises IntegrityError if weights, transform or another property of the backbone differs from ``meta``. Versions of libraries
-    do not count."""
+    """Raises IntegrityError if weights, transform or another property of the backbone differs from ``meta``. Versions
+    of libraries do not count."""
     about = json.loads(json.dumps(backbone.about))
     changed = [key for key, value in about.items() if identity(value) != identity(meta.get(key))]
     if changed:
@@ -177,8 +178,8 @@ class EncodedQuery:
 
 
 class Network:
-    """gallery: its embeddings; trained: data/train/<run>/ or the peer in it. Model and vectors are loaded when they are first
-    needed. Several threads may use it at once.
+    """gallery: its embeddings; trained: data/train/<run>/ or the peer in it. Model and vectors are loaded when they are
+    first needed. Several threads may use it at once.
     """
 
     weights = None
@@ -273,8 +274,8 @@ class Network:
 
 
 class Together:
-    """An ensemble, or the two networks of a run; their scores are averaged. weights: of each network, None for the plain mean.
-    Raises InputError unless all embedded the same images and captions."""
+    """An ensemble, or the two networks of a run; their scores are averaged. weights: of each network, None for the
+    plain mean. Raises InputError unless all embedded the same images and captions."""
 
     def __init__(self, parts: list["Network | Together"], weights: tuple[float, ...] | None = None) -> None:
         self.parts, self.weights = parts, weights
@@ -357,7 +358,8 @@ def files_of(network: Networks) -> States:
 def _weights(params: Params, run: str) -> tuple[float, ...] | None:
     """Weights of an ensemble's networks, from its evaluation if they are chosen on val.
 
-    Raises UsageError for an ensemble with scores that depend on other items, MissingResource if no evaluation has chosen the weights.
+    Raises UsageError for an ensemble with scores that depend on other items, MissingResource if no evaluation has
+    chosen the weights.
     """
     node = params.ensembles[run]
     if node.cascade:

@@ -1,8 +1,8 @@
 """Print the answer of a search as JSON, as a table, as pictures in the terminal, and as a page.
 
-Pictures in terminals: https://sw.kovidgoyal.net/kitty/graphics-protocol/, https://iterm2.com/documentation-images.html. A picture is
-decoded and encoded again, so that only base64 of the thumbnail reaches the terminal. The page is one HTML file that uses no network
-and runs no script.
+Pictures in terminals: https://sw.kovidgoyal.net/kitty/graphics-protocol/, https://iterm2.com/documentation-images.html.
+A picture is decoded and encoded again, so that only base64 of the thumbnail reaches the terminal. The page is one HTML
+file that uses no network and runs no script.
 """
 
 import base64
@@ -28,7 +28,8 @@ from vse_pipe.tools.search.query import TO_IMAGES, remarks
 
 KITTY, ITERM = "kitty", "iterm"
 _PROGRAMS = {"iTerm.app": ITERM, "WezTerm": ITERM, "ghostty": KITTY}
-# Pixels of a thumbnail's longer side, its lines in a terminal, hits with a thumbnail, and characters of a kitty command.
+# Pixels of a thumbnail's longer side, its lines in a terminal, hits with a thumbnail, and characters of a kitty
+# command.
 _SIDE, _LINES, _MOST, _CHUNK = 256, 7, 24, 4096
 _FOLDER = Path(__file__).parent / "template"
 # A mark in the first bytes of a page.
@@ -137,7 +138,8 @@ def write_page(out: Path, document: dict, picture: Locate, query: bytes | None =
 
 
 def page(document: dict, picture: Locate, query: bytes | None = None) -> str:
-    """The page as HTML. The template escapes captions, file names and the query; the policy allows only its style and pictures."""
+    """The page as HTML. The template escapes captions, file names and the query; the policy allows only its style and
+    pictures."""
     from vse_pipe.report.formatting import template_environment  # jinja2, which other answers do not need
 
     style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")

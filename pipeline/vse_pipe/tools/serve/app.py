@@ -52,7 +52,8 @@ _DATA = ("/api/", "/picture/", "/health")
 ASSETS = {"/style.css": "text/css", "/icon.svg": "image/svg+xml", "/more.js": "text/javascript"}
 _FAILED = "the search failed; the terminal of vse-pipe serve says why"
 _TEMPLATES = Path(__file__).parent / "templates"
-# Pixels of an uploaded photo on the page, and of a thumbnail: twice the width of a tile, for screens with two pixels to a point.
+# Pixels of an uploaded photo on the page, and of a thumbnail: twice the width of a tile, for screens with two pixels to
+# a point.
 _PREVIEW, SIDE = 240, 400
 # About 3,000 thumbnails.
 CACHE_BYTES = 32 * 2**20
@@ -60,8 +61,8 @@ CACHE_BYTES = 32 * 2**20
 
 @dataclass(frozen=True)
 class ResultPage:
-    """answer: of the engine, for one page; document: for programs, as ``search --json`` with ``offset`` and ``next``, the offset of
-    the next results or None; pictures: ids of all images on the page that have a picture."""
+    """answer: of the engine, for one page; document: for programs, as ``search --json`` with ``offset`` and ``next``,
+    the offset of the next results or None; pictures: ids of all images on the page that have a picture."""
 
     answer: Any
     document: dict
@@ -105,7 +106,8 @@ class Desk:
 
 
 def _parts(query: Query) -> tuple[Term, ...]:
-    """Parts of the query. Raises UsageError for a text that names a file: visitors cannot open files of this machine."""
+    """Parts of the query. Raises UsageError for a text that names a file: visitors cannot open files of this
+    machine."""
     if query.photo is not None:
         return (Term(PHOTO, "a photo", content=query.photo),)
     if query.image_id is not None:
@@ -327,7 +329,8 @@ class Pages:
 
 
 class Thumbnails:
-    """A cache of WebP thumbnails by image_id, at most ``budget`` bytes of the last used ones. For several threads at once."""
+    """A cache of WebP thumbnails by image_id, at most ``budget`` bytes of the last used ones. For several threads at
+    once."""
 
     def __init__(self, find: Callable[[int | str], Path | None], budget: int = CACHE_BYTES) -> None:
         """find: returns the path of an image for ``sources.read.at``, or None."""
