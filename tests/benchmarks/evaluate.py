@@ -189,7 +189,7 @@ def localize(options: argparse.Namespace) -> None:
     )
     started = time.process_time()
     ranked = list(scenes(mentions, proposals, _product, options.device))
-    ranks = joined([Ranks.of(scene, 0.5) for scene in ranked])
+    ranks = joined([Ranks.from_scene(scene, 0.5) for scene in ranked])
     ranking = time.process_time() - started
     show(f"{count} mentions x {options.proposals} proposals, {options.dim} dimensions; ranked {ranking:.2f} s")
     for resamples in (0, LocalizeParams().resamples):
@@ -203,7 +203,7 @@ def _boxes(rng: np.random.Generator, images: int, rows: int, dim: int) -> BoxSid
     boxes = np.hstack([corners, corners + rng.uniform(40, 200, (images * rows, 2))])
     vectors = rng.standard_normal((images * rows, dim)).astype(np.float32)
     owners = pa.table({"image_id": np.repeat(np.arange(images), rows)})
-    return BoxSide.of(owners, "image_id", boxes, vectors)
+    return BoxSide.from_table(owners, "image_id", boxes, vectors)
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ class Sources:
     texts: Texts | None
     device: torch.device
 
-    def encode_images(self, image_ids: np.ndarray, shown: str = "", even: bool = False) -> Tensor:
-        """(n, dim) or (n, R, dim). shown: the text of a progress line, none if empty.
+    def encode_images(self, image_ids: np.ndarray, label: str = "", even: bool = False) -> Tensor:
+        """(n, dim) or (n, R, dim). label: the text of a progress line, none if empty.
 
         even: fill up the last batch. The last bits of a vector may depend on the size of its batch, never on the other
         images in it.
@@ -56,13 +56,13 @@ class Sources:
         rows = self.features.rows_of(image_ids)
         size = BATCH if isinstance(self.inputs, np.ndarray) else min(BATCH, self.inputs.batch_size)
         filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
-        return model.images(self.model, self.inputs, filled, self.device, size, shown)[: len(rows)]
+        return model.images(self.model, self.inputs, filled, self.device, size, label)[: len(rows)]
 
-    def encode_captions(self, caption_ids: np.ndarray, shown: str = "") -> Tensor | Words:
-        """(n, dim), or the words of n captions. shown: as in ``encode_images``."""
+    def encode_captions(self, caption_ids: np.ndarray, label: str = "") -> Tensor | Words:
+        """(n, dim), or the words of n captions. label: as in ``encode_images``."""
         assert self.texts is not None
         places = self.texts.places_of(caption_ids)
-        return model.captions(self.model, self.texts, places, self.device, shown=shown)
+        return model.captions(self.model, self.texts, places, self.device, shown=label)
 
 
 def write_vectors(
@@ -87,13 +87,13 @@ def write_vectors(
         say(f"embed {run}: {cached.count} of {len(image_ids)} pictures computed before")
     joins.write(folder, contents, earlier.digest)
 
-    def encode_images(part: slice, shown: str) -> np.ndarray:
-        return cached.completed(part, lambda places: sources.encode_images(image_ids[places], shown, even=True))
+    def encode_images(part: slice, label: str) -> np.ndarray:
+        return cached.completed(part, lambda places: sources.encode_images(image_ids[places], label, even=True))
 
-    def encode_captions(part: slice, shown: str) -> np.ndarray:
+    def encode_captions(part: slice, label: str) -> np.ndarray:
         if not len(caption_ids):
             return np.empty((0, dim), np.float32)
-        encoded = sources.encode_captions(caption_ids[part], shown)
+        encoded = sources.encode_captions(caption_ids[part], label)
         assert isinstance(encoded, Tensor)
         return encoded.numpy()
 

@@ -24,7 +24,7 @@ class BoxSide:
     vectors: Float32[np.ndarray, "rows dim"]
 
     @classmethod
-    def of(cls, table: pa.Table, key: str, boxes: np.ndarray, vectors: np.ndarray) -> "BoxSide":
+    def from_table(cls, table: pa.Table, key: str, boxes: np.ndarray, vectors: np.ndarray) -> "BoxSide":
         """key: the column of the picture, by which the rows are sorted; boxes, vectors: in the order of ``table``."""
         pictures = table[key].to_numpy()
         order = np.argsort(pictures, kind="stable")
@@ -74,7 +74,7 @@ class Classes:
     truths: Int[np.ndarray, " truths"]
 
     @classmethod
-    def of(cls, ranked: tuple[np.ndarray, ...], truths: tuple[np.ndarray, ...], count: int) -> "Classes":
+    def from_boxes(cls, ranked: tuple[np.ndarray, ...], truths: tuple[np.ndarray, ...], count: int) -> "Classes":
         """ranked: class, picture, score and correctness of every box; truths: class and picture of every true box;
         count: of classes."""
         owners, pictures, scores, correct = ranked
@@ -121,7 +121,7 @@ def classes(
             place = np.full(len(rows), scene.place)
             ranked.append((phrases[rows], place, scores.numpy()[rows, columns], right[rows, columns]))
     kinds = (np.int64, np.int64, np.float32, np.bool_)
-    return Classes.of(_joined(ranked, kinds), _joined(truths, kinds[:2]), count)
+    return Classes.from_boxes(_joined(ranked, kinds), _joined(truths, kinds[:2]), count)
 
 
 def _true_boxes(truth: np.ndarray, owners: np.ndarray) -> tuple[Tensor, np.ndarray]:
@@ -178,7 +178,7 @@ class Ranks:
     iou: Mentions
 
     @classmethod
-    def of(cls, scene: BoxScene, threshold: float) -> "Ranks":
+    def from_scene(cls, scene: BoxScene, threshold: float) -> "Ranks":
         count, proposed = scene.scores.shape
         if not proposed:
             undefined, zeros = np.full(count, np.nan), np.zeros(count, np.int64)

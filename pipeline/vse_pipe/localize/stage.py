@@ -54,7 +54,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
         pictures = list(scenes(inputs.mentions, inputs.proposals, embedded.similarity(resolved), resolved))
         if not all(scene.scores.isfinite().all() for scene in pictures):
             raise InputError(f"{paths.embedded(run)}: the model's scores are not finite; train the run again")
-        ranks = joined([Ranks.of(scene, options.threshold) for scene in pictures])
+        ranks = joined([Ranks.from_scene(scene, options.threshold) for scene in pictures])
         mentions = inputs.mentions.table
         texts, types = (
             column.to_numpy(zero_copy_only=False) for column in (regions.phrase_key(mentions), mentions["type"])
@@ -154,8 +154,8 @@ def read_inputs(params: Params, run: str) -> LocalizeInputs:
     candidates = candidates.filter(pa.array(in_split))
     return LocalizeInputs(
         embedded,
-        BoxSide.of(mentions, "image_id", regions.boxes(mentions), spoken.vectors),
-        BoxSide.of(candidates, "source_id", regions.boxes(candidates), proposed.vectors[in_split]),
+        BoxSide.from_table(mentions, "image_id", regions.boxes(mentions), spoken.vectors),
+        BoxSide.from_table(candidates, "source_id", regions.boxes(candidates), proposed.vectors[in_split]),
         regions.source(boxes),
         regions.recall(boxes),
         regions.source_data(boxes),

@@ -129,12 +129,8 @@ def read(path: Path) -> ClaimsFile:
     try:
         return ClaimsFile.model_validate(read_document(path))
     except ValidationError as error:
-        raise ParamsError(
-            [
-                f"{path.name} {'.'.join(map(str, issue['loc']))}: {described(ClaimsFile, issue)}"
-                for issue in error.errors()
-            ]
-        ) from error
+        addresses = [(".".join(map(str, issue["loc"])), described(ClaimsFile, issue)) for issue in error.errors()]
+        raise ParamsError([f"{path.name} {address}: {text}" for address, text in addresses]) from error
 
 
 HOLDS, FAILS, UNSURE, NONE = "holds", "does not hold", "cannot be told from these data", "no verdict"
@@ -200,9 +196,8 @@ def _measured(
             return Judged(claim, left, right, NONE, str(error))
     difference = measured[pair].get(claim.address)
     if difference is None or difference.doubt is None:
-        return Judged(
-            claim, left, right, NONE, "a matching's tables do not hold this figure query by query", difference
-        )
+        reason = "a matching's tables do not hold this figure query by query"
+        return Judged(claim, left, right, NONE, reason, difference)
     return Judged(claim, left, right, UNSURE, "", difference, difference.doubt.interval(), _p_value(claim, difference))
 
 
@@ -263,14 +258,8 @@ def cells(judged: Judged) -> list[str]:
     if judged.interval is None:
         return [*head, *sides, f"{judged.mean:+z.2f}", "-", "-", verdict_text(judged)]
     low, high = judged.interval
-    return [
-        *head,
-        *sides,
-        f"{judged.mean:+z.2f}",
-        f"{low:+z.2f} to {high:+z.2f}",
-        f"{judged.p:.3f}",
-        verdict_text(judged),
-    ]
+    numbers = [f"{judged.mean:+z.2f}", f"{low:+z.2f} to {high:+z.2f}", f"{judged.p:.3f}"]
+    return [*head, *sides, *numbers, verdict_text(judged)]
 
 
 def verdict_text(judged: Judged) -> str:
@@ -298,9 +287,8 @@ def terminal(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(
-        title=escape(f"{file.title}: {counted(verdicts)}"), caption=escape(caption(resamples, seed)), show_lines=True
-    )
+    title = f"{file.title}: {counted(verdicts)}"
+    table = Table(title=escape(title), caption=escape(caption(resamples, seed)), show_lines=True)
     for place, name in enumerate(_stacked(HEADER)):
         table.add_column(name, overflow="fold", no_wrap=place == 2)  # the column of numbers
     for verdict in verdicts:
@@ -315,11 +303,8 @@ def _stacked(cells: Sequence[str]) -> list[str]:
 
 
 def markdown(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
-    lines = [HEADER, ["---"] * len(HEADER), *map(cells, verdicts)]
-    rows = map(markdown_row, lines)
-    stdout.file.write(
-        f"### {file.title}\n\n{counted(verdicts)}\n\n" + "\n".join(rows) + f"\n\n{caption(resamples, seed)}\n"
-    )
+    rows = "\n".join(map(markdown_row, [HEADER, ["---"] * len(HEADER), *map(cells, verdicts)]))
+    stdout.file.write(f"### {file.title}\n\n{counted(verdicts)}\n\n{rows}\n\n{caption(resamples, seed)}\n")
 
 
 def as_document(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
@@ -331,18 +316,12 @@ def as_document(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: 
 
 def _plain(verdict: Judged) -> dict[str, Any]:
     claim = verdict.claim.model_dump(include={"text", "source", "figure", "says", "margin"})
-    plain: dict[str, Any] = {
-        **claim,
-        "left": verdict.left,
-        "right": verdict.right,
-        "verdict": verdict.verdict,
-        "why": verdict.reason,
-    }
+    texts = {"left": verdict.left, "right": verdict.right, "verdict": verdict.verdict, "why": verdict.reason}
+    plain: dict[str, Any] = {**claim, **texts}
     if verdict.difference is not None and verdict.mean is not None:
         sides = {"left_values": verdict.difference.b, "right_values": verdict.difference.a}
-        plain |= {name: np.round(values, 6).tolist() for name, values in sides.items()} | {
-            "difference": round(verdict.mean, 6)
-        }
+        plain |= {name: np.round(values, 6).tolist() for name, values in sides.items()}
+        plain["difference"] = round(verdict.mean, 6)
     if verdict.interval is not None and verdict.p is not None:
         plain |= {"interval": [round(end, 6) for end in verdict.interval], "p": round(verdict.p, 6)}
     return plain

@@ -50,7 +50,8 @@ def present(params: Params) -> Present:
         if moved and _untrained(moved.run):
             lacking = [moved.run]
         criteria = ranked_under(params, name)
-        evaluated = [criterion for criterion in criteria if _is_evaluated(name, criterion)]
+        folders = {criterion: paths.evaluated(name, criterion) for criterion in criteria}
+        evaluated = [key for key, folder in folders.items() if all((folder / file).is_file() for file in _EVALUATED)]
         absent = [criterion for criterion in criteria if criterion not in evaluated]
         if kind == "run" and (untrained := _untrained(name)):
             missing.append((f"run {name}", f"{untrained} does not exist; {_advice('train', name)}"))
@@ -91,10 +92,6 @@ def _untrained(run: str) -> str:
     """The first file of the training that does not exist; "" when all exist."""
     files = [paths.trained(run) / name for name in (model_files.HISTORY, CONFIG)]
     return next((str(path) for path in files if not path.is_file()), "")
-
-
-def _is_evaluated(name: str, inference: str) -> bool:
-    return all((paths.evaluated(name, inference) / file).is_file() for file in _EVALUATED)
 
 
 def _reduced(params: Params, inferences: dict[str, list[str]], extras: dict[str, list[str]]) -> Params:

@@ -93,16 +93,9 @@ def show(checked: Checked, as_json: bool) -> int:
     wrong = [problem for problem in checked.problems if problem.status != NOTE]
     notes = [problem for problem in checked.problems if problem.status == NOTE]
     if as_json:
-        document(
-            {
-                "ok": status == 0,
-                "status": status,
-                "artefacts": checked.artefacts,
-                "named": checked.named,
-                "problems": [problem.as_json() for problem in wrong],
-                "notes": [problem.as_json() for problem in notes],
-            }
-        )
+        content = {"ok": status == 0, "status": status, "artefacts": checked.artefacts, "named": checked.named}
+        rows = {name: [problem.as_json() for problem in part] for name, part in (("problems", wrong), ("notes", notes))}
+        document(content | rows)
         return status
     for problem in checked.problems:
         line(f"{_WORDS[problem.status]:9}{problem.line}")
@@ -250,9 +243,8 @@ def _lists(stages: list[Stage], packaged: bool) -> Iterator[Problem]:
             lists[str(paths.code(stage.name))] = "the code that it runs"
         for path, content in lists.items():
             if path not in stage.deps:
-                advice = (
-                    f"`vse-pipe init --upgrade` writes {DVC_YAML} anew" if packaged else f"add `- {path}` to its deps"
-                )
+                upgrade = f"`vse-pipe init --upgrade` writes {DVC_YAML} anew"
+                advice = upgrade if packaged else f"add `- {path}` to its deps"
                 yield _problem(stage.name, f"{path}, which lists {content}, is no dependency", advice)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock, RLock
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -44,6 +44,10 @@ _NONE = np.empty(0, np.int64)
 _ROUNDING = 1e-6
 
 
+# The place of a hit and those of its near duplicates.
+Leader = tuple[int, np.ndarray]
+
+
 class Engine:
     """One run, criterion and split. Vectors, models and corrections are loaded when a query first needs them. Several
     threads may search at once.
@@ -67,9 +71,7 @@ class Engine:
         self._calibrations: dict[str, Calibration] = {}
 
     @classmethod
-    def open(
-        cls, params: Params, run: str, inference: str = "nns", split: str = "test", device: str = "auto"
-    ) -> "Engine":
+    def open(cls, params: Params, run: str, inference: str = "nns", split: str = "test", device: str = "auto") -> Self:
         """Raises UsageError for an unknown run, criterion, split or device and for a criterion that needs all queries
         at once; MissingResource with the command that makes a missing file; IntegrityError for embeddings of another
         model, or of other images or captions than the present ones."""
@@ -125,9 +127,10 @@ class Engine:
             mask &= calibration(corrected) >= limits.least
         places = self._best(corrected, mask, limits, direction)[limits.offset :]
         hits = [
-            self._hit(rank, float(corrected[place]), place, duplicates, direction, calibration)
-            for rank, (place, duplicates) in enumerate(places, start=limits.offset + 1)
+            self._hit(rank, float(corrected[leader[0]]), leader, direction, calibration)
+            for rank, leader in enumerate(places, start=limits.offset + 1)
         ]
+        described = ({"kind": part.kind, "value": part.value, "weight": part.weight} for part in parts)
         return Answer(
             query=query.described(parts),
             run=self.run,
@@ -136,9 +139,7 @@ class Engine:
             unknown=tuple(dict.fromkeys(word for row in encoded for word in row.unknown)),
             seconds=time.monotonic() - started,
             notes=tuple(dict.fromkeys(note for row in encoded for note in row.notes)),
-            parts=tuple(
-                {"kind": part.kind, "value": part.value, "weight": part.weight} for part in parts if len(parts) > 1
-            ),
+            parts=tuple(described) if len(parts) > 1 else (),
             narrowed=narrowed,
             calibration=calibration.about if calibration else {},
         )
@@ -187,28 +188,21 @@ class Engine:
         queried = [self._number(part.value) for part in parts if part.kind == IMAGE and direction == TO_IMAGES]
         return mask & np.isin(owners, queried, invert=True) if queried else mask, narrowed
 
-    def _best(
-        self, corrected: np.ndarray, mask: np.ndarray, limits: Limits, direction: str
-    ) -> list[tuple[int, np.ndarray]]:
+    def _best(self, corrected: np.ndarray, mask: np.ndarray, limits: Limits, direction: str) -> list[Leader]:
         """Places of the hits, from the first one without ``offset``, and of the near duplicates of each."""
         count = limits.offset + limits.k
         if limits.group is None:
             places = np.flatnonzero(mask)
             return [(place, _NONE) for place in places[best_places(corrected[places], count)].tolist()]
         units, least = self._scoring.units(direction), limits.group - _ROUNDING
-        return leaders(
-            corrected, mask, count, lambda rows, columns: np.asarray(units[rows] @ units[columns].T >= least)
-        )
 
-    def _hit(
-        self,
-        rank: int,
-        score: float,
-        place: int,
-        duplicates: np.ndarray,
-        direction: str,
-        calibration: Calibration | None,
-    ) -> Hit:
+        def is_similar(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+            return np.asarray(units[rows] @ units[columns].T >= least)
+
+        return leaders(corrected, mask, count, is_similar)
+
+    def _hit(self, rank: int, score: float, leader: Leader, direction: str, calibration: Calibration | None) -> Hit:
+        place, duplicates = leader
         ids = self._network.ids
         key, item_ids = ("image_id", ids.image_ids) if direction == TO_IMAGES else ("caption_id", ids.caption_ids)
         number = int(item_ids[place])
@@ -361,7 +355,7 @@ def leaders(
     allowed: Bool[np.ndarray, " items"],
     k: int,
     is_similar: Callable[[np.ndarray, np.ndarray], np.ndarray],
-) -> list[tuple[int, np.ndarray]]:
+) -> list[Leader]:
     """Places of at most k leaders, best first, each with its group of near duplicates, best first.
 
     allowed: items that count; is_similar: (places of rows, places of columns) to a bool matrix. In the order of the
