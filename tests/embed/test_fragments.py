@@ -184,10 +184,7 @@ def test_fragments_are_not_exported_as_vectors(project, tmp_path):
             {"similarity": "cosine"},
             "image encoder 'regions' gives regions, but similarity 'cosine' compares one vector",
         ),
-        (
-            {"scheme": "memory_bank", "loss": "hal"},
-            "scheme 'memory_bank' works with similarity cosine, not 'sgr'",
-        ),
+        ({"scheme": "memory_bank", "loss": "hal"}, "scheme 'memory_bank' works with similarity cosine, not 'sgr'"),
         ({"loss": "structure"}, "works with similarity cosine, not 'sgr'"),
     ],
 )

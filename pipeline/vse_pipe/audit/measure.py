@@ -162,9 +162,7 @@ def average_precision(values: Float[ndarray, " pairs"], mismatched: Bool[ndarray
 
 
 def ranked(
-    losses: Float[ndarray, " pairs"],
-    probability: Float[ndarray, " pairs"],
-    mismatched: Bool[ndarray, " pairs"] | None,
+    losses: Float[ndarray, " pairs"], probability: Float[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"] | None
 ) -> list[dict]:
     """For the ``first`` 10, 100, 1,000, ... pairs by loss, the highest first: ``estimated``, the mean of their
     probabilities, and ``precision``, the share of mismatched pairs, None if unknown. Among equal losses the earlier

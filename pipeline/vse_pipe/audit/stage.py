@@ -86,7 +86,6 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
 
 
 def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTable, pa.Table, features.Features]:
-    """The training pairs of the run, their rows of pairs.parquet, and its features."""
     source, texts = restore.inputs(node, run, files)
     again = f"run `vse-pipe train --run {run}` again"
     if files.config.get("noise") != node.noise:

@@ -276,7 +276,6 @@ def _pair(
 
 
 def _indexed(params) -> list[str]:
-    """Names of all collections whose data set is a folder of pictures."""
     from vse_pipe.tools import index
 
     folders = [key for key, dataset in params.datasets.items() if dataset.format.name == index.FORMAT]

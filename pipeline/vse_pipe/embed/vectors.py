@@ -106,7 +106,6 @@ def write_vectors(
 
 
 def _of_splits(table: pa.Table, splits: Sequence[str] | None) -> pa.Table:
-    """The rows of these splits, in the table's order; all rows for None."""
     return table if splits is None else table.filter(pc.is_in(table["split"], pa.array(splits, pa.string())))
 
 
@@ -156,7 +155,6 @@ def write_fragments(
 
 
 def _blocks(sources: Sources, name: str, splits: Sequence[str]) -> Iterator[FragmentRows]:
-    """The rows of each split in the order of the data set."""
     encode: Callable[[np.ndarray], Tensor | Words] = sources.encode_captions
     table, key = sources.captions, "caption_id"
     if name == embeddings.IMAGES:

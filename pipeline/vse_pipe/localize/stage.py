@@ -163,7 +163,6 @@ def read_inputs(params: Params, run: str) -> LocalizeInputs:
 
 
 def _rows(table: pa.Table, key: str, ids: np.ndarray, run: str) -> pa.Table:
-    """The rows of ``table`` with these ids, in the order of the ids."""
     places = pc.index_in(pa.array(ids), value_set=table[key].combine_chunks())
     if places.null_count:
         missing = ids[places.is_null().to_numpy(zero_copy_only=False)][0]
@@ -229,11 +228,7 @@ def localised_figures(
     kinds = {kind: np.bincount(names[mask], minlength=len(unique)) > 0 for kind, mask in masks.items()}
     localised = Localised({0: sides}, phrases, kinds, options.average_precision == "eleven_point")
     figures: dict[str, dict] = {
-        kind: {
-            "mentions": int(mask.sum()),
-            "phrases": int(kinds[kind].sum()),
-            "pictures": len(np.unique(places[mask])),
-        }
+        kind: {"mentions": int(mask.sum()), "phrases": int(kinds[kind].sum()), "pictures": len(np.unique(places[mask]))}
         for kind, mask in masks.items()
     }
     estimate = localised.estimate()
@@ -260,6 +255,5 @@ def _masks(types: np.ndarray) -> dict[str, Bool[np.ndarray, " mentions"]]:
 
 
 def _means(ranks: Ranks) -> dict[str, np.ndarray]:
-    """The contribution of each mention to each figure, in percent."""
     hits = {f"r@{k}": 100.0 * ranks.hits(k) for k in KS}
     return {**hits, "bound": 100.0 * (ranks.correct > 0), **{f"random_r@{k}": 100.0 * ranks.chance(k) for k in KS}}

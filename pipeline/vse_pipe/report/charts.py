@@ -271,7 +271,6 @@ def balance(rows: list[tuple[str, int, int]]) -> dict:
 
 @cache
 def _change_layout(criteria: int) -> dict:
-    """The chart without bars, because Altair takes long to check a chart."""
     x = alt.X("at:Q", title=None, axis=alt.Axis(labelExpr="abs(datum.value)", tickCount=5, format="d"))
     y = alt.Y("criterion:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False))
     tip = ["criterion:N", "change:N", "queries:Q"]
@@ -301,7 +300,6 @@ def curves(tables: dict[str, pd.DataFrame], names: dict[str, str]) -> dict:
 
 @cache
 def _relaxation_layout(criteria: tuple[str, ...], splits: tuple[str, ...]) -> dict:
-    """The chart without rows, because Altair takes long to check a chart."""
     tip = ["criterion:N", "split:N", alt.Tooltip("lambda:Q"), alt.Tooltip("recall:Q", format=".1f")]
     x_axis = alt.Axis(grid=False, tickCount=10)
     x = alt.X("lambda:Q", title="λ", axis=x_axis, scale=alt.Scale(zero=False, nice=False))

@@ -202,7 +202,6 @@ def _measured(
 
 
 def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, criterion: str) -> str | None:
-    """The reason why a side allows no verdict."""
     models = params.models(run)
     for model in models:
         folder = paths.evaluated(model, criterion)

@@ -228,14 +228,7 @@ def render_timings(timings: list[Row], title: str) -> str:
     """The document. timings: from ``rows``."""
     seconds = [spent for _, _, spent in timings if spent is not None]
     longest = max(seconds, default=0.0)
-    return (
-        page_environment()
-        .get_template("template/timings.html")
-        .render(
-            title=title,
-            rows=[(*row, 100 * (row[2] or 0.0) / longest if longest else 0.0) for row in timings],
-            total=sum(seconds),
-            absent=len(timings) - len(seconds),
-            style=style(),
-        )
-    )
+    rows = [(*row, 100 * (row[2] or 0.0) / longest if longest else 0.0) for row in timings]
+    absent = len(timings) - len(seconds)
+    template = page_environment().get_template("template/timings.html")
+    return template.render(title=title, rows=rows, total=sum(seconds), absent=absent, style=style())

@@ -72,7 +72,6 @@ def fit(make: Callable[[int], dict[Key, bytes]], side: int, budget: int) -> tupl
 
 
 def _first(thumbnails: dict[Key, bytes], budget: int) -> dict[Key, bytes]:
-    """The first thumbnails that fit."""
     first = {}
     for symbol, webp in thumbnails.items():
         budget -= embedded_size(webp)

@@ -117,7 +117,6 @@ def _evaluated_models(models: tuple[str, ...], inferences: dict[str, list[str]])
 
 
 def _sweep(params: Params, node: SweepNode, inferences: dict[str, list[str]]) -> SweepNode:
-    """The sweep without the runs that lack its criterion."""
 
     def is_evaluated(run: str) -> bool:
         models = _evaluated_models(params.models(run), inferences)
@@ -263,7 +262,6 @@ def read(params: Params) -> Results:
 
 
 def _catalogue(dataset: str, runs: list[RunResult]) -> DatasetIndex:
-    """The pictures and captions of the data set that the runs were evaluated on."""
     origins = [
         evaluation.origin(
             paths.evaluated(model.name, name), measured.metrics, f"run `vse-pipe evaluate --run {model.name}` again"

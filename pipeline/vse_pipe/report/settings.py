@@ -227,7 +227,6 @@ def _point(run: RunResult, node: SweepNode, x: int | float | None) -> Point:
 
 
 def _models(run: RunResult) -> list[TrainedRun]:
-    """The trained models of a run: all seeds of a run with seeds."""
     return [model for model in run.repetitions or (run,) if isinstance(model, TrainedRun) and len(model.history)]
 
 

@@ -32,12 +32,7 @@ def report(params: Params) -> Path:
     same bytes. Missing outputs are named by a warning and on the page. Raises as ``reading.read``."""
     with claim(paths.REPORT):
         results = read(params)
-        tables = {
-            "rsum": rsum,
-            "history": history,
-            "occurrence": occurrence,
-            "sweeps": settings.table,
-        }
+        tables = {"rsum": rsum, "history": history, "occurrence": occurrence, "sweeps": settings.table}
         plots = {name: make(results) for name, make in tables.items()}
         figures = report_metrics(results)
         collector = Collector(shown, params.report.thumbnail)

@@ -212,11 +212,8 @@ def _corrected(comparisons: list[Comparison]) -> list[Comparison]:
 
 def _warn_of_precision(a: Place, b: Place, params: Params) -> None:
     """Warn if the features of A and B were computed in bfloat16 and in float32: they differ in the fourth digit."""
-    precisions = {
-        place.files.label(folder): _precision(place, folder)
-        for place in (a, b)
-        for folder in _feature_folders(place, params)
-    }
+    folders = [(place, folder) for place in (a, b) for folder in _feature_folders(place, params)]
+    precisions = {place.files.label(folder): _precision(place, folder) for place, folder in folders}
     if len(set(precisions.values()) - {None}) > 1:
         listing = ", ".join(f"{folder} in {precision}" for folder, precision in precisions.items())
         warn(f"the features were not computed alike: {listing}; set precision in params.yaml and extract them again")
@@ -226,11 +223,8 @@ def _feature_folders(place: Place, params: Params) -> list[Path]:
     """Features of a run or of the members of an ensemble; empty for a folder of an evaluation."""
     ensemble = None if place.single else params.ensembles.get(place.name)
     runs = ensemble.members if ensemble else params.models(place.name)[:1]
-    return [
-        paths.extracted(params.runs[run].dataset, params.runs[run].features)
-        for run in runs
-        if not place.single and run in params.runs
-    ]
+    nodes = [params.runs[run] for run in runs if not place.single and run in params.runs]
+    return [paths.extracted(node.dataset, node.features) for node in nodes]
 
 
 def _precision(place: Place, folder: Path) -> str | None:
@@ -242,7 +236,6 @@ def _precision(place: Place, folder: Path) -> str | None:
 
 
 def _chosen(a: Place, b: Place, inference: str | None, params: Params | None) -> list[tuple[str, str]]:
-    """Pairs of a criterion of A and a criterion of B to compare."""
     if a.single and b.single:
         if inference is not None:
             raise UsageError("--inference chooses a criterion of a run; both sides are folders of one criterion")

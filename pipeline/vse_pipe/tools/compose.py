@@ -98,7 +98,6 @@ def _figures(path: Path, inputs: Inputs, names: tuple[Names, Names], params: Eva
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """The table of sets, of one of two kinds that have different columns."""
     table = judgements.read(path, [], [*_TWO_BY_TWO, *_TRUE_OR_FALSE, _CATEGORY])
     for columns in (_TWO_BY_TWO, _TRUE_OR_FALSE):
         if set(columns) <= set(table.columns):

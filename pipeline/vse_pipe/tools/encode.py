@@ -100,9 +100,8 @@ class Encoder:
             words = self._read.treated(Path(folder) / self._read.name, np.arange(count), sentences)
             for part in parts_of(count, self.dim, self.params.embed.memory):
                 places = np.arange(part.start, part.stop)
-                vectors = train_model.captions(
-                    self._model, words, places, self.device, shown="encoding captions, batches"
-                )
+                label = "encoding captions, batches"
+                vectors = train_model.captions(self._model, words, places, self.device, shown=label)
                 assert isinstance(vectors, torch.Tensor)
                 yield vectors.numpy()
 
@@ -329,9 +328,8 @@ def _column(header: list[str], names: Iterable[str], path: Path) -> str:
     for name in names:
         if name in header:
             return name
-    raise UsageError(
-        f"{path}: no column {' or '.join(names)}; name that of the captions with --column: {', '.join(header)}"
-    )
+    absent = " or ".join(names)
+    raise UsageError(f"{path}: no column {absent}; name that of the captions with --column: {', '.join(header)}")
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:

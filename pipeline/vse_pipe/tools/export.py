@@ -102,16 +102,8 @@ def folded(
 MANIFEST = "manifest.json"
 # Files of all formats: an export can replace an export in another format.
 _FILES = (
-    MANIFEST,
-    "items.*",
-    "queries.*",
-    "*_ids.npy",
-    names.NAME,
-    "run.txt",
-    "qrels.txt",
-    "img_emb/*",
-    "text_emb/*",
-    "metadata/*",
+    *(MANIFEST, names.NAME, "items.*", "queries.*", "*_ids.npy", "run.txt", "qrels.txt"),
+    *("img_emb/*", "text_emb/*", "metadata/*"),
 )
 # Similarities that are the inner product of the stored vectors.
 _INNER_PRODUCTS = ("cosine",)
@@ -129,7 +121,7 @@ def export_run(
 ) -> dict:
     """Write ``out`` from data/embed/<run>/ and return the manifest.
 
-    to: a key of ``formats.TARGETS``, with ``-`` or ``_``; depth: as in ``Folded``. Raises UsageError for an unknown
+    to: a key of ``TARGETS``, with ``-`` or ``_``; depth: as in ``Folded``. Raises UsageError for an unknown
     name, a criterion that is not one number for each item and a similarity that is no inner product; MissingResource if
     a package is not installed; InputError for unusable embeddings, IntegrityError for embeddings of another model.
     """
@@ -139,17 +131,16 @@ def export_run(
     embedded = ensemble.embedded(params, run, resolved)
     if isinstance(embedded, Ensemble):
         raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
-    similarity = embedded.compared_by
-    if similarity not in _INNER_PRODUCTS:
+    if embedded.compared_by not in _INNER_PRODUCTS:
+        able = ", ".join(_INNER_PRODUCTS)
         raise UsageError(
-            f"run '{run}' compares by {similarity}, which is no inner product; export works for: "
-            f"{', '.join(_INNER_PRODUCTS)}"
+            f"run '{run}' compares by {embedded.compared_by}, which is no inner product; export works for: {able}"
         )
     lender, home = ensemble.lender(params, run, embedded, params.evaluate.bank, resolved), None
     if open_parameters(criterion, params.evaluate):
         home = ensemble.at_home(params, run, resolved)
     inputs = read_inputs(embedded, run, params.evaluate, resolved, lender, home)
-    sources = _digests([folder / embeddings.IMAGES, folder / embeddings.CAPTIONS])
+    sources = {str(path): sha256(path) for path in (folder / embeddings.IMAGES, folder / embeddings.CAPTIONS)}
     return _export(inputs, criterion, params.evaluate, to, direction, out, sources, depth)
 
 
@@ -171,13 +162,9 @@ def export_files(
         for path in files.existing():
             reading.enter_context(mapped.throughout(path))
         inputs = external.read(files, params, resolved, paired=False)
-        sources = _digests(files.existing())
+        sources = {str(path): sha256(path) for path in files.existing()}
     require_parameters(inputs, [criterion], params)
     return _export(inputs, criterion, params, to, direction, out, sources, depth)
-
-
-def _digests(paths: list[Path]) -> dict[str, str]:
-    return {str(path): sha256(path) for path in paths}
 
 
 def _foldable(inference: str, options: dict[str, Strict]) -> Criterion:
@@ -191,7 +178,7 @@ def _foldable(inference: str, options: dict[str, Strict]) -> Criterion:
 
 
 def _checked(to: str, direction: str, params: EvaluateParams) -> str:
-    """The key of ``formats.TARGETS``. Raises UsageError for wrong options before any work."""
+    """The key of ``TARGETS``. Raises UsageError for wrong options before any work."""
     if direction not in DIRECTIONS:
         raise UsageError(unknown("direction", direction, DIRECTIONS))
     if params.protocol != "full":
@@ -234,10 +221,10 @@ def _bias(inputs: Inputs, criterion: Criterion, direction: str, params: Evaluate
     scores = split.scores(inputs.similarity, params.memory)
     if direction == "text_to_image":
         scores = scores.transposed()
-    if not inputs.bank.is_transductive and criterion.needs_bank:
-        side = "images" if direction == "image_to_text" else "captions"
-        if not len(getattr(inputs.bank.split, side)):
-            raise UsageError(f"the bank has no queries for {direction}; give --bank-{side}")
+    side = "images" if direction == "image_to_text" else "captions"
+    needs_queries = criterion.needs_bank and not inputs.bank.is_transductive
+    if needs_queries and not len(getattr(inputs.bank.split, side)):
+        raise UsageError(f"the bank has no queries for {direction}; give --bank-{side}")
     bank = inputs.bank.bank(split, scores, direction, inputs.similarity, params.memory)
     bias = criterion.item_bias(bank)
     assert bias is not None

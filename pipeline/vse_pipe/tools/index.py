@@ -38,13 +38,9 @@ def source_of(folder: Path) -> str:
 
 def dataset_of(params: Params, source: str, name: str | None) -> str:
     """The name of the data set of that folder, or a new name. Raises UsageError if an entry has the name already."""
-    matches = [
-        key
-        for key, dataset in params.datasets.items()
-        if dataset.format.name == FORMAT
-        and Path(dataset.source).resolve() == Path(source).resolve()
-        and name in (None, key)
-    ]
+    folders = {key: entry.source for key, entry in params.datasets.items() if entry.format.name == FORMAT}
+    target = Path(source).resolve()
+    matches = [key for key, place in folders.items() if Path(place).resolve() == target and name in (None, key)]
     if matches:
         return matches[-1]
     # DVC splits addresses of entries at dots.
@@ -105,9 +101,8 @@ def missing_entries(params: Params, source: str, dataset: str, run: str) -> dict
         entries["datasets"] = {dataset: _folder_dataset(source)}
     if not any((entry.dataset, entry.backbone) == (dataset, backbone) for entry in params.features.values()):
         source_entry = read_document(paths.PARAMS)["features"][node.features]
-        options = {
-            key: value for key, value in source_entry.items() if key not in ("dataset", "on_error", "max_errors")
-        }
+        removed = ("dataset", "on_error", "max_errors")
+        options = {key: value for key, value in source_entry.items() if key not in removed}
         entries["features"] = {f"{node.features}_{dataset}": {"dataset": dataset, **options, "max_errors": _MAX_ERRORS}}
     if not any((entry.run, entry.dataset) == (first, dataset) for entry in params.transfers.values()):
         free = dataset not in {*params.evaluated(), *params.groups, *params.runs}

@@ -46,11 +46,8 @@ def write_sources(overrides: list[str], find: Callable[[], dict[str, list[Source
         before = _texts()
         cached = _cached(SOURCES_CACHE, state, "files")
         try:
-            if cached is None:
-                now = _listed(find(), before)
-            else:
-                files = {stage: list(map(SourceFiles.from_json, rows)) for stage, rows in cached.items()}
-                now = _listed(files, before)
+            files = {stage: list(map(SourceFiles.from_json, rows)) for stage, rows in (cached or {}).items()}
+            now = _listed(find() if cached is None else files, before)
         except sources.NamesUnknown:
             cached, now = None, _listed(find(), before)
         if cached is None and SOURCES_CACHE.parents[1].is_dir():
@@ -94,9 +91,6 @@ def _listed(files: dict[str, list[SourceFiles]], before: dict[str, str]) -> dict
 
 
 def _texts() -> dict[str, str]:
-    """Texts of ``paths.SOURCES`` by stage."""
     files = [path for path in paths.SOURCES.rglob("*") if path.is_file()]
-    return {
-        "@".join(path.relative_to(paths.SOURCES).parts): path.read_text(encoding="utf-8", errors="surrogateescape")
-        for path in files
-    }
+    texts = [path.read_text(encoding="utf-8", errors="surrogateescape") for path in files]
+    return {"@".join(path.relative_to(paths.SOURCES).parts): text for path, text in zip(files, texts, strict=True)}

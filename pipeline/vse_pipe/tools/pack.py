@@ -29,15 +29,8 @@ CARD, TEXTS, FEATURES, WEIGHTS = "README.md", "texts", "features", "weights"
 # Files of text features that a sentence needs. Token ids need only the vocabulary, which the model has.
 OF_TEXTS = (texts.META, texts.VOCABULARY, texts.STATE)
 OF_FEATURES = (features.META,)
-PATTERNS = (
-    CARD,
-    *model_files.FILES,
-    model_files.HISTORY,
-    f"{model_files.PEER}/*",
-    f"{TEXTS}/*",
-    f"{FEATURES}/*",
-    f"{WEIGHTS}/*",
-)
+_FOLDERS = (model_files.PEER, TEXTS, FEATURES, WEIGHTS)
+PATTERNS = (CARD, *model_files.FILES, model_files.HISTORY, *(f"{folder}/*" for folder in _FOLDERS))
 
 
 def weights_in(options: object) -> list[str]:
@@ -108,11 +101,8 @@ class About:
 def evaluated_figures(params: Params, run: str) -> dict[str, dict]:
     """metrics.json by criterion, for the criteria in params.yaml under which the run was evaluated."""
     folders = {name: paths.evaluated(run, name) for name in ranked_under(params, run)}
-    return {
-        name: evaluation.read_metrics(folder)
-        for name, folder in folders.items()
-        if (folder / evaluation.METRICS).is_file()
-    }
+    present = {name: folder for name, folder in folders.items() if (folder / evaluation.METRICS).is_file()}
+    return {name: evaluation.read_metrics(folder) for name, folder in present.items()}
 
 
 def card_text(about: About) -> str:
@@ -140,18 +130,14 @@ def card_text(about: About) -> str:
 
 
 def _use(about: About) -> str:
-    """A paragraph about the networks that encode photos and captions."""
     text = about.params.texts[about.run_node.texts].method.params
     members = (text, *(part.params for part in text.further()))
     encoders = [member.model for member in members if isinstance(member, EncoderParams)]
     needed = "".join(f" Captions need the sentence encoder `{name}` there." for name in encoders)
     if "backbone" in about.config:
         return f"The model reads photos itself.{needed}"
-    origins = {
-        "random": "are drawn from a seed",
-        "published": "are fetched from their publisher",
-        "file": f"lie in {WEIGHTS}/",
-    }
+    origins = {"random": "are drawn from a seed", "published": "are fetched from their publisher"}
+    origins["file"] = f"lie in {WEIGHTS}/"
     origin = (about.features.get("weights") or {}).get("origin")
     if origin is None:
         return f"No network here makes the features: `one.features(array)` takes them, and `one.images` is refused.{needed}"
@@ -240,7 +226,6 @@ def _with_interval(value: float, ends: list[float] | None) -> str:
 
 
 def _entries(about: About) -> dict:
-    """Entries of params.yaml with which another project uses the run."""
     params, run = about.params, about.run_node
     places = {path: f"models/{about.run}/{place}" for path, place in about.weights.items()}
     members = {
@@ -322,9 +307,8 @@ def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
         for name, (source, files) in sides.items():
             _copy(paths.extracted(node.dataset, source), folder / name, files)
         places = _copy_weights(run, folder, not models[0][0].tests_on_pixels)
-        digests = {
-            path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()
-        }
+        files_written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        digests = {path.relative_to(folder).as_posix(): sha256(path) for path in files_written}
         parameters = sum(weight.numel() for weight in models[0][0].parameters())
         meta = read_json(paths.extracted(node.dataset, node.features) / features.META)
         about = About(params, run, licence, digests, models[0][1].config, meta, parameters, figures, places)

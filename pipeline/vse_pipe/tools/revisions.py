@@ -310,7 +310,6 @@ def _by_content(pictures: pa.Table, texts: pa.Table) -> Contents:
 
 
 def _numbered(parts: list[pd.Series], ids: np.ndarray) -> pd.Series:
-    """Ids by these parts and a running number among rows with equal parts."""
     frame = pd.DataFrame(dict(enumerate(parts)))
     number = frame.groupby(list(frame.columns), sort=False).cumcount()
     return pd.Series(ids, index=pd.MultiIndex.from_arrays([*(frame[name] for name in frame), number]))

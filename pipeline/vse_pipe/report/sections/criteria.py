@@ -70,7 +70,6 @@ def _changes_of_run(run: RunResult, is_open: bool, previews: Previews, results: 
 
 
 def _balance_chart(run: RunResult, index: int, rows: list[dict], collector: Collector) -> dict:
-    """The chart for the first K."""
     counts = [(row["inference"], *row["cells"][index][0]) for row in rows]
     heading = HEADINGS[DIRECTIONS[index]]
     counts_text = "; ".join(f"{name} repairs {repaired} and breaks {broken}" for name, repaired, broken in counts)

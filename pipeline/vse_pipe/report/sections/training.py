@@ -60,7 +60,6 @@ def _curves_row(run: TrainedRun) -> dict:
 
 
 def _epochs(group: Group) -> dict:
-    """The first chart as a table: validation rsum, one row an epoch and one column a run."""
     columns = {run.name: run.history.set_index("epoch")["val_rsum"] for run in group.with_curves}
     epochs = sorted({int(epoch) for column in columns.values() for epoch in column.index})
     rows = [
@@ -126,7 +125,6 @@ def _sweep_heading(sweep: Sweep, chart: Chart) -> dict:
 
 
 def _mean(points: list[Point], index: int) -> float | None:
-    """The mean at this x, for the first of the rows that share it."""
     x = points[index].x
     if index and points[index - 1].x == x:
         return None
@@ -274,7 +272,6 @@ def _run_options(run: TrainedRun, results: Results) -> dict:
 
 
 def _ensemble(run: RunResult) -> str:
-    """The ensemble in a sentence."""
     ensemble = run.best.metrics.get("ensemble")
     if ensemble is None:
         return f"{run.name} is the mean of the scores of {' and '.join(run.parts)}."
@@ -289,7 +286,6 @@ def _ensemble(run: RunResult) -> str:
 
 
 def _transfer(run: RunResult) -> str:
-    """The transfer in a sentence."""
     transfer = run.best.metrics["transfer"]
     share = transfer.get("unknown_words")
     words = f"; {share:.1%} of the words of its captions are unknown to it" if share is not None else ""
@@ -304,7 +300,6 @@ def _fingerprints(group: Group) -> list[tuple[str, str, str]]:
 
 
 def _tuned(results: Results) -> list[dict]:
-    """The parameters that evaluate chose on the validation split."""
     return [
         {"run": result.run, "inference": result.inference, "values": settings.listed(chosen) + suffix}
         for run in results.runs()

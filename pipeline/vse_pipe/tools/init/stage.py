@@ -218,7 +218,6 @@ def upgrade() -> tuple[list[str], list[str]]:
 
 
 def _from_version() -> dict[str, str]:
-    """Texts by name of the files that users may edit."""
     # This repository's workflow, which installs the package and calls dvc instead of make.
     workflow = re.sub(
         r"; tests/\S+ runs every command below", "", (TEMPLATE / "experiments.yml").read_text(encoding="utf-8")
@@ -229,7 +228,6 @@ def _from_version() -> dict[str, str]:
 
 
 def _raw_data() -> str:
-    """Lines of .gitignore for pictures, arrays, weights and archives."""
     kinds = (*(ending.removeprefix(".") for ending in ENDINGS), *_ARRAYS, *_WEIGHTS, *_ARCHIVES)
     lines = [f"*.{kind}" for name in dict.fromkeys(kinds) for kind in (name, name.upper())]
     head = "# pictures, arrays, word vectors, weights and archives; `git add --force` takes one all the same"
@@ -254,7 +252,6 @@ def _is_ours(path: Path, content: str) -> bool:
 
 
 def _write_packaged(root: Path) -> None:
-    """Write dvc.yaml, and the templates and the page of its plots."""
     for template in sorted((PACKAGE / "report" / "plots").glob("*.json")):
         write_text(root / ".dvc" / "plots" / template.name, template.read_text(encoding="utf-8"))
     write_plots_page(root)

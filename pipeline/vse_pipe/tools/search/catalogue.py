@@ -102,7 +102,7 @@ class Catalogue:
         return self.captions["text"][place].as_py()
 
     def path(self, image_id: int) -> Path | None:
-        """The path of the image for ``sources.read.at``: a file, or a member of a shard. None if the file is missing or
+        """The path of the image for ``pictures.images.shown``: a file, or a member of a shard. None if the file is missing or
         only features exist. Raises InputError for a name outside the data set's root."""
         if not self._cell("width", image_id):
             return None
@@ -154,7 +154,6 @@ def _lines(path: Path, count: int) -> list[str]:
 
 
 def _order(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(sorted ids, their places)."""
     order = np.argsort(ids, kind="stable")
     return ids[order], order
 

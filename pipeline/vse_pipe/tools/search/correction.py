@@ -66,7 +66,6 @@ class Calibration:
     about: dict
 
     def __call__(self, scores: Float[np.ndarray, " items"]) -> Float[np.ndarray, " items"]:
-        """The probabilities of corrected scores."""
         return self.curve(scores)
 
 
@@ -113,11 +112,8 @@ def correction_of(params: Params, run: str, criterion: Criterion, network: Netwo
         "files": files,
         "code": code.digest(code.closure([INFERENCES.module(criterion.name), BankSource.__module__])),
     }
-    bias, about = _cached(
-        paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors",
-        identity,
-        lambda: _bias(params, criterion, network, direction, bank),
-    )
+    path = paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors"
+    bias, about = _cached(path, identity, lambda: _bias(params, criterion, network, direction, bank))
     return Correction(about["scale"], bias, about)
 
 
@@ -153,11 +149,8 @@ def calibration_of(
         "files": files_of(val),
         "code": code.digest(code.closure([calibration.__name__])),
     }
-    knots, about = _cached(
-        paths.searched(run) / f"{criterion.name}.{method}.{direction}.safetensors",
-        identity,
-        lambda: _knots(params, method, val_run, val, val_correction, direction),
-    )
+    path = paths.searched(run) / f"{criterion.name}.{method}.{direction}.safetensors"
+    knots, about = _cached(path, identity, lambda: _knots(params, method, val_run, val, val_correction, direction))
     return Calibration(Curve(method, knots), about)
 
 
@@ -206,7 +199,6 @@ def _bias(
 def _knots(
     params: Params, method: str, run: str, val: Networks, correction: Correction, direction: str
 ) -> tuple[np.ndarray, dict]:
-    """(knots of the curve, facts about it)."""
     split = _split_of(val)
     scores = Scores.of(split.images, split.captions, val.similarity(), memory=params.evaluate.memory)
     scores = scores.transposed() if direction == TO_IMAGES else scores
@@ -221,7 +213,6 @@ def _knots(
 
 
 def _split_of(network: Networks) -> Split:
-    """Ids and vectors of the network's split."""
     ids = network.ids
     return Split(ids.image_ids, ids.caption_ids, ids.caption_images, network.images(), network.captions())
 
@@ -274,14 +265,11 @@ def _cached(path: Path, identity: dict, compute: Callable[[], tuple[np.ndarray, 
             warn(f"{path}: damaged ({' '.join(str(error).split())}); it is made again")
     started = time.monotonic()
     values, about = compute()
-    about |= {
-        "computed": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - started, 3),
-    }
+    about["computed"] = datetime.now(UTC).isoformat(timespec="seconds")
+    about["seconds"] = round(time.monotonic() - started, 3)
+    content = json.dumps({_ABOUT: about, "identity": identity}, sort_keys=True)
     try:
-        save_tensors(
-            path, {_VALUES: values}, {_ABOUT: json.dumps({_ABOUT: about, "identity": identity}, sort_keys=True)}
-        )
+        save_tensors(path, {_VALUES: values}, {_ABOUT: content})
     except (OSError, PipelineError) as error:
         warn(f"{path} cannot be kept and the next search makes it again: {error}")
     return values, {**about, "kept": False}

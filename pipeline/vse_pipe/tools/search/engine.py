@@ -145,7 +145,7 @@ class Engine:
         )
 
     def picture(self, image_id: int | str) -> Path | None:
-        """The path of an image of the data set for ``sources.read.at``; None if the file is missing or only features
+        """The path of an image of the data set for ``pictures.images.shown``; None if the file is missing or only features
         exist. Raises as ``by_image_id``."""
         return self._catalogue.path(self._number(image_id))
 
@@ -189,7 +189,6 @@ class Engine:
         return mask & np.isin(owners, queried, invert=True) if queried else mask, narrowed
 
     def _best(self, corrected: np.ndarray, mask: np.ndarray, limits: Limits, direction: str) -> list[Leader]:
-        """Places of the hits, from the first one without ``offset``, and of the near duplicates of each."""
         count = limits.offset + limits.k
         if limits.group is None:
             places = np.flatnonzero(mask)
@@ -223,7 +222,6 @@ class Engine:
         )
 
     def _number(self, image_id: int | str) -> int:
-        """The pipeline's number of an image."""
         if self.named and self._names is not None:
             number = self._names.number("image_id", str(image_id))
             if number is None:
@@ -235,7 +233,6 @@ class Engine:
             raise UsageError(f"image_id must be a whole number, got {text.shown_id(str(image_id))}") from error
 
     def _label(self, key: str, number: int) -> int | str:
-        """The data set's id of an item."""
         return number if self._names is None else self._names.shown(key, number)
 
 
@@ -324,7 +321,6 @@ def require_native(parts: Sequence[Term], direction: str) -> None:
 
 
 def _sum(sides: Sequence[Any], weights: Sequence[float]) -> Any:
-    """The row of a query in a joint space."""
     first = sides[0]
     if isinstance(first, Several):
         columns = zip(*(side.parts for side in sides), strict=True)

@@ -89,10 +89,8 @@ def parse(text: str, files: bool = True) -> tuple[Term, ...]:
         return (Term(TEXT, text),)
     starts = bounds if bounds[:1] == [0] else [-1, *bounds]
     ends = [*starts[1:], len(stripped)]
-    signed = [
-        (stripped[start] if start >= 0 else "+", stripped[start + 1 : end])
-        for start, end in zip(starts, ends, strict=True)
-    ]
+    bodies = [(start, stripped[start + 1 : end]) for start, end in zip(starts, ends, strict=True)]
+    signed = [(stripped[start] if start >= 0 else "+", body) for start, body in bodies]
     if len(signed) > _MOST:
         raise UsageError(f"a query of {len(signed)} parts; {_MOST} are the most")
     parts = tuple(_part(sign, body.strip()) for sign, body in signed)
@@ -289,7 +287,6 @@ def _kind(direction: str) -> str:
 
 
 def _corrected(content: dict) -> str:
-    """A remark on the queries of the correction and its date."""
     about = content["correction"]
     kind = "captions" if content["direction"] == TO_IMAGES else "images"
     when = f"on {about['computed']}" if about["kept"] else "now"
@@ -300,7 +297,6 @@ def _corrected(content: dict) -> str:
 
 
 def _calibrated(content: dict) -> str:
-    """A remark on the meaning of the probabilities."""
     about = content["calibration"]
     query, item = ("sentence", "image") if content["direction"] == TO_IMAGES else ("image", "caption")
     source = "" if about["run"] == content["run"] else f" of run {about['run']}"

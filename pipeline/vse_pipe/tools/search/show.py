@@ -36,12 +36,12 @@ _FOLDER = Path(__file__).parent / "template"
 _MARK, _HEAD = b'<meta name="generator" content="vse-pipe search">', 1000
 # Bytes of all pictures of a page; a page of 10,000 hits still opens.
 _BUDGET = 32 * 2**20
-# The path of an image for ``sources.read.at``, by its id.
+# The path of an image for ``pictures.images.shown``, by its id.
 Locate = Callable[[int | str], Path | None]
 
 
 def show(document: dict, as_json: bool) -> None:
-    """Print the answer. document: result of ``answer.document``."""
+    """Print the answer. document: result of ``answer_document``."""
     if as_json:
         text = json.dumps(document, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
         stdout.file.write(text + "\n")
@@ -116,7 +116,6 @@ def _command(kind: str, png: bytes) -> str:
 
 
 def _png(path: Path) -> bytes | None:
-    """The thumbnail as PNG; None if the picture cannot be read."""
     content = shown(path)
     small = None if content is None else thumbnail(content, _SIDE)
     if small is None:
@@ -133,7 +132,7 @@ def check_free(out: Path) -> None:
 
 
 def write_page(out: Path, document: dict, picture: Locate, query: bytes | None = None) -> None:
-    """Write the page, whole or not at all. document: result of ``answer.document``; query: the photo of the query."""
+    """Write the page, whole or not at all. document: result of ``answer_document``; query: the photo of the query."""
     write_text(out, page(document, picture, query))
 
 

@@ -333,7 +333,7 @@ class Thumbnails:
     once."""
 
     def __init__(self, find: Callable[[int | str], Path | None], budget: int = CACHE_BYTES) -> None:
-        """find: returns the path of an image for ``sources.read.at``, or None."""
+        """find: returns the path of an image for ``pictures.images.shown``, or None."""
         self._find, self._budget = find, budget
         self._cache: OrderedDict[int | str, bytes] = OrderedDict()
         self._bytes = 0
