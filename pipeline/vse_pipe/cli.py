@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from vse_pipe.commands import _help, _project, evaluate, export, papers, project, results, search, stages
 from vse_pipe.commands._help import WIDEST, Command, Commands
@@ -73,21 +74,16 @@ def settings(
     context: typer.Context,
     overrides: Annotated[
         list[str],
-        typer.Option(
-            "--set", "-S", metavar="KEY=VALUE", help="set a value of params.yaml for this call; repeat for several"
-        ),
+        Option("--set", "-S", metavar="KEY=VALUE", help="set a value of params.yaml for this call; repeat for several"),
     ] = [],  # noqa: B006 (typer does not change it)
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="print warnings, errors and results, no log lines and no progress")
+        bool, Option("--quiet", "-q", help="print warnings, errors and results, no log lines and no progress")
     ] = False,
     verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose", "-v", help="print progress more often, seconds, memory, and where an error came from"
-        ),
+        bool, Option("--verbose", "-v", help="print progress more often, seconds, memory, and where an error came from")
     ] = False,
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="print the version and exit")
+        bool, Option("--version", is_eager=True, callback=_version, help="print the version and exit")
     ] = False,
 ) -> None:
     """Options that come before the command."""
@@ -102,8 +98,7 @@ def settings(
 def prepare(
     dataset: Annotated[str | None, _help.option("a name under datasets: (default: all)", "datasets")] = None,
     device: Annotated[
-        str,
-        typer.Option(help="where a network proposes regions: auto, cpu, cuda or cuda:N", autocompletion=_help.devices),
+        str, Option(help="where a network proposes regions: auto, cpu, cuda or cuda:N", autocompletion=_help.devices)
     ] = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -123,7 +118,7 @@ app.command(cls=Command, rich_help_panel=_STAGES)(stages.inject)
 @app.command(cls=Command, rich_help_panel=_STAGES)
 def train(
     run: RunName = None,
-    loss: Annotated[str | None, typer.Option(help="train the runs with this loss", autocompletion=_help.losses)] = None,
+    loss: Annotated[str | None, Option(help="train the runs with this loss", autocompletion=_help.losses)] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from vse_pipe.commands import _help
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.locks import claim
 
-Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or cuda:N", autocompletion=_help.devices)]
+Device = Annotated[str, Option(help="where to compute: auto, cpu, cuda or cuda:N", autocompletion=_help.devices)]
 RunName = Annotated[str | None, _help.option("a name under runs: in params.yaml (default: all)", "runs")]
 EmbeddedName = Annotated[
     str | None, _help.option("a name under runs: or transfers: in params.yaml (default: all)", "runs", "transfers")
@@ -37,19 +37,14 @@ OnDataset = Annotated[
     ),
 ]
 Engine = Annotated[
-    str | None,
-    typer.Option(help="local, or ray: worker processes of a Ray cluster (default: engine.name in params.yaml)"),
+    str | None, Option(help="local, or ray: worker processes of a Ray cluster (default: engine.name in params.yaml)")
 ]
-Workers = Annotated[
-    int | None, typer.Option(help="with --engine ray: number of worker processes (default: engine.workers)")
-]
+Workers = Annotated[int | None, Option(help="with --engine ray: number of worker processes (default: engine.workers)")]
 Address = Annotated[
     str | None,
-    typer.Option(
-        help="with --engine ray: address of the cluster; local starts one for this call (default: engine.address)"
-    ),
+    Option(help="with --engine ray: address of the cluster; local starts one for this call (default: engine.address)"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document instead of a table")]
+AsJson = Annotated[bool, Option("--json", help="print one JSON document instead of a table")]
 overrides: list[str] = []
 
 
@@ -85,9 +80,8 @@ def chosen_runs(name: str | None, params, ranked: bool = False, embedded: bool =
         raise UsageError(f"'{name}' is run '{node.run}' on data set '{node.dataset}'; name the run: {node.run}")
     if name in params.ensembles and name not in candidates:
         node = params.ensembles[name]
-        raise UsageError(
-            f"'{name}' is an ensemble and has no model of its own; name a run of it: {' or '.join(node.members)}"
-        )
+        members = " or ".join(node.members)
+        raise UsageError(f"'{name}' is an ensemble and has no model of its own; name a run of it: {members}")
     return chosen(name, candidates, "run")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import Address, AsJson, Device, Engine, OnDataset, RankedName, Workers
@@ -13,7 +13,7 @@ from vse_pipe.project import paths
 
 
 def _vectors(help: str) -> Any:
-    return typer.Option(help=help, rich_help_panel="Vectors of your own")
+    return Option(help=help, rich_help_panel="Vectors of your own")
 
 
 Images = Annotated[Path | None, _vectors("vectors of images: Parquet (image_id, embedding) or .npy; needs no project")]
@@ -34,7 +34,7 @@ ValCaptions = Annotated[Path | None, _vectors("validation captions, on which par
 Similarity = Annotated[str, _vectors("cosine (each vector is scaled to length 1) or dot (vectors as they are)")]
 Inferences = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         help="a criterion such as csls, or a pair such as is+rgm; several with commas, or repeat the option (default: "
         "grid.inferences in params.yaml; for vectors of your own nns, is and csls)",
         autocompletion=_help.inferences,
@@ -102,9 +102,8 @@ def evaluate(
         vector_options = (images, captions, *file_options, more_images, more_captions, fusion, weights)
         forbidden = (target, inference, *vector_options, engine, workers, address)
         return _evaluate_trec(trec_run, qrels, forbidden, out, as_json)
-    vectors = from_files(
-        target, images, captions, (*file_options, qrels, more_images, more_captions, fusion, weights, out)
-    )
+    needing_files = (*file_options, qrels, more_images, more_captions, fusion, weights, out)
+    vectors = from_files(target, images, captions, needing_files)
     if vectors is not None:
         from vse_pipe.evaluate import summary
         from vse_pipe.evaluate.external.inputs import InputFiles, MoreFiles

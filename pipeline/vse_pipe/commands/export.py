@@ -5,7 +5,7 @@ import importlib.util
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson, Device, SearchedName
@@ -27,17 +27,15 @@ from vse_pipe.core.errors import InputError, MissingResource, UsageError
 
 Inference = Annotated[
     str,
-    typer.Option(
-        help="the criterion to rank by: nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_help.exportable
-    ),
+    Option(help="the criterion to rank by: nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_help.exportable),
 ]
 Target = Annotated[
-    str, typer.Option(help="the form: parquet, npy, faiss, trec or clip-retrieval", autocompletion=_help.targets)
+    str, Option(help="the form: parquet, npy, faiss, trec or clip-retrieval", autocompletion=_help.targets)
 ]
-Out = Annotated[Path, typer.Option(help="the folder to write")]
+Out = Annotated[Path, Option(help="the folder to write")]
 ExportedRun = Annotated[str | None, _help.option("a name under runs: or transfers: in params.yaml", "runs")]
-Direction = Annotated[str, typer.Option(help="text_to_image (captions search images) or image_to_text")]
-Depth = Annotated[int, typer.Option(min=1, help="with --to trec: items listed for each query")]
+Direction = Annotated[str, Option(help="text_to_image (captions search images) or image_to_text")]
+Depth = Annotated[int, Option(min=1, help="with --to trec: items listed for each query")]
 
 
 def export(
@@ -89,7 +87,7 @@ def export(
 PackedRun = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
 Licence = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="licence of the weights, as hubs name it, such as apache-2.0 (default: the card says that it is unknown)"
     ),
 ]
@@ -114,13 +112,13 @@ _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 def serve(
     run: SearchedName = None,
     inference: Annotated[
-        list[str], typer.Option(help="criteria to choose from on the page; several with commas, or repeat the option")
+        list[str], Option(help="criteria to choose from on the page; several with commas, or repeat the option")
     ] = ["nns"],  # noqa: B006 (typer does not change it)
-    split: Annotated[str, typer.Option(help="the split to search: test, val, train or all")] = "test",
+    split: Annotated[str, Option(help="the split to search: test, val, train or all")] = "test",
     host: Annotated[
-        str, typer.Option(help="the address to listen on; with any but the default other machines can search")
+        str, Option(help="the address to listen on; with any but the default other machines can search")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="the port to listen on; 0 takes any free port")] = 8000,
+    port: Annotated[int, Option(min=0, max=65535, help="the port to listen on; 0 takes any free port")] = 8000,
     device: Device = "auto",
 ) -> None:
     """Serve a local web page that searches by a sentence or a picture, until Ctrl-C."""

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson
@@ -11,18 +12,16 @@ from vse_pipe.core.errors import UsageError
 
 
 def init(
-    folder: Annotated[
-        Path | None, typer.Argument(help="the folder of the project, new or empty", show_default=False)
-    ] = None,
+    folder: Annotated[Path | None, Argument(help="the folder of the project, new or empty", show_default=False)] = None,
     overlay: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="what params.yaml describes: a packaged overlay, as of `vse-pipe apply`, or a YAML file",
             autocompletion=_help.overlays,
         ),
     ] = None,
     upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="in a project: write its dvc.yaml anew, as this version has it")
+        bool, Option("--upgrade", help="in a project: write its dvc.yaml anew, as this version has it")
     ] = False,
 ) -> None:
     """Make a project of your own that runs the installed package: parameters, stages and a workflow.
@@ -53,9 +52,7 @@ _OVERLAYS = sorted(path.stem for path in (Path(__file__).parents[1] / "project" 
 def apply(
     overlay: Annotated[
         str,
-        typer.Argument(
-            help=f"a YAML file, or a packaged overlay ({', '.join(_OVERLAYS)})", autocompletion=_help.overlays
-        ),
+        Argument(help=f"a YAML file, or a packaged overlay ({', '.join(_OVERLAYS)})", autocompletion=_help.overlays),
     ],
 ) -> None:
     """Write an overlay, and the values of --set, into params.yaml. `dvc repro` then runs what it describes.

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import Address, AsJson, Device, Engine, RankedName, Workers
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 
 def choose(
-    grid: Annotated[Path, typer.Option(help="a YAML file with the values to try, by run and option")],
+    grid: Annotated[Path, Option(help="a YAML file with the values to try, by run and option")],
     run: Annotated[str | None, _help.option("one run of the grid (default: all)", "runs")] = None,
     seeds: Annotated[
-        int,
-        typer.Option(min=0, help="number of seeds to train the chosen setting with later; 0 leaves seeds as they are"),
+        int, Option(min=0, help="number of seeds to train the chosen setting with later; 0 leaves seeds as they are")
     ] = 5,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -59,12 +58,11 @@ def choose(
 
 _RANKED = _help.section("runs", "ensembles")
 RunA = Annotated[
-    str,
-    typer.Argument(metavar="RUN_A", help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED),
+    str, Argument(metavar="RUN_A", help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED)
 ]
 RunsB = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="RUN_B",
         help="the run or runs to compare with RUN_A (with --base the default is RUN_A)",
         show_default=False,
@@ -72,19 +70,18 @@ RunsB = Annotated[
     ),
 ]
 Inference = Annotated[
-    str | None,
-    typer.Option(help="one criterion (default: every criterion that both have)", autocompletion=_help.inferences),
+    str | None, Option(help="one criterion (default: every criterion that both have)", autocompletion=_help.inferences)
 ]
-Base = Annotated[str | None, typer.Option(metavar="REV", help="take RUN_A from this git revision, through DVC")]
-AsMarkdown = Annotated[bool, typer.Option("--md", help="print Markdown instead of a table")]
+Base = Annotated[str | None, Option(metavar="REV", help="take RUN_A from this git revision, through DVC")]
+AsMarkdown = Annotated[bool, Option("--md", help="print Markdown instead of a table")]
 MaxDrop = Annotated[
     float | None,
-    typer.Option(
+    Option(
         help="exit with status 1 where R@K, mrr, map or rsum of RUN_B is lower by more than this many points, with p < 0.05"
     ),
 ]
-Resamples = Annotated[int, typer.Option(min=1, help="number of bootstrap draws")]
-Seed = Annotated[int, typer.Option(help="seed of the bootstrap draws")]
+Resamples = Annotated[int, Option(min=1, help="number of bootstrap draws")]
+Seed = Annotated[int, Option(help="seed of the bootstrap draws")]
 
 
 def compare(
@@ -138,7 +135,7 @@ def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: 
 def compose(
     sets: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="a table (Parquet, .csv or text with a header) with the columns image_0 caption_0 image_1 caption_1, or image_id "
             "caption_id negative_id, and, if there are any, category"
         ),
@@ -176,9 +173,9 @@ def compose(
 
 
 def claims(
-    file: Annotated[str, typer.Argument(help="a YAML file of claims, or `papers`: the claims of five papers")],
+    file: Annotated[str, Argument(help="a YAML file of claims, or `papers`: the claims of five papers")],
     skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="where params.yaml lacks a run, give no verdict instead of an error")
+        bool, Option("--skip-unknown", help="where params.yaml lacks a run, give no verdict instead of an error")
     ] = False,
     as_markdown: AsMarkdown = False,
     as_json: AsJson = False,
@@ -205,9 +202,9 @@ def claims(
 def audit(
     run: Annotated[str, _help.option("a name under runs: in params.yaml; it must be trained", "runs")],
     threshold: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="a pair with a higher probability of mismatch counts as mismatched")
+        float, Option(min=0.0, max=1.0, help="a pair with a higher probability of mismatch counts as mismatched")
     ] = 0.5,
-    limit: Annotated[int, typer.Option(min=0, max=1000, help="number of pairs in the gallery of pictures")] = 12,
+    limit: Annotated[int, Option(min=0, max=1000, help="number of pairs in the gallery of pictures")] = 12,
     device: Device = "auto",
     engine: Engine = None,
     workers: Workers = None,
@@ -231,12 +228,10 @@ def localize(
     run: Annotated[
         str, _help.option("a name under runs: in params.yaml, of a data set of regions; it must be embedded", "runs")
     ],
-    image: Annotated[Path | None, typer.Option(help="a photo to find phrases in, instead of the test split")] = None,
-    phrase: Annotated[
-        list[str] | None, typer.Option(help="what to find in the photo; repeat for several phrases")
-    ] = None,
+    image: Annotated[Path | None, Option(help="a photo to find phrases in, instead of the test split")] = None,
+    phrase: Annotated[list[str] | None, Option(help="what to find in the photo; repeat for several phrases")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="the picture file that shows the photo with its boxes (default: localized.png)")
+        Path | None, Option(help="the picture file that shows the photo with its boxes (default: localized.png)")
     ] = None,
     device: Device = "auto",
     as_json: AsJson = False,

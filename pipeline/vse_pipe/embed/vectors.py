@@ -97,11 +97,9 @@ def write_vectors(
         assert isinstance(encoded, Tensor)
         return encoded.numpy()
 
-    _write(
-        folder / embeddings.IMAGES, images, "image_id", parts_of(len(images), dim, params.memory), encode_images, about
-    )
-    parts = parts_of(len(captions), dim, params.memory)
-    _write(folder / embeddings.CAPTIONS, captions, "caption_id", parts, encode_captions, about)
+    parts = [parts_of(len(table), dim, params.memory) for table in (images, captions)]
+    _write(folder / embeddings.IMAGES, images, "image_id", parts[0], encode_images, about)
+    _write(folder / embeddings.CAPTIONS, captions, "caption_id", parts[1], encode_captions, about)
     return [len(images), len(captions)]
 
 
@@ -159,10 +157,8 @@ def _blocks(sources: Sources, name: str, splits: Sequence[str]) -> Iterator[Frag
     table, key = sources.captions, "caption_id"
     if name == embeddings.IMAGES:
         table, key, encode = sources.images, "image_id", sources.encode_images
-    tables_by_split = [(split, _of_splits(table, [split])) for split in splits]
-    work = [
-        (split, rows.slice(start, _BLOCK)) for split, rows in tables_by_split for start in range(0, len(rows), _BLOCK)
-    ]
+    parts = [(split, _of_splits(table, [split])) for split in splits]
+    work = [(split, rows.slice(start, _BLOCK)) for split, rows in parts for start in range(0, len(rows), _BLOCK)]
     for split, rows in track(work, len(work), f"embedding {name.removesuffix('.parquet')}"):
         ids = rows[key].to_numpy()
         vectors, lengths = _flat(encode(ids))

@@ -56,9 +56,8 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
             raise InputError(f"{paths.embedded(run)}: the model's scores are not finite; train the run again")
         ranks = joined([Ranks.from_scene(scene, options.threshold) for scene in pictures])
         mentions = inputs.mentions.table
-        texts, types = (
-            column.to_numpy(zero_copy_only=False) for column in (regions.phrase_key(mentions), mentions["type"])
-        )
+        columns = regions.phrase_key(mentions), mentions["type"]
+        texts, types = (column.to_numpy(zero_copy_only=False) for column in columns)
         metrics = {
             "run": run,
             "model_sha256": embedded.images.about.get("model_sha256"),

@@ -148,9 +148,7 @@ def render(results: Results, collector: Collector) -> str:
             return _document(results, collector, sections, symbols, side)
 
 
-def _document(
-    results: Results, collector: Collector, sections: list[Section], symbols: dict[str, str], side: int
-) -> str:
+def _document(results: Results, collector: Collector, sections: list[Section], symbols: dict, side: int) -> str:
     scripts = [_trusted(charts.library()), _asset("page.js")]
     return (
         page_environment()

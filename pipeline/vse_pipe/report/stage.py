@@ -46,9 +46,8 @@ def report(params: Params) -> Path:
     for line in missing_lines(results.missing):
         warn(f"not in the report: {line}")
     if collector.unreadable:
-        warn(
-            f"{len(collector.unreadable)} pictures cannot be read, the first is {collector.unreadable[0]}; the page says so"
-        )
+        count, first = len(collector.unreadable), collector.unreadable[0]
+        warn(f"{count} pictures cannot be read, the first is {first}; the page says so")
     counted: list[tuple[str, Sized]] = [
         ("run", results.params.runs),
         ("ensemble", results.params.ensembles),

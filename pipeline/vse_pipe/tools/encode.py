@@ -171,9 +171,7 @@ class Encoder:
         with devices.inference(self.device, self._photo_encoder.computing):
             return self._photo_encoder.forward(arrays).features
 
-    def _block(
-        self, inputs: list[np.ndarray], size: int, places: list[int], failures: list[Failure]
-    ) -> EncodedPictures:
+    def _block(self, inputs: list, size: int, places: list[int], failures: list[Failure]) -> EncodedPictures:
         """size: rows of a batch. The last batch is filled up, because the last bits depend on the number of rows."""
         vectors = np.empty((0, self.dim), np.float32)
         if inputs:

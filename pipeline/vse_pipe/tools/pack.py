@@ -190,9 +190,8 @@ def _front_matter(about: About, dataset: str) -> dict:
         split = next(iter(about.figures.values()))["split"]
         source = {"name": dataset, "type": dataset, "split": split}
         task = {"type": "image-text-retrieval", "name": "Image-text retrieval"}
-        fields["model-index"] = [
-            {"name": about.run, "results": [{"task": task, "dataset": source, "metrics": measured}]}
-        ]
+        result = {"task": task, "dataset": source, "metrics": measured}
+        fields["model-index"] = [{"name": about.run, "results": [result]}]
     return fields
 
 

@@ -150,9 +150,8 @@ class Place:
         criteria = {folder: set(self.files.below(folder)) for folder in self.folders.values()}
         for folder, names in criteria.items():
             if not names:
-                raise InputError(
-                    f"{self.files.label(folder)}: no folder in it has a {evaluation.METRICS}; evaluate the run"
-                )
+                label = self.files.label(folder)
+                raise InputError(f"{label}: no folder in it has a {evaluation.METRICS}; evaluate the run")
         shared = set.intersection(*criteria.values())
         if not shared:
             raise InputError(f"{self.name}: its seeds have no criterion in common; evaluate the run")
@@ -218,9 +217,8 @@ def common(a: Place, b: Place, order: Sequence[str]) -> list[str]:
     names_a, names_b = a.criteria(), b.criteria()
     shared = set(names_a) & set(names_b)
     if not shared:
-        raise InputError(
-            f"no criterion in common: {a.name} has {', '.join(names_a)}; {b.name} has {', '.join(names_b)}"
-        )
+        listed = f"{a.name} has {', '.join(names_a)}; {b.name} has {', '.join(names_b)}"
+        raise InputError(f"no criterion in common: {listed}")
     return [name for name in order if name in shared] + sorted(shared - set(order))
 
 
@@ -299,9 +297,8 @@ def _contents(place: Place, side: Method, params: Params) -> Contents | None:
 def _by_content(pictures: pa.Table, texts: pa.Table) -> Contents:
     boxes = pc.struct_field(pc.extract_regex(pictures["file"], joins.BOX), "box").to_pandas().fillna("")
     ids = pictures["image_id"].to_numpy()
-    described = (
-        texts.select(["image_id", "text"]).to_pandas().sort_values("text").groupby("image_id")["text"].agg(tuple)
-    )
+    rows = texts.select(["image_id", "text"]).to_pandas().sort_values("text")
+    described = rows.groupby("image_id")["text"].agg(tuple)
     descriptions = described.reindex(ids).reset_index(drop=True).astype(str)
     image_ids = _numbered([pictures["sha256"].to_pandas(), boxes, descriptions], ids)
     contents = pd.Series(image_ids.index.to_flat_index(), index=image_ids.to_numpy())

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.ranking.metrics import hubness as metrics_hubness
 from vse_pipe.report import charts
-from vse_pipe.report.charts import log_edges
+from vse_pipe.report.charts import Extent, log_edges
 from vse_pipe.report.formatting import percent
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Evaluation, Group, Results, RunResult
@@ -88,9 +88,7 @@ def _charts(run: RunResult, direction: str, k: int, collector: Collector) -> dic
     return {"k": k, "rows": rows, "bins": _bins(columns, extent.largest)}
 
 
-def _chart(
-    result: Evaluation, run: RunResult, direction: str, k: int, extent: charts.Extent, collector: Collector
-) -> dict:
+def _chart(result: Evaluation, run: RunResult, direction: str, k: int, extent: Extent, collector: Collector) -> dict:
     after, before = (criterion.items(direction)[f"n_{k}"].to_numpy() for criterion in (result, run.baseline))
     is_baseline = result is run.baseline
     spec = charts.distribution(after, None if is_baseline else before, extent)
@@ -163,10 +161,9 @@ class Hubness:
 def measure(items: pd.DataFrame, k: int) -> Hubness:
     """The mean over folds. items: rows of occurrence.parquet in one direction."""
     folds = [group[f"n_{k}"].to_numpy() for _, group in items.groupby("fold")]
-    robin_hood, gini, anti_hubs, hub_share = np.mean(
-        [[measure(n) for measure in _SHARES] for n in folds], axis=0
-    ).tolist()
-    return Hubness(robin_hood, gini, anti_hubs, hub_share, largest=int(max(n.max() for n in folds)))
+    shares = np.mean([[measure(n) for measure in _SHARES] for n in folds], axis=0).tolist()
+    names = ("robin_hood", "gini", "anti_hubs", "hub_share")
+    return Hubness(**dict(zip(names, shares, strict=True)), largest=int(max(n.max() for n in folds)))
 
 
 def attracted(top: pa.ListArray, items: list[int], limit: int) -> dict[int, tuple[list[int], int]]:

@@ -74,9 +74,7 @@ def sweeps(results: Results, collector: Collector) -> dict | None:
     if not sweeps:
         return None
     return {
-        "sweeps": [
-            _swept_curves(sweep, collector) if sweep.curves else _swept_values(sweep, collector) for sweep in sweeps
-        ],
+        "sweeps": [(_swept_curves if sweep.curves else _swept_values)(sweep, collector) for sweep in sweeps],
         "split": results.params.evaluate.split,
     }
 
@@ -148,9 +146,8 @@ def audit(results: Results, collector: Collector) -> dict | None:
 def _audit_of_run(audit: Audit, previews: Previews) -> dict:
     metrics, collector = audit.metrics, previews.collector
     is_known = metrics["truth"] == "known"
-    label = (
-        f"Losses of {metrics['pairs']} training pairs of {audit.run}; {metrics['flagged']} are taken for mismatched."
-    )
+    flagged = f"{metrics['flagged']} are taken for mismatched"
+    label = f"Losses of {metrics['pairs']} training pairs of {audit.run}; {flagged}."
     losses, costs = collector.chart(report_charts.losses(audit.histogram), label), None
     if audit.costs is not None and not (table := report_charts.quartiles(audit.costs)).empty:
         text = f"Transport cost of the pairs of {audit.run} over {table['epoch'].nunique()} epochs."
@@ -278,9 +275,8 @@ def _ensemble(run: RunResult) -> str:
     if "cascade" in ensemble:
         first, second = ensemble["runs"]
         return f"{run.name} is a cascade: the best {ensemble['cascade']} of each query by {first}, in the order of {second}."
-    shares = ", ".join(
-        f"{part} {weight:.3g}" for part, weight in zip(ensemble["runs"], ensemble["weights"], strict=True)
-    )
+    weighted = zip(ensemble["runs"], ensemble["weights"], strict=True)
+    shares = ", ".join(f"{part} {weight:.3g}" for part, weight in weighted)
     chosen = ", chosen on val" if ensemble["weights_from"] == "val" else ""
     return f"{run.name} is {_FUSIONS[ensemble['fusion']]} of its runs, weighted{chosen}: {shares}."
 

@@ -219,9 +219,8 @@ def upgrade() -> tuple[list[str], list[str]]:
 
 def _from_version() -> dict[str, str]:
     # This repository's workflow, which installs the package and calls dvc instead of make.
-    workflow = re.sub(
-        r"; tests/\S+ runs every command below", "", (TEMPLATE / "experiments.yml").read_text(encoding="utf-8")
-    )
+    workflow = (TEMPLATE / "experiments.yml").read_text(encoding="utf-8")
+    workflow = re.sub(r"; tests/\S+ runs every command below", "", workflow)
     workflow = workflow.replace("        run: make setup\n", _SET_UP).replace("make demo", "dvc repro")
     texts = {str(paths.REQUIREMENTS): requirement(), _WORKFLOW: workflow}
     return {name: f"{_mark(text)}{text}" for name, text in texts.items()}

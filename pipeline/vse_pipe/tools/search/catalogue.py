@@ -58,9 +58,8 @@ class Catalogue:
         folder = paths.prepared(dataset)
         for name in (images.NAME, captions.NAME):
             if not (folder / name).is_file():
-                raise MissingResource(
-                    f"{folder / name} does not exist; make it with `vse-pipe prepare --dataset {dataset}`"
-                )
+                command = f"vse-pipe prepare --dataset {dataset}"
+                raise MissingResource(f"{folder / name} does not exist; make it with `{command}`")
         with joins.compared(folder, *origins):
             of_images, of_captions = (
                 tables.read(folder / table.NAME, pa.schema([table.SCHEMA.field(name) for name in names]), columns=names)
@@ -187,9 +186,8 @@ def rows_where(condition: str, table: pa.Table) -> Bool[np.ndarray, " rows"]:
     try:
         return np.asarray(_Reader(condition, table).mask(tree))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise UsageError(
-            f"--where: a value cannot be compared with its column: {' '.join(str(error).split())}"
-        ) from error
+        reason = " ".join(str(error).split())
+        raise UsageError(f"--where: a value cannot be compared with its column: {reason}") from error
 
 
 class _Reader:

@@ -21,9 +21,8 @@ def default_run(params: Params, inference: str) -> tuple[str, str]:
     UsageError if several runs exist and none has such figures, or if the figures belong to several data sets.
     """
     names = [*params.runs, *params.ensembles]
-    collections = [
-        name for name in (*names, *params.transfers) if captions.absent(paths.prepared(params.dataset(name)))
-    ]
+    folders = {name: paths.prepared(params.dataset(name)) for name in (*names, *params.transfers)}
+    collections = [name for name, folder in folders.items() if captions.absent(folder)]
     if len(collections) > 1:
         raise UsageError(f"search which pictures? give --run: {', '.join(collections)}")
     if collections:

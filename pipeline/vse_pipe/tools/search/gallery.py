@@ -56,9 +56,8 @@ class Gallery:
         ones."""
         image_footer, caption_footer = (footer(folder / name, run) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
         if image_footer.get("run") != run:
-            raise InputError(
-                f"{folder}: embeddings of run {image_footer.get('run')!r}, expected {run!r}; embed it again"
-            )
+            embedded = image_footer.get("run")
+            raise InputError(f"{folder}: embeddings of run {embedded!r}, expected {run!r}; embed it again")
         for key in _MUST_AGREE:
             if image_footer.get(key) != caption_footer.get(key):
                 raise InputError(f"{folder}: images.parquet and captions.parquet differ in {key}; embed both again")
@@ -73,9 +72,8 @@ class Gallery:
         joins.require(self.prepared, gallery.origin)
         if not len(gallery.ids.image_ids):
             advice = f"name '{split}' in embed.splits and run `vse-pipe embed --run {self.run}`"
-            raise InputError(
-                f"{self.folder / embeddings.IMAGES}: nothing of split '{split}'; if the data set has it, {advice}"
-            )
+            path = self.folder / embeddings.IMAGES
+            raise InputError(f"{path}: nothing of split '{split}'; if the data set has it, {advice}")
         return gallery
 
     @property

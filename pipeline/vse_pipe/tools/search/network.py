@@ -363,13 +363,11 @@ def _weights(params: Params, run: str) -> tuple[float, ...] | None:
     """
     node = params.ensembles[run]
     if node.cascade:
-        raise UsageError(
-            f"ensemble '{run}' is a cascade, which needs an evaluation; search '{node.members[0]}' instead"
-        )
+        advice = f"search '{node.members[0]}' instead"
+        raise UsageError(f"ensemble '{run}' is a cascade, which needs an evaluation; {advice}")
     if node.fusion != "mean":
-        raise UsageError(
-            f"ensemble '{run}' is a fusion by {node.fusion}, which needs an evaluation; search works for the mean"
-        )
+        kind = f"a fusion by {node.fusion}"
+        raise UsageError(f"ensemble '{run}' is {kind}, which needs an evaluation; search works for the mean")
     if node.weights != TUNED:
         return None if node.pair else node.shares
     for inference in params.grid.inferences:

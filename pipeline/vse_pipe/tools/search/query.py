@@ -263,9 +263,8 @@ def remarks(content: dict) -> list[str]:
         lines.append(f"not in the vocabulary: {', '.join(words)}" + (f" and {more} more" if more else ""))
     lines += content["notes"]
     if (where := content["narrowed"].get("where")) is not None:
-        lines.append(
-            f"{content['narrowed']['left']:,} of {content['searched']:,} {_kind(content['direction'])} fit {where}"
-        )
+        kind, left = _kind(content["direction"]), content["narrowed"]["left"]
+        lines.append(f"{left:,} of {content['searched']:,} {kind} fit {where}")
     if content["calibration"]:
         lines.append(_calibrated(content))
     if not content["hits"]:

@@ -55,9 +55,8 @@ def show(document: dict, as_json: bool) -> None:
 def _print_table(document: dict) -> None:
     to_images = document["direction"] == TO_IMAGES
     kind = "images" if to_images else "captions"
-    caption = (
-        f"{document['inference']}, {document['searched']:,} {kind} of {document['split']}, {document['seconds']:.2f} s"
-    )
+    searched = f"{document['searched']:,} {kind} of {document['split']}"
+    caption = f"{document['inference']}, {searched}, {document['seconds']:.2f} s"
     if not document["hits"]:
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=Text(caption), caption_justify="left")
