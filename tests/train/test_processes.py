@@ -153,7 +153,7 @@ def test_a_run_that_is_finished_for_the_first_is_so_for_all(project):
     params = load_params(project)
     train(params, "sum", "cpu")
     alone = _weights("sum")
-    on(2, rank_cases.trained_elsewhere, params, "finished.is_finished", False)
+    on(2, rank_cases.trained_elsewhere, params, "checkpoint.is_finished", False)
     assert all((weight == alone[name]).all() for name, weight in _weights("sum").items())
 
 
@@ -179,7 +179,7 @@ def test_a_run_of_two_that_one_ends_has_had_two(project):
 @pytest.mark.acceptance
 def test_no_process_outlives_the_one_that_holds_the_lock(tmp_path):
     code = f"""
-import torch; from pathlib import Path; from vse_pipe.train.engine import processes; from tests.train.ranked import asleep
+import torch; from pathlib import Path; from vse_pipe.train import processes; from tests.train.ranked import asleep
 processes.run(asleep, (Path({str(tmp_path)!r}),), 2, torch.device("cpu"), "toy")
 """
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as parent:
