@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -68,15 +69,12 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
             "partners_from": "batch" if model.fragments else "all",
             **measure.audit_metrics(content, truth, mixture, threshold),
         }
-        costs = None
-        has_records = (paths.trained(run) / pairs.REMATCHING).exists()  # of a scheme that transports
-        if has_records and (records := pairs.read_rematching(paths.trained(run))):
+        if records := _records(paths.trained(run)):
             metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
-            costs = measure.costs_table(records)
         mismatched = None if truth["mismatched"].null_count else truth["mismatched"].to_numpy()
         histogram = measure.loss_histogram(measured.losses, mixture, mismatched)
         with whole_folder(out, repetitions.patterns(FILES)) as folder:
-            artefact.write(folder, content, metrics, histogram, costs)
+            artefact.write(folder, content, metrics, histogram, measure.costs_table(records) if records else None)
     step.record(out, time.monotonic() - started)
     for doubt in mixture.doubts:
         warn(f"audit {run}: do not trust the probabilities: {doubt}")
@@ -84,6 +82,11 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         warn(f"audit {run}: {text}")
     say(f"audit {run}: {metrics['flagged']} of {metrics['pairs']} pairs flagged, {out}")
     return metrics
+
+
+def _records(trained: Path) -> list[dict]:
+    """A record of every epoch that rematched; empty for a scheme that transports nothing."""
+    return pairs.read_rematching(trained) if (trained / pairs.REMATCHING).exists() else []
 
 
 def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTable, pa.Table, features.Features]:
