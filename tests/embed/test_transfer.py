@@ -38,10 +38,7 @@ CHANGES = {
         "words": {"dataset": "toy", "method": "words", "min_count": 1},
         "bags": {"dataset": "toy", "method": "tfidf"},
     },
-    "runs": {
-        "sum": PARAMS["runs"]["sum"],
-        "bags": {**PARAMS["runs"]["sum"], "texts": "bags", "text": "two_branch"},
-    },
+    "runs": {"sum": PARAMS["runs"]["sum"], "bags": {**PARAMS["runs"]["sum"], "texts": "bags", "text": "two_branch"}},
     "transfers": {
         "sum_on_twin": {"run": "sum", "dataset": "twin"},
         "bags_on_twin": {"run": "bags", "dataset": "twin"},

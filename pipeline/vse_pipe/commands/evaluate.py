@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import Address, AsJson, Device, Engine, OnDataset, RankedName, Workers
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _vectors(help: str) -> Any:
-    return typer.Option(help=help, rich_help_panel="Vectors of your own")
+    return Option(help=help, rich_help_panel="Vectors of your own")
 
 
 Images = Annotated[Path | None, _vectors("vectors of images: Parquet (image_id, embedding) or .npy; needs no project")]
@@ -37,7 +37,7 @@ ValCaptions = Annotated[Path | None, _vectors("validation captions, on which par
 Similarity = Annotated[str, _vectors("cosine (each vector is scaled to length 1) or dot (vectors as they are)")]
 Inferences = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         help="a criterion such as csls, or a pair such as is+rgm; several with commas, or repeat the option (default: "
         "grid.inferences in params.yaml; for vectors of your own nns, is and csls)",
         autocompletion=_help.inferences,
@@ -182,7 +182,8 @@ def criteria_named(options: list[str] | None) -> list[str]:
 def from_files(
     run: str | None, images: Path | None, captions: Path | None, file_options: Iterable
 ) -> tuple[Path, Path] | None:
-    """(images, captions) of a call with files, or None. Raises UsageError for a run and files, and for one file without the other."""
+    """(images, captions) of a call with files, or None. Raises UsageError for a run and files, and for one file without
+    the other."""
     if images is None and captions is None:
         if any(value is not None for value in file_options):
             raise UsageError("options for vectors of your own need --images and --captions")

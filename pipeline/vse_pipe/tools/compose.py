@@ -54,8 +54,8 @@ _DIGITS = 6
 def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> dict:
     """Figures of a run or an ensemble on the split ``evaluate.split``, in percent.
 
-    sets: a table of sets. Raises InputError for a file with other columns or with ids that are not embedded, IntegrityError for
-    embeddings of another model or of other data than the present ones.
+    sets: a table of sets. Raises InputError for a file with other columns or with ids that are not embedded,
+    IntegrityError for embeddings of another model or of other data than the present ones.
     """
     resolved = resolve_device(device)
     options = params.evaluate.model_copy(update={"bank": "test"})  # no criterion corrects scores, so no bank is needed
@@ -100,7 +100,6 @@ def _figures(path: Path, inputs: Inputs, names: tuple[Names, Names], params: Eva
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """The table of sets, of one of two kinds that have different columns."""
     table = judgements.read(path, [], [*_TWO_BY_TWO, *_TRUE_OR_FALSE, _CATEGORY])
     for columns in (_TWO_BY_TWO, _TRUE_OR_FALSE):
         if set(columns) <= set(table.columns):

@@ -1,8 +1,8 @@
 """Compile numba's loops and bundle Vega in advance, so that the first stage need not do it.
 
-``make setup`` runs ``python -m vse_pipe.tools.kernels``. Both results lie in ``__pycache__`` next to their source and are
-renewed when the source changes. The functions of ``train`` and ``evaluate`` call the loops, so that numba compiles them for the
-types in use.
+``make setup`` runs ``python -m vse_pipe.tools.kernels``. Both results lie in ``__pycache__`` next to their source and
+are renewed when the source changes. The functions of ``train`` and ``evaluate`` call the loops, so that numba compiles
+them for the types in use.
 """
 
 import numpy as np
@@ -22,8 +22,8 @@ _IMAGES, _EACH, _DIM, _SEED = 60, 5, 8, 1
 
 
 def compile_all() -> None:
-    """Rank random vectors under every criterion, take a step of a recurrent encoder and of order violations, and call the loops
-    that a small gallery does not reach."""
+    """Rank random vectors under every criterion, take a step of a recurrent encoder and of order violations, and call
+    the loops that a small gallery does not reach."""
     inputs = Inputs(_split(0), BankSource("test"), _split(_IMAGES), BankSource("val"), cosine, {})
     chosen = [criteria.parse(name, {}) for name in INFERENCES.names()]
     for _ in measure(inputs, chosen, EvaluateParams(resamples=1)):

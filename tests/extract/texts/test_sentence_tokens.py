@@ -20,7 +20,7 @@ from vse_pipe.embed.earlier import fitted, require_encoder
 from vse_pipe.extract import text_methods, text_stage
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import sentence_tokens as method
-from vse_pipe.tools.search.encoders import text_inputs
+from vse_pipe.tools.search.network import text_inputs
 
 
 class Encoder:

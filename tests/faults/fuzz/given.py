@@ -40,7 +40,7 @@ from vse_pipe.prepare.stage import check
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.overlay import apply
-from vse_pipe.tools.check import dvc_yaml
+from vse_pipe.tools import check as tools_check
 
 _KINDS = {"png": {}, "jpg": {}, "gif": {}, "webp": {}, "bmp": {}, "tiff": {"compression": "tiff_lzw"}, "ppm": {}}
 _INDEX = np.random.default_rng(0).permutation(12)
@@ -150,7 +150,7 @@ def _overlay(path: Path) -> object:
 
 
 def _dvc(path: Path) -> object:
-    return dvc_yaml.read(path, {"runs": {"sum": {}}, "datasets": {"toy": {"format": "csv"}}})
+    return tools_check.read_dvc_yaml(path, {"runs": {"sum": {}}, "datasets": {"toy": {"format": "csv"}}})
 
 
 def _picture(path: Path) -> object:

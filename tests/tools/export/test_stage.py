@@ -19,8 +19,7 @@ from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.tools.export.formats import TARGETS
-from vse_pipe.tools.export.stage import export_files, export_run
+from vse_pipe.tools.export import TARGETS, export_files, export_run
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.inject.teacher import teach
 from vse_pipe.project import paths
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.tools.hub.stage import pack
+from vse_pipe.tools.pack import pack
 from vse_pipe.train import gradient_cache
 from vse_pipe.train.batch import Scored
 from vse_pipe.train.inputs import Teacher

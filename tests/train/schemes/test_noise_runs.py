@@ -23,7 +23,7 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.tools.export.stage import export_run
+from vse_pipe.tools.export import export_run
 from vse_pipe.train import checkpoint, restore
 from vse_pipe.train.stage import train
 

@@ -19,8 +19,8 @@ from vse_pipe.extract.compute import Forward
 from vse_pipe.extract.text_methods import State
 from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.tools.hub.card import FEATURES, TEXTS, in_pack
-from vse_pipe.tools.search.encoders import NO_NETWORK, PhotoEncoder, must_be_the_same
+from vse_pipe.tools.pack import FEATURES, TEXTS, in_pack
+from vse_pipe.tools.search.network import NO_NETWORK, PhotoEncoder, must_be_the_same
 from vse_pipe.train import model, restore
 from vse_pipe.train.model import DualEncoder
 
@@ -77,8 +77,8 @@ class PackedNetwork:
         return model.captions(self.model, read, places, self.device)
 
     def features(self, array: Float[np.ndarray, "images ..."]) -> Tensor:
-        """(images, dim) or (images, R, dim) float32 on the CPU. array: features as features/meta.json describes them. Raises
-        UsageError for features of another shape, and for a model that reads pixels itself."""
+        """(images, dim) or (images, R, dim) float32 on the CPU. array: features as features/meta.json describes them.
+        Raises UsageError for features of another shape, and for a model that reads pixels itself."""
         shape = tuple(self.files.config["feature_shape"])
         if self.model.tests_on_pixels or array.shape[1:] != shape:
             reads = "pixels" if self.model.tests_on_pixels else f"features of shape {shape}"
@@ -86,12 +86,14 @@ class PackedNetwork:
         return model.images(self.model, array, np.arange(len(array)), self.device)
 
     def images(self, photos: Sequence[Path]) -> Tensor:
-        """(photos, dim) or (photos, R, dim) float32 on the CPU. Raises InputError for a file that is no picture, UsageError if no
-        network here computes the features, MissingResource and IntegrityError for missing or other weights."""
+        """(photos, dim) or (photos, R, dim) float32 on the CPU. Raises InputError for a file that is no picture,
+        UsageError if no network here computes the features, MissingResource and IntegrityError for missing or other
+        weights."""
         return torch.cat([self._photo_encoder.photo(path.read_bytes(), str(path)).cpu() for path in photos])
 
     def scores(self, images: Tensor, captions: Tensor | Words) -> Tensor:
-        """(images, captions), larger is more similar. images: result of ``images`` or ``features``; captions: of ``captions``."""
+        """(images, captions), larger is more similar. images: result of ``images`` or ``features``; captions: of
+        ``captions``."""
         with torch.inference_mode():
             return self.model.score(images.to(self.device), captions.to(self.device)).cpu()
 

@@ -1,6 +1,7 @@
-"""The card of a packed run and the options in its meta.json."""
+"""pack: write a run's model, with its card, as a folder for a model hub and for other projects."""
 
 import io
+import shutil
 from collections import Counter
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -9,27 +10,27 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from vse_pipe.artifacts import captions, evaluation, features, images, model_files, texts
+from vse_pipe.core import locks
+from vse_pipe.core.console import warn
+from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.files import read_json, sha256, whole_folder, write_json, write_text
+from vse_pipe.core.strict import WEIGHT_FILES
 from vse_pipe.extract import pair
 from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
 from vse_pipe.project.params.checks import ranked_under
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import RUN_FAMILIES, SCHEMES
+from vse_pipe.project.stages import declarations
 from vse_pipe.report.formatting import markdown_row
+from vse_pipe.train import restore
 
 CARD, TEXTS, FEATURES, WEIGHTS = "README.md", "texts", "features", "weights"
 # Files of text features that a sentence needs. Token ids need only the vocabulary, which the model has.
 OF_TEXTS = (texts.META, texts.VOCABULARY, texts.STATE)
 OF_FEATURES = (features.META,)
-PATTERNS = (
-    CARD,
-    *model_files.FILES,
-    model_files.HISTORY,
-    f"{model_files.PEER}/*",
-    f"{TEXTS}/*",
-    f"{FEATURES}/*",
-    f"{WEIGHTS}/*",
-)
+_FOLDERS = (model_files.PEER, TEXTS, FEATURES, WEIGHTS)
+PATTERNS = (CARD, *model_files.FILES, model_files.HISTORY, *(f"{folder}/*" for folder in _FOLDERS))
 
 
 def weights_in(options: object) -> list[str]:
@@ -65,7 +66,7 @@ _DIRECTIONS = {"image_to_text": "image to text", "text_to_image": "text to image
 LOADER = """\
 from pathlib import Path
 
-from vse_pipe.tools.hub.model import networks  # of vse-pipe
+from vse_pipe.tools.hub import networks  # of vse-pipe
 
 sentences = ["two dogs run along a beach", "a red car in the snow"]
 photos = [Path("a.jpg"), Path("b.jpg")]
@@ -78,8 +79,9 @@ print(scores)  # a row for each photo, a column for each sentence
 
 @dataclass(frozen=True)
 class About:
-    """licence: as hubs name it, None if unknown; digests: of the packed files; config: of the model; features: their meta.json;
-    parameters: their number in a network; figures: metrics.json by criterion; weights: places in the pack by paths here."""
+    """licence: as hubs name it, None if unknown; digests: of the packed files; config: of the model; features: their
+    meta.json; parameters: their number in a network; figures: metrics.json by criterion; weights: places in the pack by
+    paths here."""
 
     params: Params
     run: str
@@ -96,17 +98,14 @@ class About:
         return self.params.runs[self.run]
 
 
-def figures(params: Params, run: str) -> dict[str, dict]:
+def evaluated_figures(params: Params, run: str) -> dict[str, dict]:
     """metrics.json by criterion, for the criteria in params.yaml under which the run was evaluated."""
     folders = {name: paths.evaluated(run, name) for name in ranked_under(params, run)}
-    return {
-        name: evaluation.read_metrics(folder)
-        for name, folder in folders.items()
-        if (folder / evaluation.METRICS).is_file()
-    }
+    present = {name: folder for name, folder in folders.items() if (folder / evaluation.METRICS).is_file()}
+    return {name: evaluation.read_metrics(folder) for name, folder in present.items()}
 
 
-def text(about: About) -> str:
+def card_text(about: About) -> str:
     """The card as Markdown with front matter."""
     node, config = about.run_node, about.config
     sides = {key: f"`{config[key]['name']}`" for key in RUN_FAMILIES}
@@ -131,18 +130,14 @@ def text(about: About) -> str:
 
 
 def _use(about: About) -> str:
-    """A paragraph about the networks that encode photos and captions."""
     text = about.params.texts[about.run_node.texts].method.params
     members = (text, *(part.params for part in text.further()))
     encoders = [member.model for member in members if isinstance(member, EncoderParams)]
     needed = "".join(f" Captions need the sentence encoder `{name}` there." for name in encoders)
     if "backbone" in about.config:
         return f"The model reads photos itself.{needed}"
-    origins = {
-        "random": "are drawn from a seed",
-        "published": "are fetched from their publisher",
-        "file": f"lie in {WEIGHTS}/",
-    }
+    origins = {"random": "are drawn from a seed", "published": "are fetched from their publisher"}
+    origins["file"] = f"lie in {WEIGHTS}/"
     origin = (about.features.get("weights") or {}).get("origin")
     if origin is None:
         return f"No network here makes the features: `one.features(array)` takes them, and `one.images` is refused.{needed}"
@@ -195,9 +190,8 @@ def _front_matter(about: About, dataset: str) -> dict:
         split = next(iter(about.figures.values()))["split"]
         source = {"name": dataset, "type": dataset, "split": split}
         task = {"type": "image-text-retrieval", "name": "Image-text retrieval"}
-        fields["model-index"] = [
-            {"name": about.run, "results": [{"task": task, "dataset": source, "metrics": measured}]}
-        ]
+        result = {"task": task, "dataset": source, "metrics": measured}
+        fields["model-index"] = [{"name": about.run, "results": [result]}]
     return fields
 
 
@@ -231,7 +225,6 @@ def _with_interval(value: float, ends: list[float] | None) -> str:
 
 
 def _entries(about: About) -> dict:
-    """Entries of params.yaml with which another project uses the run."""
     params, run = about.params, about.run_node
     places = {path: f"models/{about.run}/{place}" for path, place in about.weights.items()}
     members = {
@@ -282,3 +275,81 @@ def _yaml(content: dict) -> str:
     writer.width = 4096
     writer.dump(content, stream)
     return stream.getvalue()
+
+
+_ENCODES = {FEATURES: "photos", TEXTS: "captions"}
+
+
+def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
+    """Write ``out`` from data/train/<run>/ and from the networks of its features and texts. Returns digests by file.
+
+    licence: of the weights, as hubs name it; None if unknown. Raises InputError if the run is not trained, UsageError
+    if params.yaml describes another model, IntegrityError if the model was trained on other features, texts or pairs
+    than the present ones; PipelineError if ``out`` holds foreign files.
+    """
+    node, trained = params.runs[run], paths.trained(run)
+    models = restore.load_all(trained)
+    if SCHEMES.traits(node.scheme.name).trains:  # otherwise its width is that of its features
+        restore.require_same_members(trained, models[0][1].config, node, run)
+    figures = evaluated_figures(params, run)
+    # Problems that `vse-pipe check` reports, such as figures of another model.
+    nodes = [declarations()[group].node(params, run) for group in ("train", "embed", "evaluate")[: 3 if figures else 1]]
+    if wrong := [problem.line for stage in nodes for problem in stage.problems(params) if problem.status]:
+        raise IntegrityError("\n".join(wrong))
+    if not figures:
+        warn(f"pack {run}: the run has not been evaluated; its card has no figures")
+    sides = {TEXTS: (node.texts, OF_TEXTS), FEATURES: (node.features, OF_FEATURES)}
+    with locks.claim(out), whole_folder(out, PATTERNS) as folder:
+        for place in ["", model_files.PEER][: len(models)]:
+            _copy(trained / place, folder / place, model_files.FILES)
+        _copy(trained, folder, (model_files.HISTORY,))
+        for name, (source, files) in sides.items():
+            _copy(paths.extracted(node.dataset, source), folder / name, files)
+        places = _copy_weights(run, folder, not models[0][0].tests_on_pixels)
+        files_written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        digests = {path.relative_to(folder).as_posix(): sha256(path) for path in files_written}
+        parameters = sum(weight.numel() for weight in models[0][0].parameters())
+        meta = read_json(paths.extracted(node.dataset, node.features) / features.META)
+        about = About(params, run, licence, digests, models[0][1].config, meta, parameters, figures, places)
+        write_text(folder / CARD, card_text(about))
+    return digests
+
+
+def _copy_weights(run: str, folder: Path, of_features: bool) -> dict[str, str]:
+    """Copy the user's weights files into the pack and write their places into its meta.json. Returns places by path.
+
+    of_features: does the model need the network of its features? A model that reads pixels contains it.
+    """
+    places: dict[str, str] = {}
+    for name, meta, key in ((FEATURES, features.META, "params"), (TEXTS, texts.META, "options")):
+        about = read_json(folder / name / meta)
+        for value in weights_in(about.get(key, {})):
+            source = Path(value).expanduser()
+            is_published = not value.endswith(WEIGHT_FILES)
+            if is_published or value in places or (name == FEATURES and not of_features):
+                continue
+            if not source.is_file():
+                warn(f"pack {run}: {source} is not there; without it the pack encodes no new {_ENCODES[name]}")
+                continue
+            digest = sha256(source)
+            nested = [entry for entry in about.values() if isinstance(entry, dict)]
+            recorded = {entry["file"]: entry["sha256"] for entry in nested if entry.get("origin") == "file"}
+            if source.name in recorded and digest != recorded[source.name]:
+                raise IntegrityError(
+                    f"{source}: other weights than {name} were made with (sha256 {digest[:12]}, not "
+                    f"{recorded[source.name][:12]}); put the right file there, or extract and train again"
+                )
+            places[value] = f"{WEIGHTS}/{digest[:8]}-{source.name}"
+            (folder / WEIGHTS).mkdir(exist_ok=True)
+            shutil.copyfile(source, folder / places[value])
+        if places:
+            write_json(folder / name / meta, {**about, key: with_weights(about.get(key, {}), places)})
+    return places
+
+
+def _copy(source: Path, folder: Path, files: tuple[str, ...]) -> None:
+    """Copy those of ``files`` that exist: text features of kind tokens have only a vocabulary."""
+    folder.mkdir(exist_ok=True)
+    for name in files:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)

@@ -49,8 +49,8 @@ class Disk:
 
 @dataclass(frozen=True)
 class Revision:
-    """rev: a commit, tag or branch; system: DVC's file system from the root of the git repository; prefix: the path from that
-    root to the working directory."""
+    """rev: a commit, tag or branch; system: DVC's file system from the root of the git repository; prefix: the path
+    from that root to the working directory."""
 
     rev: str
     system: Any
@@ -110,7 +110,8 @@ class Revision:
             ) from error
 
     def _absent(self, path: Path) -> bool:
-        """Does the revision lack the path? Otherwise only its content, or the listing of a folder above it, is missing."""
+        """Does the revision lack the path? Otherwise only its content, or the listing of a folder above it, is
+        missing."""
         try:
             parents = (parent for parent in (path, *path.parents) if self.system.exists(str(self.prefix / parent)))
             if (nearest := next(parents, None)) is not None:
@@ -132,8 +133,8 @@ def _unavailable() -> tuple[type[Exception], ...]:
 class Place:
     """A RUN of the command line: a run of the project with its criteria, or one folder of an evaluation.
 
-    name: in messages; single: is it one folder of one criterion? folders: by seed, with the empty key for a run without seeds
-    and a single folder; files: disk or revision."""
+    name: in messages; single: is it one folder of one criterion? folders: by seed, with the empty key for a run without
+    seeds and a single folder; files: disk or revision."""
 
     name: str
     folders: dict[str, Path]
@@ -149,9 +150,8 @@ class Place:
         criteria = {folder: set(self.files.below(folder)) for folder in self.folders.values()}
         for folder, names in criteria.items():
             if not names:
-                raise InputError(
-                    f"{self.files.label(folder)}: no folder in it has a {evaluation.METRICS}; evaluate the run"
-                )
+                label = self.files.label(folder)
+                raise InputError(f"{label}: no folder in it has a {evaluation.METRICS}; evaluate the run")
         shared = set.intersection(*criteria.values())
         if not shared:
             raise InputError(f"{self.name}: its seeds have no criterion in common; evaluate the run")
@@ -166,7 +166,8 @@ class Place:
         return criterion
 
     def read(self, criterion: str) -> Method:
-        """The evaluation under ``criterion``. Raises InputError or IntegrityError for missing, outdated or damaged files."""
+        """The evaluation under ``criterion``. Raises InputError or IntegrityError for missing, outdated or damaged
+        files."""
         names = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
         models = {}
         for seed, folder in self.folders.items():
@@ -176,7 +177,8 @@ class Place:
 
 
 def find(name: str, start: Path, params: Params | None) -> Place:
-    """A name with a path separator is a folder. Any other name is a run of the project, or a folder if there is no such run.
+    """A name with a path separator is a folder. Any other name is a run of the project, or a folder if there is no such
+    run.
 
     Raises IntegrityError for evaluations of other models or data than the present ones.
     """
@@ -215,9 +217,8 @@ def common(a: Place, b: Place, order: Sequence[str]) -> list[str]:
     names_a, names_b = a.criteria(), b.criteria()
     shared = set(names_a) & set(names_b)
     if not shared:
-        raise InputError(
-            f"no criterion in common: {a.name} has {', '.join(names_a)}; {b.name} has {', '.join(names_b)}"
-        )
+        listed = f"{a.name} has {', '.join(names_a)}; {b.name} has {', '.join(names_b)}"
+        raise InputError(f"no criterion in common: {listed}")
     return [name for name in order if name in shared] + sorted(shared - set(order))
 
 
@@ -244,8 +245,8 @@ def is_evaluation(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Contents:
-    """Ids of a split by content. Index of images: digest, box and captions of an image; index of captions: index of the image
-    and text. Both end with a running number of equal entries."""
+    """Ids of a split by content. Index of images: digest, box and captions of an image; index of captions: index of the
+    image and text. Both end with a running number of equal entries."""
 
     images: pd.Series
     captions: pd.Series
@@ -254,8 +255,8 @@ class Contents:
 def aligned(a: Place, b: Place, sides: tuple[Method, Method], params: Params | None) -> Method:
     """B with the ids of A for the same pictures and captions; B unchanged if both already use the same ids.
 
-    Folders of an evaluation stay unchanged, because their data set is not known. Raises InputError if the pictures or captions
-    differ, IntegrityError if data/prepare has changed since the evaluation.
+    Folders of an evaluation stay unchanged, because their data set is not known. Raises InputError if the pictures or
+    captions differ, IntegrityError if data/prepare has changed since the evaluation.
     """
     method_a, method_b = sides
     data = [side.metrics.get("data") for side in sides]
@@ -296,9 +297,8 @@ def _contents(place: Place, side: Method, params: Params) -> Contents | None:
 def _by_content(pictures: pa.Table, texts: pa.Table) -> Contents:
     boxes = pc.struct_field(pc.extract_regex(pictures["file"], joins.BOX), "box").to_pandas().fillna("")
     ids = pictures["image_id"].to_numpy()
-    described = (
-        texts.select(["image_id", "text"]).to_pandas().sort_values("text").groupby("image_id")["text"].agg(tuple)
-    )
+    rows = texts.select(["image_id", "text"]).to_pandas().sort_values("text")
+    described = rows.groupby("image_id")["text"].agg(tuple)
     descriptions = described.reindex(ids).reset_index(drop=True).astype(str)
     image_ids = _numbered([pictures["sha256"].to_pandas(), boxes, descriptions], ids)
     contents = pd.Series(image_ids.index.to_flat_index(), index=image_ids.to_numpy())
@@ -307,7 +307,6 @@ def _by_content(pictures: pa.Table, texts: pa.Table) -> Contents:
 
 
 def _numbered(parts: list[pd.Series], ids: np.ndarray) -> pd.Series:
-    """Ids by these parts and a running number among rows with equal parts."""
     frame = pd.DataFrame(dict(enumerate(parts)))
     number = frame.groupby(list(frame.columns), sort=False).cumcount()
     return pd.Series(ids, index=pd.MultiIndex.from_arrays([*(frame[name] for name in frame), number]))

@@ -15,8 +15,8 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import Comparison, FigureRow, Method, compared, paired
 from vse_pipe.ranking.intervals import holm, nest
 from vse_pipe.report.formatting import markdown_row, spread
-from vse_pipe.tools.compare import revisions
-from vse_pipe.tools.compare.revisions import Place
+from vse_pipe.tools import revisions
+from vse_pipe.tools.revisions import Place
 
 # With fewer resamples no p-value can be significant.
 FEWEST_RESAMPLES = 40
@@ -24,7 +24,8 @@ _WATCHED = ("r@1", "r@5", "r@10", "mrr", "map", "map@r", "r_precision", "ndcg@10
 
 
 def check(comparisons: list[Comparison], max_drop: float) -> None:
-    """Raises Regression if a figure of ``_WATCHED`` is lower in B than in A by more than ``max_drop`` points with p < 0.05.
+    """Raises Regression if a figure of ``_WATCHED`` is lower in B than in A by more than ``max_drop`` points with p <
+    0.05.
 
     With several B's the p-value is Holm's. Med r, Mean r and hubness do not count.
     """
@@ -168,10 +169,10 @@ def compare(
 ) -> list[Comparison]:
     """For each B one comparison for ``inference``, or for each criterion of both sides in the order of grid.inferences.
 
-    run_a, runs_b: a run of the project, or a folder with metrics.json, ranks.parquet and occurrence.parquet, relative to
-    ``start``; params: of the project in the working directory, None outside a project; base: git revision of side A. With several
-    B's p-values are corrected for their number. Raises UsageError for unknown names, MissingResource if data of ``base`` is not in
-    the DVC cache, InputError for evaluations that cannot be paired.
+    run_a, runs_b: a run of the project, or a folder with metrics.json, ranks.parquet and occurrence.parquet, relative
+    to ``start``; params: of the project in the working directory, None outside a project; base: git revision of side A.
+    With several B's p-values are corrected for their number. Raises UsageError for unknown names, MissingResource if
+    data of ``base`` is not in the DVC cache, InputError for evaluations that cannot be paired.
     """
     if not runs_b and base is None:
         raise UsageError("compare needs RUN_B, or --base REV to compare RUN_A with what it was")
@@ -211,11 +212,8 @@ def _corrected(comparisons: list[Comparison]) -> list[Comparison]:
 
 def _warn_of_precision(a: Place, b: Place, params: Params) -> None:
     """Warn if the features of A and B were computed in bfloat16 and in float32: they differ in the fourth digit."""
-    precisions = {
-        place.files.label(folder): _precision(place, folder)
-        for place in (a, b)
-        for folder in _feature_folders(place, params)
-    }
+    folders = [(place, folder) for place in (a, b) for folder in _feature_folders(place, params)]
+    precisions = {place.files.label(folder): _precision(place, folder) for place, folder in folders}
     if len(set(precisions.values()) - {None}) > 1:
         listing = ", ".join(f"{folder} in {precision}" for folder, precision in precisions.items())
         warn(f"the features were not computed alike: {listing}; set precision in params.yaml and extract them again")
@@ -225,11 +223,8 @@ def _feature_folders(place: Place, params: Params) -> list[Path]:
     """Features of a run or of the members of an ensemble; empty for a folder of an evaluation."""
     ensemble = None if place.single else params.ensembles.get(place.name)
     runs = ensemble.members if ensemble else params.models(place.name)[:1]
-    return [
-        paths.extracted(params.runs[run].dataset, params.runs[run].features)
-        for run in runs
-        if not place.single and run in params.runs
-    ]
+    nodes = [params.runs[run] for run in runs if not place.single and run in params.runs]
+    return [paths.extracted(node.dataset, node.features) for node in nodes]
 
 
 def _precision(place: Place, folder: Path) -> str | None:
@@ -241,7 +236,6 @@ def _precision(place: Place, folder: Path) -> str | None:
 
 
 def _chosen(a: Place, b: Place, inference: str | None, params: Params | None) -> list[tuple[str, str]]:
-    """Pairs of a criterion of A and a criterion of B to compare."""
     if a.single and b.single:
         if inference is not None:
             raise UsageError("--inference chooses a criterion of a run; both sides are folders of one criterion")
