@@ -73,7 +73,7 @@ def test_no_image_at_all_is_an_error_that_says_why(tiny: Path) -> None:
 def test_a_disk_without_room_is_told_before_anything_is_written(tiny: Path, monkeypatch) -> None:
     work = job()
     shards = filled(work, set())
-    needed = sum(path.stat().st_size for path in shards.found().values())
+    needed = sum(path.stat().st_size for path in shards.files().values())
     usage = shutil.disk_usage(tiny)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=needed - 1))
     with pytest.raises(PipelineError, match=r"takes 0\.00 GB .* the shards are kept: make room"):
@@ -99,7 +99,7 @@ def test_shards_of_other_images_are_not_taken(tiny: Path, change: dict) -> None:
 def test_a_manifest_says_what_its_shard_follows_from(tiny: Path) -> None:
     work = job()
     shards = filled(work, {52})
-    found = shards.manifest(0, shards.found()[0])
+    found = shards.manifest(0, shards.files()[0])
     assert found["about"] == work.about
     assert {"backbone", "weights", "transform", "precision", "code_sha256", "params"} <= found["about"].keys()
     assert (found["shard"], found["of"], found["rows"], found["images"]) == (0, 3, 3, 4)
@@ -166,7 +166,7 @@ LIES = {
 def test_a_shard_that_lies_under_a_digest_that_fits_is_damaged(tiny: Path, tensors, told) -> None:
     work = job()
     shards = filled(work, set())
-    path = shards.found()[0]
+    path = shards.files()[0]
     manifest = {**shards.manifest(0, path), **told}
     content = save(tensors or shards.rows(0, path), {"manifest": json.dumps(manifest)})
     path.unlink()

@@ -44,7 +44,7 @@ def test_the_description_holds_the_digest_of_the_work_and_of_the_member(tmp_path
     write_prepared()
     features = {**PARAMS["features"], "other": {"dataset": "toy", "backbone": name}}
     node = load_params(tmp_path, features=features).features["other"]
-    described = job.own(node, "cpu", "float32", ["torch"])
+    described = job.describe_without_network(node, "cpu", "float32", ["torch"])
     expected = code.closure([*job._WORK, BACKBONES.module(name)])
     assert described["code_sha256"] == code.digest(expected)
     assert set(described["libraries"]) == {"numpy", "torch"}

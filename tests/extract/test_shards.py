@@ -26,30 +26,30 @@ def test_round_trip(tmp_path: Path) -> None:
     failed = [Failure(7, "truncated", "é.jpg: ends after 3 bytes")]
     shards.write(12, Shard(Output(ROWS.astype(np.float16), BOXES), failed), ABOUT)
     again = Shards(tmp_path, "a" * 64)
-    files = again.found()
+    files = again.files()
     assert sorted(files) == [0, 12]
     assert np.array_equal(again.rows(0, files[0])["features"], ROWS)
     assert again.rows(12, files[12])["features"].dtype == np.float16
-    assert again.beside(0, files[0]) == {}
-    assert np.array_equal(again.beside(12, files[12])["boxes"], BOXES)
+    assert again.boxes_and_scores(0, files[0]) == {}
+    assert np.array_equal(again.boxes_and_scores(12, files[12])["boxes"], BOXES)
     expected = {**ABOUT, "shard": 12, "rows": 3, "failures": failed, "fingerprint": "a" * 64}
     assert again.manifest(12, files[12]) == expected
     assert [one["about"] for one in earlier(tmp_path).values()] == [{"backbone": "x"}]
     again.remove()
     assert list(tmp_path.iterdir()) == []
-    assert again.found() == {}
+    assert again.files() == {}
 
 
 def test_a_shard_without_any_rows(tmp_path: Path) -> None:
     shards = Shards(tmp_path, "a" * 64)
     shards.write(0, Shard(None, [Failure(1, "missing", "gone")]), ABOUT)
-    path = shards.found()[0]
+    path = shards.files()[0]
     assert shards.rows(0, path) == {}
     assert shards.manifest(0, path)["rows"] == 0
 
 
 def test_the_bytes_follow_from_the_content(tmp_path: Path) -> None:
-    first, second = written(tmp_path / "1", 3).found()[3], written(tmp_path / "2", 3).found()[3]
+    first, second = written(tmp_path / "1", 3).files()[3], written(tmp_path / "2", 3).files()[3]
     assert first.name == second.name
     assert first.read_bytes() == second.read_bytes()
 
@@ -57,7 +57,7 @@ def test_the_bytes_follow_from_the_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", [0, 9, 60, -1])
 def test_a_flipped_bit_anywhere_is_noticed(tmp_path: Path, place: int) -> None:
     shards = written(tmp_path, 1)
-    path = shards.found()[1]
+    path = shards.files()[1]
     content = bytearray(path.read_bytes())
     content[place] ^= 1
     path.write_bytes(content)
@@ -68,7 +68,7 @@ def test_a_flipped_bit_anywhere_is_noticed(tmp_path: Path, place: int) -> None:
 
 def test_cut_short_and_gone(tmp_path: Path) -> None:
     shards = written(tmp_path, 1)
-    path = shards.found()[1]
+    path = shards.files()[1]
     path.write_bytes(path.read_bytes()[:100])
     for read in (shards.manifest, shards.rows):
         with pytest.raises(Damaged):
@@ -82,7 +82,7 @@ def test_cut_short_and_gone(tmp_path: Path) -> None:
 
 def test_a_shard_under_another_number_is_not_taken(tmp_path: Path) -> None:
     shards = written(tmp_path, 1)
-    path = shards.found()[1]
+    path = shards.files()[1]
     moved = path.rename(path.with_name(path.name.replace("000001", "000002")))
     with pytest.raises(Damaged, match="that of another shard"):
         shards.manifest(2, moved)
@@ -91,10 +91,10 @@ def test_a_shard_under_another_number_is_not_taken(tmp_path: Path) -> None:
 def test_tidy_leaves_nothing_but_the_shards_of_this_extraction(tmp_path: Path) -> None:
     written(tmp_path, 0, 1, fingerprint="b" * 64)
     shards = written(tmp_path, 1)
-    path = shards.found()[1]
+    path = shards.files()[1]
     path.with_name(f".{path.name}.17.tmp").write_bytes(b"half")
     (tmp_path / "shards" / "note").write_text("no folder")
-    assert [other.name for other in shards.others()] == ["b" * 16, "note"]
+    assert [other.name for other in shards.strangers()] == ["b" * 16, "note"]
     shards.tidy()
     assert [found.name for found in sorted((tmp_path / "shards").rglob("*"))] == ["a" * 16, path.name]
 
@@ -102,7 +102,7 @@ def test_tidy_leaves_nothing_but_the_shards_of_this_extraction(tmp_path: Path) -
 @pytest.mark.parametrize("cut", [1, 24])
 def test_another_file_under_a_digest_that_fits_is_damaged_too(tmp_path: Path, cut: int) -> None:
     shards = written(tmp_path, 0)
-    path = shards.found()[0]
+    path = shards.files()[0]
     content = path.read_bytes()[:-cut]
     digest = hashlib.sha256(content).hexdigest()[:16]
     path = path.with_name(f"000000-{digest}.safetensors")
@@ -117,7 +117,7 @@ def test_links_are_removed_and_what_they_lead_to_is_left_alone(tmp_path: Path) -
     precious.parent.mkdir()
     precious.touch()
     shards = written(tmp_path, 1)
-    folder = shards.found()[1].parent
+    folder = shards.files()[1].parent
     for link in (folder.with_name("other"), folder / "inside"):
         link.symlink_to(precious.parent)
     (folder / "a folder").mkdir()

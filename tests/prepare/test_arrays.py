@@ -66,6 +66,6 @@ def test_ids_that_stay_in_memory_go_on_counting(tmp_path: Path) -> None:
             memory.take("caption", 10)
             kept.add(number, "a")
             memory.take("id", 100)
-            kept.beside(100)
+            kept.reserve(100)
         kept.table()
         assert memory.taken() == 900

@@ -87,7 +87,7 @@ def _unknown(dataset: str, read: Fitted) -> dict[str, float]:
     """By split, the share of the words of its captions that the run does not know; empty of a method without words."""
     prepared = paths.prepared(dataset)
     corpus = Corpus(captions.CaptionColumn(prepared, "text"), captions.CaptionColumn(prepared, "split"))
-    shares = {split: read.unknown_share(corpus.of(split)) for split in sorted(set(corpus.splits))}
+    shares = {split: read.unknown_share(corpus.texts_of(split)) for split in sorted(set(corpus.splits))}
     return {split: round(share, _DIGITS) for split, share in shares.items() if share is not None}
 
 

@@ -32,10 +32,10 @@ _mapped = lru_cache(maxsize=16)(mapped)
 
 @dataclass(frozen=True)
 class _Folder:
-    held: Features
+    features: Features
 
     def array(self, name: str) -> np.ndarray | None:
-        return self.held.array if name == "features" else getattr(self.held, name)
+        return self.features.array if name == "features" else getattr(self.features, name)
 
 
 @dataclass(frozen=True)
@@ -51,26 +51,26 @@ def growing(job: Job, out: Path, verify: bool = True) -> Job:
     are not compared with their digests, which takes a second a gigabyte."""
     if job.contents.null_count == len(job.contents):
         return job
-    made = artefact.made(job.about)
-    found = [*_of_folder(out, made, job, verify), *_of_shards(out, made, job, verify)]
-    if not found:
+    digest = artefact.made(job.about)
+    parts = [*_of_folder(out, digest, job, verify), *_of_shards(out, digest, job, verify)]
+    if not parts:
         return job
-    known, sources = zip(*found, strict=True)
-    places = joins.places(job.contents, known)
+    contents, sources = zip(*parts, strict=True)
+    places = joins.places(job.contents, contents)
     if places.null_count == len(places):
         return job
-    sizes = list(map(len, known))
-    there = places.is_valid().to_numpy(zero_copy_only=False)
+    sizes = list(map(len, contents))
+    is_reused = places.is_valid().to_numpy(zero_copy_only=False)
     place = places.fill_null(0).to_numpy().astype(np.int64)
     number = np.repeat(np.arange(len(sources)), sizes)[place]
     row = place - np.repeat(np.cumsum([0, *sizes[:-1]]), sizes)[place]
-    return replace(job, reused=Reused(sources, np.where(there, number, -1), row))
+    return replace(job, reused=Reused(sources, np.where(is_reused, number, -1), row))
 
 
 def shards_of(job: Job, out: Path) -> Shards:
     """The shards of ``job``, which keeps those of others whose rows it takes."""
     sources = () if job.reused is None else job.reused.sources
-    return Shards(out, job.shards_digest, {one.path.parent for one in sources if isinstance(one, _Shard)})
+    return Shards(out, job.shards_digest, {source.path.parent for source in sources if isinstance(source, _Shard)})
 
 
 def about_now(out: Path, images_sha256: str) -> Iterator[dict]:
@@ -79,35 +79,35 @@ def about_now(out: Path, images_sha256: str) -> Iterator[dict]:
     if (out / artefact.META).is_file():
         with contextlib.suppress(InputError):  # told where the features are looked at
             abouts.append(artefact.about(read_json(out / artefact.META)))
-    seen = []
-    for about in ({**one, artefact.IMAGES: images_sha256} for one in abouts):
-        if about not in seen:
-            seen.append(about)
+    distinct = []
+    for about in ({**about, artefact.IMAGES: images_sha256} for about in abouts):
+        if about not in distinct:
+            distinct.append(about)
             yield about
 
 
-def _of_folder(out: Path, made: str, job: Job, verify: bool) -> Iterator[tuple[pa.ChunkedArray, RowSource]]:
+def _of_folder(out: Path, digest: str, job: Job, verify: bool) -> Iterator[tuple[pa.ChunkedArray, RowSource]]:
     if not (out / artefact.META).is_file() or not (out / joins.NAME).is_file():
         return
     try:
-        known, how = joins.read(out)
+        contents, contents_digest = joins.read(out)
         # Under the job's own fingerprint they would be what is wanted, were they not damaged.
-        if how == made and read_json(out / artefact.META).get("fingerprint") != job.digest:
-            held = artefact.read(out, verify)
-            if len(known) == len(held.array):
-                yield known, _Folder(held)
+        if contents_digest == digest and read_json(out / artefact.META).get("fingerprint") != job.digest:
+            features = artefact.read(out, verify)
+            if len(contents) == len(features.array):
+                yield contents, _Folder(features)
     except (InputError, IntegrityError) as error:
         warn(f"{error}; doing so now")
 
 
-def _of_shards(out: Path, made: str, job: Job, verify: bool) -> Iterator[tuple[pa.Array, RowSource]]:
+def _of_shards(out: Path, digest: str, job: Job, verify: bool) -> Iterator[tuple[pa.Array, RowSource]]:
     """Of lists of images other than the job's: its own shards it knows by their numbers."""
     for manifest in earlier(out).values():
         about = manifest["about"]
-        if about.get(artefact.IMAGES) == job.about[artefact.IMAGES] or artefact.made(about) != made:
+        if about.get(artefact.IMAGES) == job.about[artefact.IMAGES] or artefact.made(about) != digest:
             continue
         shards = Shards(out, manifest["fingerprint"])
-        for number, path in shards.found().items():
+        for number, path in shards.files().items():
             with contextlib.suppress(Damaged):
                 yield from _of_shard(shards, number, path, verify)
 
@@ -117,9 +117,9 @@ def _of_shard(shards: Shards, number: int, path: Path, verify: bool) -> Iterator
     if verify:
         shards.rows(number, path)
     failed = {failure.image_id for failure in manifest["failures"]}
-    known = [content for image_id, content in manifest.get("contents", []) if image_id not in failed]
-    if known and len(known) == manifest["rows"]:
-        yield pa.array(known, pa.string()), _Shard(path)
+    contents = [content for image_id, content in manifest.get("contents", []) if image_id not in failed]
+    if contents and len(contents) == manifest["rows"]:
+        yield pa.array(contents, pa.string()), _Shard(path)
 
 
 Arrays = dict[str, np.ndarray]
@@ -137,15 +137,15 @@ def merged(
     waiting = _Queue(computed)
     for start in range(0, job.table.num_rows, job.size):
         rows = slice(start, start + job.size)
-        kept = ~failed[rows]
-        there = np.full(len(kept), -1) if job.reused is None else job.reused.number[rows]
-        new = waiting.take(int((there[kept] < 0).sum()))
-        if job.reused is None or not (there >= 0).any():
+        has_features = ~failed[rows]
+        numbers = np.full(len(has_features), -1) if job.reused is None else job.reused.number[rows]
+        new = waiting.take(int((numbers[has_features] < 0).sum()))
+        if job.reused is None or not (numbers >= 0).any():
             yield rows, new
             continue
-        places = np.arange(start, start + len(kept))[kept]
-        found = {name: _mixed(job, places, new.get(name), name) for name in names}
-        yield rows, {name: values for name, values in found.items() if values is not None}
+        places = np.arange(start, start + len(has_features))[has_features]
+        arrays = {name: _mixed(job, places, new.get(name), name) for name in names}
+        yield rows, {name: values for name, values in arrays.items() if values is not None}
 
 
 def _mixed(job: Job, places: np.ndarray, new: np.ndarray | None, name: str) -> np.ndarray | None:
@@ -157,10 +157,10 @@ def _mixed(job: Job, places: np.ndarray, new: np.ndarray | None, name: str) -> n
         values = new if source < 0 else job.reused.sources[source].array(name)
         if values is None:
             continue
-        mine = number == source
+        chosen = number == source
         if mixed is None:
             mixed = np.empty((len(places), *values.shape[1:]), values.dtype)
-        mixed[mine] = values if source < 0 else values[row[mine]]
+        mixed[chosen] = values if source < 0 else values[row[chosen]]
     return mixed
 
 
@@ -175,11 +175,11 @@ class _Queue:
         while count and self._length() < count:
             if not (more := next(self._shards, {})):  # none of them has such arrays
                 return {}
-            held = self._waiting if self._length() else {}
-            self._waiting = {name: np.concatenate([held[name], more[name]]) for name in held} or more
-        taken = {name: values[:count] for name, values in self._waiting.items()}
+            waiting = self._waiting if self._length() else {}
+            self._waiting = {name: np.concatenate([waiting[name], more[name]]) for name in waiting} or more
+        rows = {name: values[:count] for name, values in self._waiting.items()}
         self._waiting = {name: values[count:] for name, values in self._waiting.items()}
-        return taken if count else {}
+        return rows if count else {}
 
     def _length(self) -> int:
         return len(next(iter(self._waiting.values()), ()))
@@ -195,7 +195,7 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
     what was written, InputError when no image could be read, PipelineError when the disk has no room for the features beside
     what is there; then nothing is written.
     """
-    files = shards.found()
+    files = shards.files()
     manifests = [_checked(job, shards, number, files[number]) for number in range(job.count)]
     failures = {failure.image_id: failure for manifest in manifests for failure in manifest["failures"]}
     count = job.table.num_rows - len(failures)
@@ -209,20 +209,22 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
     numbers = [number for number, manifest in enumerate(manifests) if manifest["rows"]]
     computed = ({"features": _features(shards, number, files[number], manifests[number])} for number in numbers)
     rows = (arrays["features"] for _, arrays in merged(job, computed, failed, ["features"]) if arrays)
-    beside = (shards.beside(number, files[number]) for number in numbers)
+    boxes_and_scores = (shards.boxes_and_scores(number, files[number]) for number in numbers)
     index = (
         _index(job.table["image_id"].slice(rows.start, job.size).to_numpy(), arrays, failures)
-        for rows, arrays in merged(job, beside, failed, artefact.BESIDE)
+        for rows, arrays in merged(job, boxes_and_scores, failed, artefact.BESIDE)
     )
 
-    def others() -> None:
+    def write_rest() -> None:
         images.write_unreadable(
-            folder, recognise.named(job, ((number, one["failures"]) for number, one in enumerate(manifests)))
+            folder, recognise.named(job, ((number, manifest["failures"]) for number, manifest in enumerate(manifests)))
         )
         joins.write(folder, job.contents.filter(pa.array(~failed)), artefact.made(job.about))
 
     with whole_folder(out, OURS) as folder:
-        artefact.write_blocks(folder, rows, count, _numbered(index), {**job.about, "fingerprint": job.digest}, others)
+        artefact.write_blocks(
+            folder, rows, count, _numbered(index), {**job.about, "fingerprint": job.digest}, write_rest
+        )
 
 
 def _reused_bytes(job: Job) -> int:
@@ -243,20 +245,20 @@ def _require_room(out: Path, needed: int) -> None:
 
 
 def _checked(job: Job, shards: Shards, number: int, path: Path) -> dict:
-    found, wanted = shards.manifest(number, path), job.manifest(number)
+    manifest, expected = shards.manifest(number, path), job.manifest(number)
     ids = set(job.ids(number).to_pylist())
-    missing = {failure.image_id for failure in found["failures"]}
-    whole = len(missing) == len(found["failures"]) and found.get("rows") == len(ids - missing)
-    if not whole or not missing <= ids or any(found.get(key) != value for key, value in wanted.items()):
+    missing = {failure.image_id for failure in manifest["failures"]}
+    is_complete = len(missing) == len(manifest["failures"]) and manifest.get("rows") == len(ids - missing)
+    if not is_complete or not missing <= ids or any(manifest.get(key) != value for key, value in expected.items()):
         raise Damaged(number, path, "its manifest does not fit images.parquet")
-    return found
+    return manifest
 
 
 def _features(shards: Shards, number: int, path: Path, manifest: dict) -> np.ndarray:
-    found = shards.rows(number, path)
-    if "features" not in found or any(array.shape[:1] != (manifest["rows"],) for array in found.values()):
+    arrays = shards.rows(number, path)
+    if "features" not in arrays or any(array.shape[:1] != (manifest["rows"],) for array in arrays.values()):
         raise Damaged(number, path, "its features are not those that its manifest speaks of")
-    return found["features"]
+    return arrays["features"]
 
 
 def _index(ids: np.ndarray, arrays: Arrays, failures: dict[int, Failure]) -> pa.Table:

@@ -66,20 +66,20 @@ def batches(
 
 
 def _finished(items: list[Item], futures: list[Future]) -> ReadBatch:
-    found = [one for future in futures for one in future.result()]
-    kept, arrays, failures = [], [], []
-    for item, one in zip(items, found, strict=True):
-        if isinstance(one, UnreadableImage):
-            failures.append(Failure(item.image_id, UNREADABLE, one.reason))
+    results = [result for future in futures for result in future.result()]
+    readable, arrays, failures = [], [], []
+    for item, result in zip(items, results, strict=True):
+        if isinstance(result, UnreadableImage):
+            failures.append(Failure(item.image_id, UNREADABLE, result.reason))
         else:
-            kept.append(item)
-            arrays.append(one)
-    if not kept:
+            readable.append(item)
+            arrays.append(result)
+    if not readable:
         return ReadBatch(None, [], failures)
     if isinstance(arrays[0], tuple):
         parts = zip(*arrays, strict=True)
-        return ReadBatch(tuple(_stacked(list(part), kept) for part in parts), kept, failures)
-    return ReadBatch(_stacked(arrays, kept), kept, failures)
+        return ReadBatch(tuple(_stacked(list(part), readable) for part in parts), readable, failures)
+    return ReadBatch(_stacked(arrays, readable), readable, failures)
 
 
 def _submit(pool: ThreadPoolExecutor, items: list[Item], read: Read, workers: int) -> list[Future]:
@@ -140,21 +140,21 @@ class Forward:
         Raises PipelineError when a single image does not fit, or the network cannot be compiled.
         """
         arrays = batch if isinstance(batch, tuple) else (batch,)
-        count, more = len(arrays[0]), self.even - len(arrays[0])
-        if more > 0:
-            arrays = tuple(np.concatenate([array, np.repeat(array[-1:], more, axis=0)]) for array in arrays)
-        found = self._fitting(tuple(map(torch.from_numpy, arrays)))
-        return Output(*(None if values is None else values[:count] for values in found)) if more > 0 else found
+        count, missing = len(arrays[0]), self.even - len(arrays[0])
+        if missing > 0:
+            arrays = tuple(np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) for array in arrays)
+        output = self._fitting(tuple(map(torch.from_numpy, arrays)))
+        return Output(*(None if values is None else values[:count] for values in output)) if missing > 0 else output
 
-    def _whole(self, batch: tuple[Tensor, ...]) -> Output:
-        found = self.module(*(array.to(self.device) for array in batch))
-        found = found if isinstance(found, Output) else Output(found)
-        features = found.features
+    def _run(self, batch: tuple[Tensor, ...]) -> Output:
+        output = self.module(*(array.to(self.device) for array in batch))
+        output = output if isinstance(output, Output) else Output(output)
+        features = output.features
         dtype = _DTYPES[self.params.store] if self.params.store else features.dtype
         if self.params.normalise:
             features = functional.normalize(features.float(), dim=-1)
-        beside = (None if value is None else value.float().cpu().numpy() for value in found[1:])
-        return Output(features.to(dtype).cpu().numpy(), *beside)
+        boxes_and_scores = (None if value is None else value.float().cpu().numpy() for value in output[1:])
+        return Output(features.to(dtype).cpu().numpy(), *boxes_and_scores)
 
     def _fitting(self, batch: tuple[Tensor, ...]) -> Output:
         count = len(batch[0])
@@ -162,7 +162,7 @@ class Forward:
             parts = zip(*(array.split(self.limit) for array in batch), strict=True)
             return joined([self._fitting(part) for part in parts])
         try:
-            return self._whole(batch)
+            return self._run(batch)
         except self._not_compiled as error:
             raise PipelineError(
                 f"torch.compile cannot translate this network here; set compile: false ({_first_line(error)})"
@@ -205,23 +205,23 @@ class Computer:
         even = 0 if BACKBONES.traits(backbone.name).alone else backbone.params.batch_size
         self.forward = Forward(job.backbone.module.to(device), backbone.params, device, even=even)
 
-    def shards(self, numbers: list[int], what: str = "") -> Iterator[tuple[int, Shard]]:
+    def shards(self, numbers: list[int], title: str = "") -> Iterator[tuple[int, Shard]]:
         """Each of ``numbers`` with its shard, in order. what: heads the progress; without it there is none.
 
         One stream of batches over all shards: reading goes on while one is written. Raises what the backbone's ``read``
         raises, InputError for features that are not finite.
         """
         job = self.job
-        asked: deque[tuple[int, bool]] = deque()
+        batches_left: deque[tuple[int, bool]] = deque()
         # A GPU must not wait for readers. On a CPU readers and model need the same cores: working at once is no faster
         # than taking turns and costs up to 7 % more of their time (measured on 2 cores).
         ahead = _AHEAD_OF_A_GPU if self.device.type == "cuda" else 0
-        reading = batches(self._asked_for(numbers, asked), partial(self.read, job.root), ahead)
+        reading = batches(self._batches(numbers, batches_left), partial(self.read, job.root), ahead)
         rows: list[Output] = []
         failures: list[Failure] = []
         with contextlib.closing(reading), devices.inference(self.device, job.about["precision"]):
-            for batch in track(reading, sum(map(job.batch_count, numbers)), what) if what else reading:
-                number, last = asked.popleft()
+            for batch in track(reading, sum(map(job.batch_count, numbers)), title) if title else reading:
+                number, last = batches_left.popleft()
                 if batch.arrays is not None:
                     rows.append(_finite(self.forward(batch.arrays), batch.items))
                 failures += batch.failures
@@ -229,12 +229,12 @@ class Computer:
                     yield number, Shard(joined(rows) if rows else None, failures)
                     rows, failures = [], []
 
-    def _asked_for(self, numbers: list[int], asked: deque[tuple[int, bool]]) -> Iterator[list[Item]]:
+    def _batches(self, numbers: list[int], batches_left: deque[tuple[int, bool]]) -> Iterator[list[Item]]:
         """The batches of all shards, each noted in ``asked``: its shard, and whether it is the last one of it."""
         for number in numbers:
             work = self.job.batches(number)
             for place, items in enumerate(work, start=1):
-                asked.append((number, place == len(work)))
+                batches_left.append((number, place == len(work)))
                 yield items
 
 
@@ -297,33 +297,33 @@ def measure(forward: Forward, batch: np.ndarray | tuple[np.ndarray, ...]) -> Ite
     batch: images as read, (B, ...), or a tuple of such arrays. Stops at the first size that does not fit.
     """
     arrays = batch if isinstance(batch, tuple) else (batch,)
-    found: list[Throughput] = []
+    rates: list[Throughput] = []
     size = 1
     while size <= min(len(arrays[0]), _LARGEST):
         part = tuple(array[:size] for array in arrays)
         seconds = _seconds(forward, part)
         if forward.limit is not None:
             return
-        found.append(Throughput(size, size / seconds))
-        yield found[-1]
-        best = max(one.rate for one in found)
-        if len(found) > 1 and all(one.rate < _FALLING * best for one in found[-2:]):
+        rates.append(Throughput(size, size / seconds))
+        yield rates[-1]
+        best = max(speed.rate for speed in rates)
+        if len(rates) > 1 and all(speed.rate < _FALLING * best for speed in rates[-2:]):
             return
         size *= 2
 
 
-def best(found: list[Throughput]) -> Throughput:
+def best(rates: list[Throughput]) -> Throughput:
     """The smallest batch that is as good as the fastest."""
-    fastest = max(one.rate for one in found)
-    return next(one for one in found if one.rate >= _NEAR * fastest)
+    fastest = max(speed.rate for speed in rates)
+    return next(speed for speed in rates if speed.rate >= _NEAR * fastest)
 
 
 def _seconds(forward: Callable[[tuple], Output], part: tuple[np.ndarray, ...]) -> float:
     """One pass to warm up, which also allocates what the size needs and compiles."""
     forward(part)
-    taken = []
+    seconds = []
     for _ in range(_PASSES):
         started = time.perf_counter()
         forward(part)
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken)
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)

@@ -29,10 +29,10 @@ _WORK = ("vse_pipe.extract.compute", "vse_pipe.extract.job")
 
 def describe(node: FeatureSet, backbone: Backbone, kind: str, precision: str) -> dict:
     """Everything the features follow from. kind: the device's; its number is no part of it."""
-    return {**own(node, kind, precision, backbone.libraries), **backbone.about}
+    return {**describe_without_network(node, kind, precision, backbone.libraries), **backbone.about}
 
 
-def own(node: FeatureSet, kind: str, precision: str, libraries: Iterable[str]) -> dict:
+def describe_without_network(node: FeatureSet, kind: str, precision: str, libraries: Iterable[str]) -> dict:
     """The part of ``describe`` that needs no network.
 
     Raises importlib.metadata.PackageNotFoundError for a library that is not installed.
@@ -84,18 +84,18 @@ def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) 
             [f"--backbone {spec} {'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors()]
         ) from error
     features = _name(spec, options.get("weights", "imagenet"))
-    made = FeatureSet(dataset, member, params.datasets[dataset].on_error)
-    return replace(params, features={**params.features, features: made}), features
+    entry = FeatureSet(dataset, member, params.datasets[dataset].on_error)
+    return replace(params, features={**params.features, features: entry}), features
 
 
 def _dataset(params: Params, dataset: str | None) -> str:
-    known = sorted(params.datasets)
+    names = sorted(params.datasets)
     if dataset is None:
-        if len(known) != 1:
-            raise UsageError(f"--dataset is missing: params.yaml has {', '.join(known)}")
-        return known[0]
-    if dataset not in known:
-        raise UsageError(unknown("data set", dataset, known))
+        if len(names) != 1:
+            raise UsageError(f"--dataset is missing: params.yaml has {', '.join(names)}")
+        return names[0]
+    if dataset not in names:
+        raise UsageError(unknown("data set", dataset, names))
     return dataset
 
 
@@ -220,7 +220,7 @@ def _digest(numbers: np.ndarray) -> str:
     return hashlib.sha256(numbers.astype("<i8").tobytes()).hexdigest()
 
 
-def known(node: FeatureSet, seed: int, about: dict) -> Job:
+def job_of(node: FeatureSet, seed: int, about: dict) -> Job:
     """A job whose ``about`` an earlier call has found; no network is built."""
     prepared = paths.prepared(node.dataset)
     # In one piece: rows are taken shard by shard, and each time ``take`` would put the pieces together.
@@ -232,7 +232,7 @@ def plan(node: FeatureSet, seed: int, device) -> Job:
     """Reads images.parquet, finds and loads the weights. device: a torch.device. Raises what they raise."""
     from vse_pipe.core import devices
 
-    job = known(node, seed, {})
+    job = job_of(node, seed, {})
     backbone = BACKBONES.load(node.backbone.name).build(node.backbone.params, seed)
     resolved = devices.resolve_precision(backbone.precision, device)
     return replace(job, about=describe(node, backbone, device.type, resolved), backbone=backbone)

@@ -36,8 +36,8 @@ class Recipe:
 def resolve(params: ImageParams, published: Recipe) -> Transform:
     """Fill in what ``params`` leaves to the published weights. Raises UsageError on sizes that do not fit."""
     size = params.image_size or published.image_size
-    own = round(size * published.resize / published.image_size) if params.resize_mode == "shorter" else size
-    resize = params.resize or own
+    default = round(size * published.resize / published.image_size) if params.resize_mode == "shorter" else size
+    resize = params.resize or default
     if resize < size:
         raise UsageError(f"resize {resize} is smaller than image_size {size}: the crop would not fit")
     interpolation = params.interpolation or published.interpolation
@@ -139,11 +139,11 @@ class Classifier:
         Raises what weights and states raise. Weights are looked for first: a network takes longer to build than a missing
         file to be noticed.
         """
-        found = weights.locate(params, self.source, seed)
+        source = weights.locate(params, self.source, seed)
         model = states.seeded(self.make, seed, self.library, self.name)
-        if found.path is not None:
-            states.load(model, self.rename(states.read(found.path), model), found.path)
-        return model, found.about
+        if source.path is not None:
+            states.load(model, self.rename(states.read(source.path), model), source.path)
+        return model, source.about
 
 
 def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone:
@@ -189,15 +189,15 @@ class Timm(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Raises UsageError for features that are neither a map nor patches of one."""
-        found = self.model.forward_features(images)
-        if found.ndim == 4:
+        features = self.model.forward_features(images)
+        if features.ndim == 4:
             # Swin and its kin have the channels last.
-            last = found.shape[-1] == self.model.num_features != found.shape[1]
-            return found.permute(0, 3, 1, 2) if last else found
+            last = features.shape[-1] == self.model.num_features != features.shape[1]
+            return features.permute(0, 3, 1, 2) if last else features
         grid = getattr(getattr(self.model, "patch_embed", None), "grid_size", None)
-        patches = found[:, getattr(self.model, "num_prefix_tokens", 0) :] if found.ndim == 3 else found
+        patches = features[:, getattr(self.model, "num_prefix_tokens", 0) :] if features.ndim == 3 else features
         if grid is None or patches.ndim != 3 or patches.shape[1] != grid[0] * grid[1]:
-            raise UsageError(f"{self.name} gives features of shape {tuple(found.shape[1:])}, no map for a grid")
+            raise UsageError(f"{self.name} gives features of shape {tuple(features.shape[1:])}, no map for a grid")
         return patches.transpose(1, 2).unflatten(2, tuple(grid))
 
 
@@ -212,14 +212,14 @@ def cut(model: nn.Module, size: int, name: str) -> nn.Module:
     return create_feature_extractor(model, {node: _MAP}, suppress_diff_warning=True)
 
 
-def of(output: dict[str, Tensor] | Tensor) -> Tensor:
+def feature_map(output: dict[str, Tensor] | Tensor) -> Tensor:
     """The map (B, D, H, W)."""
     return output if isinstance(output, Tensor) else output[_MAP]
 
 
-def size(net: nn.Module, pixels: int, name: str) -> tuple[int, int]:
+def map_size(net: nn.Module, pixels: int, name: str) -> tuple[int, int]:
     """Height and width of the map for square images of ``pixels``."""
-    shape = of(_run(net, pixels, name)).shape
+    shape = feature_map(_run(net, pixels, name)).shape
     return shape[2], shape[3]
 
 
@@ -230,21 +230,21 @@ def _last(model: nn.Module, size: int, name: str) -> str:
     """
     if name.split()[-1].startswith("densenet"):
         return "relu"
-    seen: list[tuple[str, tuple[int, ...], bool]] = []
+    outputs: list[tuple[str, tuple[int, ...], bool]] = []
 
     def record(node: str, module: nn.Module, inputs, output) -> None:
         if isinstance(output, Tensor):
-            own = any(True for _ in module.parameters(recurse=False))
-            seen.append((node, tuple(output.shape), own))
+            has_weights = any(True for _ in module.parameters(recurse=False))
+            outputs.append((node, tuple(output.shape), has_weights))
 
     handles = [m.register_forward_hook(partial(record, node)) for node, m in model.named_modules() if node]
     _run(model, size, name)
     for handle in handles:
         handle.remove()
-    places = [i for i, (_, shape, _) in enumerate(seen) if len(shape) == 4 and min(shape[2:]) > 1]
-    if not places or any(own and len(shape) == 3 for _, shape, own in seen[places[-1] :]):
+    places = [i for i, (_, shape, _) in enumerate(outputs) if len(shape) == 4 and min(shape[2:]) > 1]
+    if not places or any(has_weights and len(shape) == 3 for _, shape, has_weights in outputs[places[-1] :]):
         raise UsageError(f"{name} ends with tokens, so it has no map for a grid; take a convolutional network")
-    return seen[places[-1]][0]
+    return outputs[places[-1]][0]
 
 
 def _run(model: nn.Module, size: int, name: str) -> Tensor | dict[str, Tensor]:

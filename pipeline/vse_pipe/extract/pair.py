@@ -91,10 +91,10 @@ def published_architecture(options: PairParams) -> Architecture:
         raise MissingResource(f"{options.file.absolute()}: no such weights file")
     if options.described is not None:
         return _of_file(options, options.described)
-    name, known = options.model, open_clip.list_models()
-    if name not in known:
-        told = f"open_clip.list_models() names all {len(known)}"
-        raise UnknownMember(missing(f"unknown open_clip model '{name}'", name, known, told))
+    name, names = options.model, open_clip.list_models()
+    if name not in names:
+        advice = f"open_clip.list_models() names all {len(names)}"
+        raise UnknownMember(missing(f"unknown open_clip model '{name}'", name, names, advice))
     config = open_clip.get_model_config(name)
     tags = {tag: open_clip.get_pretrained_cfg(name, tag) for tag in open_clip.list_pretrained_tags_by_model(name)}
     tag = _tag(options)
@@ -102,7 +102,7 @@ def published_architecture(options: PairParams) -> Architecture:
         raise UnknownMember(unknown(f"weights of open_clip {name}", tag, tags))
     source = _hub(options.weights.removeprefix(HUB), options) if options.weights.startswith(HUB) else None
     if tag is not None:
-        _require_activation(name, config, tag, tags[tag], known)
+        _require_activation(name, config, tag, tags[tag], names)
         source = source or (None if options.pretrained else _source(tags[tag], options))
     content = {"model_cfg": config, "preprocess_cfg": _preprocessing(name, tag, tags)}
     return Architecture(name, content, tag, source)
@@ -135,10 +135,10 @@ def _preprocessing(name: str, tag: str | None, tags: dict[str, dict]) -> dict:
     """Of the tag, else what all weights published for the architecture agree on."""
     from open_clip.transform import merge_preprocess_dict
 
-    found = {one: merge_preprocess_dict({}, config) for one, config in tags.items()}
+    ways = {published: merge_preprocess_dict({}, config) for published, config in tags.items()}
     if tag is not None:
-        return found[tag]
-    distinct = [value for place, value in enumerate(found.values()) if value not in list(found.values())[:place]]
+        return ways[tag]
+    distinct = [value for place, value in enumerate(ways.values()) if value not in list(ways.values())[:place]]
     if len(distinct) > 1:
         raise UsageError(
             f"weights of open_clip {name} were published with {len(distinct)} ways of preprocessing; set pretrained to those "
@@ -147,13 +147,13 @@ def _preprocessing(name: str, tag: str | None, tags: dict[str, dict]) -> dict:
     return distinct[0] if distinct else {}
 
 
-def _require_activation(name: str, config: dict, tag: str, published: dict, known: list[str]) -> None:
+def _require_activation(name: str, config: dict, tag: str, published: dict, names: list[str]) -> None:
     """open_clip itself only warns, and takes some recall off."""
-    quick, wanted = config.get("quick_gelu", False), published.get("quick_gelu", False)
-    other = f"{name}-quickgelu" if wanted else name.removesuffix("-quickgelu")
-    if quick != wanted and other in known:
+    quick, published_quick = config.get("quick_gelu", False), published.get("quick_gelu", False)
+    alternative = f"{name}-quickgelu" if published_quick else name.removesuffix("-quickgelu")
+    if quick != published_quick and alternative in names:
         raise UsageError(
-            f"weights '{tag}' of open_clip {name} were trained with another activation; set model: {other}"
+            f"weights '{tag}' of open_clip {name} were trained with another activation; set model: {alternative}"
         )
 
 
@@ -227,15 +227,15 @@ def load(options: PairParams, seed: int) -> Pair:
     cannot build, InputError for weights of another architecture, IntegrityError for weights with another digest.
     """
     architecture = published_architecture(options)
-    found = weights.locate(options, architecture.source, seed)
+    source = weights.locate(options, architecture.source, seed)
     with folder(architecture.content) as name:
         model = states.seeded(partial(_make, name, options.model), seed, "open_clip", architecture.name)
-    if found.path is not None:
-        _fill(model, found.path)
+    if source.path is not None:
+        _fill(model, source.path)
     scale, bias = model.logit_scale.detach().exp().item(), model.logit_bias
     about = {
         "network": f"open_clip {architecture.name}",
-        "weights": found.about,
+        "weights": source.about,
         "pretrained": architecture.tag,
         "logit": {"scale": scale, "bias": None if bias is None else bias.item()},
     }
@@ -245,20 +245,20 @@ def load(options: PairParams, seed: int) -> Pair:
 
 
 @contextlib.contextmanager
-def folder(content: dict, beside: Path | None = None) -> Iterator[str]:
+def folder(content: dict, files: Path | None = None) -> Iterator[str]:
     """A folder that open_clip reads as one of a hub, as it names it. beside: a folder whose files belong there too.
 
     What open_clip has to say of it, that it holds no weights, is not shown."""
     root = logging.getLogger()
     level, silent = root.level, logging.NullHandler()
-    with tempfile.TemporaryDirectory(prefix="vse-pipe-") as place:
-        (Path(place) / "open_clip_config.json").write_text(json.dumps(content), encoding="utf-8")
-        for path in beside.iterdir() if beside else ():
-            (Path(place) / path.name).symlink_to(path.absolute())
+    with tempfile.TemporaryDirectory(prefix="vse-pipe-") as directory:
+        (Path(directory) / "open_clip_config.json").write_text(json.dumps(content), encoding="utf-8")
+        for file in files.iterdir() if files else ():
+            (Path(directory) / file.name).symlink_to(file.absolute())
         root.addHandler(silent)  # without any handler, its first warning would set up one for good
         root.setLevel(logging.ERROR)
         try:
-            yield f"local-dir:{place}"
+            yield f"local-dir:{directory}"
         finally:
             root.setLevel(level)
             root.removeHandler(silent)
@@ -307,10 +307,10 @@ def _fill(model: Any, path: Path) -> None:
             state = convert_to_custom_text_state_dict(state)
     except (KeyError, ValueError, RuntimeError) as error:
         raise InputError(f"{path}: no weights of a {type(model).__name__} of open_clip: {error!r}") from error
-    own = model.state_dict()
+    current = model.state_dict()
     for name in ("logit_scale", "logit_bias"):  # a number in some files, an array of one in others
-        if name in state and name in own and state[name].numel() == own[name].numel():
-            state[name] = state[name].reshape(own[name].shape)
+        if name in state and name in current and state[name].numel() == current[name].numel():
+            state[name] = state[name].reshape(current[name].shape)
     states.load(model, state, path)
 
 
@@ -346,6 +346,6 @@ class TextTower:
         with devices.inference(self.device, self.precision):
             for start in range(0, len(texts), batch):
                 ids = self.tokens(list(texts[start : start + batch]))
-                found = self.tower(ids.to(self.device)).float()
-                rows.append((functional.normalize(found, dim=-1) if normalise else found).cpu().numpy())
+                vectors = self.tower(ids.to(self.device)).float()
+                rows.append((functional.normalize(vectors, dim=-1) if normalise else vectors).cpu().numpy())
         return np.concatenate(rows)

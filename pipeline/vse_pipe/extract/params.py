@@ -110,8 +110,8 @@ class PairParams(Strict):
     @property
     def file(self) -> Path | None:
         """The weights, where they are a file of one's own."""
-        own = self.weights.endswith(_FILES) and not self.weights.startswith(HUB)
-        return Path(self.weights).expanduser() if own else None
+        is_file = self.weights.endswith(_FILES) and not self.weights.startswith(HUB)
+        return Path(self.weights).expanduser() if is_file else None
 
     @property
     def described(self) -> Path | None:

@@ -27,9 +27,9 @@ def names() -> list[str]:
 
 def torchvision_classifier(name: str, params: ImageParams, arguments: dict) -> Classifier:
     """arguments: passed to the network's constructor. Raises UnknownMember for a name that is no classifier."""
-    known = names()
-    if name not in known:
-        raise UnknownMember(unknown("torchvision model", name, known))
+    known_names = names()
+    if name not in known_names:
+        raise UnknownMember(unknown("torchvision model", name, known_names))
     entries = models.get_model_weights(name)
     published = _published(entries.__members__.get(params.weights, entries.DEFAULT))
     arguments = {**_own_arguments(name, params.image_size or published.image_size), **arguments}
@@ -128,10 +128,10 @@ def timm_classifier(name: str, params: ImageParams, arguments: dict) -> Classifi
 
 
 def _config(name: str):
-    known = sorted({*timm.list_models(), *timm.list_pretrained()})
-    if name not in known:
-        told = f"timm.list_models() names all {len(known)}"
-        raise UnknownMember(missing(f"unknown timm model '{name}'", name, known, told))
+    known_names = sorted({*timm.list_models(), *timm.list_pretrained()})
+    if name not in known_names:
+        advice = f"timm.list_models() names all {len(known_names)}"
+        raise UnknownMember(missing(f"unknown timm model '{name}'", name, known_names, advice))
     return timm.get_pretrained_cfg(name)
 
 

@@ -34,38 +34,40 @@ def named(job: Job, failures: Iterable[tuple[int, Sequence[Failure]]]) -> pa.Tab
     rows = []
     for number, group in failures:
         if group:
-            shown = job.table.take(job.places(number))
-            files = dict(zip(shown["image_id"].to_pylist(), shown["file"].to_pylist(), strict=True))
-            rows += [(one.image_id, files.get(one.image_id, "?"), one.detail) for one in group]
+            table = job.table.take(job.places(number))
+            files = dict(zip(table["image_id"].to_pylist(), table["file"].to_pylist(), strict=True))
+            rows += [(failure.image_id, files.get(failure.image_id, "?"), failure.detail) for failure in group]
     columns = zip(*rows, strict=True) if rows else ([], [], [])
     return pa.table([list(column) for column in columns], schema=image_table.UNREADABLE_SCHEMA)
 
 
-def check(node: FeatureSet, found: pa.Table, images: int, name: str) -> None:
+def check(node: FeatureSet, failures: pa.Table, images: int, name: str) -> None:
     """found: as ``named`` gives it, of all images so far; images: of the whole data set; name: of the features.
 
     Raises InputError under ``fail`` naming the first, under ``skip`` when there are more than ``max_errors`` that ``prepare``
     has not listed, or nothing is left, with the list of them.
     """
-    count, most = found.num_rows, limit(node, images)
+    count, most = failures.num_rows, limit(node, images)
     if not count:
         return
-    beyond = count - len(_listed(node).intersection(found["image_id"].to_pylist()))
+    beyond = count - len(_listed(node).intersection(failures["image_id"].to_pylist()))
     if node.on_error == "skip" and beyond <= most and count < images:
         return
-    shown = [
-        f"{row['file']} (image_id {row['image_id']}) {row['reason']}" for row in found.slice(0, _SHOWN).to_pylist()
+    examples = [
+        f"{row['file']} (image_id {row['image_id']}) {row['reason']}" for row in failures.slice(0, _SHOWN).to_pylist()
     ]
     if node.on_error == "fail":
         raise InputError(
-            f"extract {name}: {shown[0]}; to leave such images out, set on_error: skip in datasets.{node.dataset}"
+            f"extract {name}: {examples[0]}; to leave such images out, set on_error: skip in datasets.{node.dataset}"
         )
     more = f"; and {count - _SHOWN} more" if count > _SHOWN else ""
     allowed = f"max_errors {node.max_errors:g} allows {most}" + (
         f" beside {count - beyond} of prepare's" * (beyond < count)
     )
-    why = allowed if beyond > most else "none is left"
-    raise InputError(f"extract {name}: {count} of {images} images cannot be read, {why}: {'; '.join(shown)}{more}")
+    reason = allowed if beyond > most else "none is left"
+    raise InputError(
+        f"extract {name}: {count} of {images} images cannot be read, {reason}: {'; '.join(examples)}{more}"
+    )
 
 
 def _listed(node: FeatureSet) -> set[int]:
@@ -98,12 +100,12 @@ def settled(about: dict, node: FeatureSet, seed: int, device: str) -> bool:
     if precision != _precision(node, kind, precision):
         return False
     try:
-        own = job.own(node, kind, precision, [name for name in libraries if name != "numpy"])
+        light = job.describe_without_network(node, kind, precision, [name for name in libraries if name != "numpy"])
     except PackageNotFoundError:
         return False
-    network = {key: value for key, value in about.items() if key not in own}
-    same = all(about.get(key) == value for key, value in own.items())
-    return same and all(_unchanged(given, node, seed) for given in _given(network))
+    network = {key: value for key, value in about.items() if key not in light}
+    same = all(about.get(key) == value for key, value in light.items())
+    return same and all(_is_unchanged(file, node, seed) for file in _weights_in(network))
 
 
 def _kind(device: str) -> str:
@@ -115,11 +117,11 @@ def _kind(device: str) -> str:
     return devices.resolve_device(device).type
 
 
-def _precision(node: FeatureSet, kind: str, found: str) -> str | None:
+def _precision(node: FeatureSet, kind: str, precision: str) -> str | None:
     """What ``precision`` comes to; ``found`` where the backbone has no choice, None where only torch knows."""
-    wanted = getattr(node.backbone.params, "precision", found)
-    if wanted != "auto":
-        return wanted
+    choice = getattr(node.backbone.params, "precision", precision)
+    if choice != "auto":
+        return choice
     cpuinfo = Path("/proc/cpuinfo")
     if kind != "cpu" or not cpuinfo.is_file():
         return None
@@ -127,27 +129,29 @@ def _precision(node: FeatureSet, kind: str, found: str) -> str | None:
     return "bfloat16" if {"amx_bf16", "avx512_bf16"} & set(flags.split()) else "float32"
 
 
-def _given(value: object) -> Iterator[dict]:
+def _weights_in(value: object) -> Iterator[dict]:
     """Everything below ``value`` that speaks of weights or another file."""
     if isinstance(value, dict):
         if "origin" in value or "sha256" in value:
             yield value
         for below in value.values():
-            yield from _given(below)
+            yield from _weights_in(below)
     elif isinstance(value, list):
         for below in value:
-            yield from _given(below)
+            yield from _weights_in(below)
 
 
-def _unchanged(given: dict, node: FeatureSet, seed: int) -> bool:
-    origin, name = given.get("origin"), str(given.get("file"))
+def _is_unchanged(about: dict, node: FeatureSet, seed: int) -> bool:
+    origin, name = about.get("origin"), str(about.get("file"))
     if origin == "random":
-        return given.get("seed") == seed
+        return about.get("seed") == seed
     if origin == "published":
-        found = [weights.cache() / name]
+        candidates = [weights.cache() / name]
     elif origin == "file":
         values = node.backbone.params.model_dump().values()
-        found = [Path(value).expanduser() for value in values if isinstance(value, str) and Path(value).name == name]
+        candidates = [
+            Path(value).expanduser() for value in values if isinstance(value, str) and Path(value).name == name
+        ]
     else:
         return False
-    return any(path.is_file() and sha256(path) == given.get("sha256") for path in found)
+    return any(path.is_file() and sha256(path) == about.get("sha256") for path in candidates)

@@ -58,14 +58,14 @@ class Shards:
         self._folder = self._all / fingerprint[:_DIGITS]
         self._used = set(used)
 
-    def found(self) -> dict[int, Path]:
+    def files(self) -> dict[int, Path]:
         """The files by number. Told by their names alone: contents are compared with their digests when they are read."""
         if not self._folder.is_dir():
             return {}
         names = {path: _NAME.fullmatch(path.name) for path in sorted(self._folder.iterdir())}
         return {int(match[1]): path for path, match in names.items() if match}
 
-    def others(self) -> list[Path]:
+    def strangers(self) -> list[Path]:
         """Folders of shards that belong to other extractions and are of no use to this one."""
         return sorted(set(self._all.iterdir()) - {self._folder, *self._used}) if self._all.is_dir() else []
 
@@ -77,10 +77,10 @@ class Shards:
         """
         if self._all.is_symlink():  # what lies there is not ours to remove
             self._all.unlink()
-        for path in self.others():
+        for path in self.strangers():
             _remove(path)
-        kept = set(self.found().values())
-        for path in set(self._folder.iterdir()) - kept if self._folder.is_dir() else ():
+        own_files = set(self.files().values())
+        for path in set(self._folder.iterdir()) - own_files if self._folder.is_dir() else ():
             _remove(path)
 
     def write(self, number: int, shard: Shard, manifest: dict) -> None:
@@ -104,13 +104,13 @@ class Shards:
     def manifest(self, number: int, path: Path) -> dict:
         """What ``write`` was given and added; only the header is read. Raises Damaged."""
         try:
-            found = _manifest(path)
-            failures = [Failure(int(one), str(status), str(detail)) for one, status, detail in found["failures"]]
+            manifest = _manifest(path)
+            failures = [Failure(int(one), str(status), str(detail)) for one, status, detail in manifest["failures"]]
         except _UNREADABLE as error:
             raise Damaged(number, path, f"its manifest cannot be read ({error})") from error
-        if (found.get("shard"), found.get("fingerprint")) != (number, self.fingerprint):
+        if (manifest.get("shard"), manifest.get("fingerprint")) != (number, self.fingerprint):
             raise Damaged(number, path, "its manifest is that of another shard")
-        return {**found, "failures": failures}
+        return {**manifest, "failures": failures}
 
     def rows(self, number: int, path: Path) -> dict[str, np.ndarray]:
         """All arrays by name, the file compared with the digest in its name. Raises Damaged."""
@@ -129,7 +129,7 @@ class Shards:
         except (SafetensorError, KeyError) as error:  # written by something else, under a digest that fits
             raise Damaged(number, path, f"holds no tensors that can be read ({error})") from error
 
-    def beside(self, number: int, path: Path) -> dict[str, np.ndarray]:
+    def boxes_and_scores(self, number: int, path: Path) -> dict[str, np.ndarray]:
         """Every array but the features, of a file that ``rows`` has compared with its digest. Raises Damaged."""
         from safetensors import SafetensorError, safe_open
 
@@ -140,7 +140,7 @@ class Shards:
             raise Damaged(number, path, f"cannot be read ({error})") from error
 
     def drop(self, number: int) -> None:
-        if path := self.found().get(number):
+        if path := self.files().get(number):
             path.unlink()
 
     def remove(self) -> None:
@@ -157,15 +157,15 @@ def _remove(path: Path) -> None:
 
 def earlier(out: Path) -> dict[Path, dict]:
     """What the shards below ``out`` follow from: by folder one manifest for each extraction that has left any."""
-    found = {}
+    manifests = {}
     for folder in sorted((out / FOLDER).glob("*/")):
         for path in sorted(folder.glob("[0-9]*.safetensors"))[:1]:
             # Whoever needs a shard that cannot be read will find it damaged and compute it again.
             with contextlib.suppress(*_UNREADABLE):
                 manifest = _manifest(path)
                 if isinstance(manifest["about"], dict):
-                    found[folder] = manifest
-    return found
+                    manifests[folder] = manifest
+    return manifests
 
 
 def mapped(path: Path) -> dict[str, np.ndarray]:

@@ -31,20 +31,20 @@ def shards(job: Job, numbers: list[int], name: str, device: str, engine: EngineP
         from vse_pipe.core import devices
         from vse_pipe.extract.compute import Computer
 
-        what = f"extract {name}, batches of {job.node.backbone.params.batch_size}"
-        yield from Computer(job, devices.resolve_device(device)).shards(numbers, what)
+        title = f"extract {name}, batches of {job.node.backbone.params.batch_size}"
+        yield from Computer(job, devices.resolve_device(device)).shards(numbers, title)
         return
-    asked = _Asked(name, job.node, job.seed, device, job.shards_digest)
+    task = _Task(name, job.node, job.seed, device, job.shards_digest)
     with ENGINES.load(engine.name).opened(engine, device):
-        made = processes.each(asked, numbers, ordered=False)
-        yield from track(made, len(numbers), f"extract {name}, shards")
+        results = processes.each(task, numbers, ordered=False)
+        yield from track(results, len(numbers), f"extract {name}, shards")
 
 
-class _Asked:
+class _Task:
     """What a worker gets to know; network and images it finds itself."""
 
     def __init__(self, name: str, node: FeatureSet, seed: int, device: str, digest: str) -> None:
-        self.name, self.given, self.device, self.digest = name, (node, seed), device, digest
+        self.name, self.node_and_seed, self.device, self.digest = name, (node, seed), device, digest
         self.computer: Computer | None = None
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[tuple[int, Shard]]:
@@ -56,7 +56,7 @@ class _Asked:
         from vse_pipe.extract.compute import Computer
 
         device = devices.resolve_device(self.device)
-        job = growing(plan(*self.given, device), paths.extracted(self.given[0].dataset, self.name))
+        job = growing(plan(*self.node_and_seed, device), paths.extracted(self.node_and_seed[0].dataset, self.name))
         if job.shards_digest != self.digest:
             raise PipelineError(
                 "a worker has other weights or images, or another kind of device, than the process that asks it; they must be "

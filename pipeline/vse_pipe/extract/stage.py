@@ -14,7 +14,7 @@ from vse_pipe.core.files import read_json, require_ours, sha256
 from vse_pipe.extract import job, recognise
 from vse_pipe.extract.assemble import OURS, about_now, assemble, growing, shards_of
 from vse_pipe.extract.backbone import Failure
-from vse_pipe.extract.job import Job, known, plan
+from vse_pipe.extract.job import Job, job_of, plan
 from vse_pipe.extract.shards import Damaged, Shards
 from vse_pipe.extract.spread import shards as computed
 from vse_pipe.extract.work import Work
@@ -34,7 +34,7 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
     with work.lock(out):
-        if _there(out, node, params.seed, device, features, work):
+        if _is_up_to_date(out, node, params.seed, device, features, work):
             return out
         from vse_pipe.core import devices
 
@@ -53,10 +53,10 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
         _clear(out)
         left_out = images.read_unreadable(out)
         recognise.check(node, left_out, job.table.num_rows, features)
-    said = (
+    count = (
         f"{job.table.num_rows - left_out.num_rows} of {job.table.num_rows}" if left_out.num_rows else job.table.num_rows
     )
-    say(f"extract {features}: {said} images{_unreadable(left_out)}, {time.monotonic() - started:.1f} s")
+    say(f"extract {features}: {count} images{_unreadable(left_out)}, {time.monotonic() - started:.1f} s")
     if left_out.num_rows:
         warn(
             f"extract {features}: {left_out.num_rows} images have no features; {out / images.UNREADABLE} names them and says why"
@@ -75,12 +75,12 @@ def finish(params: Params, features: str, device: str = "auto", work: Work | Non
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
     with work.lock(out):
-        if _there(out, node, params.seed, device, features, work):
+        if _is_up_to_date(out, node, params.seed, device, features, work):
             return True
         source = paths.prepared(node.dataset) / images.NAME
         for about in about_now(out, sha256(source)) if source.is_file() else ():
             if recognise.settled(about, node, params.seed, device):
-                job = known(node, params.seed, about)
+                job = job_of(node, params.seed, about)
                 if _all_there(growing(job, out, verify=False), out, work):
                     job = growing(job, out)
                     settle = _settle if work.share is None else _settle_share
@@ -90,7 +90,7 @@ def finish(params: Params, features: str, device: str = "auto", work: Work | Non
 
 
 def _all_there(job: Job, out: Path, work: Work) -> bool:
-    return set(work.mine(job.count)) <= shards_of(job, out).found().keys()
+    return set(work.mine(job.count)) <= shards_of(job, out).files().keys()
 
 
 def _settle(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
@@ -113,7 +113,7 @@ def _say_reused(job: Job, name: str) -> None:
 
 
 def _settle_share(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
-    _check(job, _failures(shards, shards.found()), name)
+    _check(job, _failures(shards, shards.files()), name)
     _say_shared(job, shards, name, work)
     return True
 
@@ -123,7 +123,7 @@ def _clear(out: Path) -> None:
     Shards(out, "").remove()
 
 
-def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str, work: Work) -> bool:
+def _is_up_to_date(out: Path, node: FeatureSet, seed: int, device: str, name: str, work: Work) -> bool:
     """Are the same features there, and nothing else? As far as that can be told without the network."""
     meta = out / artefact.META
     if not meta.is_file():
@@ -165,7 +165,7 @@ def _finished(out: Path, digest: str) -> bool:
 
 def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work: Work) -> None:
     """Compute the shards that are missing and put all together; once more for those that turn out to be damaged."""
-    if not shards.found() and job.reused is None:
+    if not shards.files() and job.reused is None:
         step.record(out, 0.0)
     while True:
         _compute(job, shards, name, device, work, out)
@@ -174,7 +174,7 @@ def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work:
 
 
 def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
-    _check(job, _failures(shards, shards.found()), name)
+    _check(job, _failures(shards, shards.files()), name)
     try:
         assemble(job, shards, out)
     except Damaged as error:
@@ -185,9 +185,9 @@ def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
 
 
 def _compute_share(job: Job, shards: Shards, name: str, device: str, work: Work) -> None:
-    if others := shards.others():
+    if strangers := shards.strangers():
         warn(
-            f"{others[0]} and {len(others) - 1} more hold shards of other extractions: other options, code, libraries, weights "
+            f"{strangers[0]} and {len(strangers) - 1} more hold shards of other extractions: other options, code, libraries, weights "
             "or device; all processes that share one extraction need the same"
         )
     _compute(job, shards, name, device, work)
@@ -196,36 +196,36 @@ def _compute_share(job: Job, shards: Shards, name: str, device: str, work: Work)
 
 def _say_shared(job: Job, shards: Shards, name: str, work: Work) -> None:
     assert work.share is not None
-    number, of = work.share
-    left = job.count - len(shards.found())
+    number, count = work.share
+    missing = job.count - len(shards.files())
     say(
-        f"extract {name}: share {number}/{of} is finished, {left} of {job.count} shards are missing; when none is, "
+        f"extract {name}: share {number}/{count} is finished, {missing} of {job.count} shards are missing; when none is, "
         f"`vse-pipe extract --features {name}` puts them together"
     )
 
 
 def _compute(job: Job, shards: Shards, name: str, device: str, work: Work, timed: Path | None = None) -> None:
     """Compute what is missing of this process's shards, each written as soon as it is whole. timed: keeps the seconds."""
-    mine, there = work.mine(job.count), shards.found()
-    missing = [number for number in mine if number not in there]
-    if len(missing) < len(mine):
-        say(f"extract {name}: going on after {len(mine) - len(missing)} of {len(mine)} shards")
-    failures = _failures(shards, there)
+    own_numbers, files = work.mine(job.count), shards.files()
+    missing = [number for number in own_numbers if number not in files]
+    if len(missing) < len(own_numbers):
+        say(f"extract {name}: going on after {len(own_numbers) - len(missing)} of {len(own_numbers)} shards")
+    failures = _failures(shards, files)
     _check(job, failures, name)
     if not missing:
         return
     started = time.monotonic()
-    made = computed(job, missing, name, device, work.engine)
+    results = computed(job, missing, name, device, work.engine)
     try:
-        with contextlib.closing(made):
-            for number, shard in made:
+        with contextlib.closing(results):
+            for number, shard in results:
                 shards.write(number, shard, job.manifest(number))
                 if shard.failures:
                     failures[number] = shard.failures
                     _check(job, failures, name)
                 started = _lap(timed, started) if timed else started
     except KeyboardInterrupt:
-        say(f"extract {name}: {len(shards.found())} of {job.count} shards are finished and kept")
+        say(f"extract {name}: {len(shards.files())} of {job.count} shards are finished and kept")
         raise
 
 
@@ -234,13 +234,13 @@ def _check(job: Job, failures: dict[int, list[Failure]], name: str) -> None:
     recognise.check(job.node, recognise.named(job, sorted(failures.items())), job.table.num_rows, name)
 
 
-def _failures(shards: Shards, there: dict[int, Path]) -> dict[int, list[Failure]]:
+def _failures(shards: Shards, files: dict[int, Path]) -> dict[int, list[Failure]]:
     """Of the shards that are there, by number."""
-    found = {}
-    for number, path in there.items():
+    failures = {}
+    for number, path in files.items():
         with contextlib.suppress(Damaged):  # computed again when all are put together
-            found[number] = shards.manifest(number, path)["failures"]
-    return found
+            failures[number] = shards.manifest(number, path)["failures"]
+    return failures
 
 
 def _lap(out: Path, since: float) -> float:

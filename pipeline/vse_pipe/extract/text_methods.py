@@ -24,7 +24,7 @@ class Corpus:
     texts: Iterable[str]
     splits: Iterable[str]
 
-    def of(self, *splits: str) -> Iterator[str]:
+    def texts_of(self, *splits: str) -> Iterator[str]:
         """The captions of these splits, in order."""
         return (text for text, split in zip(self.texts, self.splits, strict=True) if split in splits)
 
@@ -42,18 +42,18 @@ class State:
 _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 
 
-def known(params: EncoderParams) -> State:
+def load_encoder(params: EncoderParams) -> State:
     """Load the encoder; nothing is learnt. Raises MissingResource when the package or the weights are not there."""
     from vse_pipe.core.console import warn
 
-    model = loaded(params)
+    model = encoder(params)
     if params.revision is None and not Path(params.model).expanduser().is_dir():
         warn(f"the model {params.model} is not pinned; set revision to a commit of its repository")
     about = {"device": model.device.type, "longest": model.max_seq_length}
     return State(about={key: value for key, value in about.items() if value is not None})
 
 
-def loaded(params: EncoderParams):
+def encoder(params: EncoderParams):
     """The encoder, loaded once."""
     return _loaded(params.model, params.revision, params.device)
 
@@ -75,9 +75,9 @@ def _loaded(name: str, revision: str | None, device: str):
     folder = Path(name).expanduser()
     try:
         # All files at once: the encoder would ask for one after the other, and wait half a minute for each that it cannot have.
-        found = folder if folder.is_dir() else snapshot_download(name, revision=revision, allow_patterns=_FILES)
+        path = folder if folder.is_dir() else snapshot_download(name, revision=revision, allow_patterns=_FILES)
         return SentenceTransformer(
-            str(found),
+            str(path),
             device=str(chosen),
             trust_remote_code=False,
             model_kwargs={"use_safetensors": True},

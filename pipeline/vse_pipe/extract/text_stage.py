@@ -82,10 +82,10 @@ def _checked(path: Path, expected: str, name: str) -> str:
     """The file's digest. Raises MissingResource, or IntegrityError when it is not the expected one."""
     if not path.is_file():
         raise MissingResource(f"{path.absolute()}: no such file; text features of method '{name}' need it")
-    found = sha256(path)
-    if expected and found != expected:
-        raise IntegrityError(f"{path}: sha256 is {found}, expected {expected}; put the right file there")
-    return found
+    digest = sha256(path)
+    if expected and digest != expected:
+        raise IntegrityError(f"{path}: sha256 is {digest}, expected {expected}; put the right file there")
+    return digest
 
 
 def _version(package: str, name: str) -> str:
@@ -123,14 +123,14 @@ def _write(out: Path, ids: np.ndarray, corpus: Corpus, method: ModuleType, optio
 
 
 def write(
-    out: Path, ids: np.ndarray, found: Iterable[str], method: ModuleType, options, state: State, about: dict
+    out: Path, ids: np.ndarray, lines: Iterable[str], method: ModuleType, options, state: State, about: dict
 ) -> str:
     """Treat captions by what the method has learnt, of these or of others, and write; a few words about the result. ids: of the
     captions ``found``, of which one block is in memory."""
     gives = TEXT_FEATURES.traits(about["method"]).gives
     block = _TOKENS if gives == "tokens" else options.block
     parts = _parts(
-        found, -(-len(ids) // block), block, partial(method.transform, state=state, params=options), out.name
+        lines, -(-len(ids) // block), block, partial(method.transform, state=state, params=options), out.name
     )
     if gives == "tokens":
         cut = texts.write_tokens(out, ids, (part for _, part in parts), state.words, about)
@@ -140,9 +140,9 @@ def write(
         count = texts.write_fragments(out, ids, fragments, about)
         return f"{count} tokens of {read_json(out / texts.META)['shape'][1]} dimensions"
     # Of a data set without captions: how wide they would be.
-    none = [method.transform(["a"], state, options)[:0].astype(options.store)] if not len(ids) else []
-    told = (_stored(rows, options.store, out.name, "caption row", start) for start, rows in parts)
-    blocks = chain(none, told)
+    empty = [method.transform(["a"], state, options)[:0].astype(options.store)] if not len(ids) else []
+    stored = (_stored(rows, options.store, out.name, "caption row", start) for start, rows in parts)
+    blocks = chain(empty, stored)
     zeros = texts.write_vectors(out, ids, blocks, state.words, state.arrays, about)
     if zeros:
         warn(f"extract {out.name}: {zeros} of {len(ids)} captions hold no known word; their vectors are zero")
@@ -150,22 +150,22 @@ def write(
 
 
 def _parts(
-    found: Iterable[str], count: int, block: int, transform: Callable[[list[str]], Any], name: str
+    lines: Iterable[str], count: int, block: int, transform: Callable[[list[str]], Any], name: str
 ) -> Iterator[tuple[int, Any]]:
     """The first caption of each of ``count`` blocks, and what the method makes of the block."""
-    left = iter(found)
+    remaining = iter(lines)
     for number in track(range(count), count, f"extract {name}, blocks of {block}"):
-        yield number * block, transform(list(islice(left, block)))
+        yield number * block, transform(list(islice(remaining, block)))
 
 
-def _stored(rows: np.ndarray, store: str, name: str, what: str, first: int = 0) -> np.ndarray:
+def _stored(rows: np.ndarray, store: str, name: str, kind: str, first: int = 0) -> np.ndarray:
     """rows as they go to the disk. Raises InputError where one is NaN or infinite there."""
     with np.errstate(over="ignore"):
         rows = rows.astype(store)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
         raise InputError(
-            f"extract {name}: the vector of {what} {first + bad[0]} is NaN or infinite as {rows.dtype}; "
+            f"extract {name}: the vector of {kind} {first + bad[0]} is NaN or infinite as {rows.dtype}; "
             "if float16 is too narrow for it, set store: float32"
         )
     return rows

@@ -48,8 +48,8 @@ def build(captions: Iterable[str], min_count: int) -> list[str]:
     cannot be had again.
     """
     counts = Counter(word for caption in captions for word in tokenize(caption))
-    kept = [word for word, count in counts.items() if count >= min_count and word not in SPECIAL]
-    return SPECIAL + sorted(kept, key=lambda word: (-counts[word], word))
+    frequent = [word for word, count in counts.items() if count >= min_count and word not in SPECIAL]
+    return SPECIAL + sorted(frequent, key=lambda word: (-counts[word], word))
 
 
 def encode(captions: Iterable[str], words: list[str], max_words: int) -> tuple[Tokens, int]:
@@ -116,10 +116,10 @@ def known_words(corpus: Corpus, params: WordVectorParams) -> tuple[list[str], Fl
         # In float64: the square of 1e20 is infinite as float32, and the vector would be zero.
         lengths = np.sqrt(np.einsum("wd,wd->w", vectors, vectors, dtype=np.float64))
         vectors = (vectors / np.where(lengths > 0, lengths, 1.0)[:, None]).astype(np.float32)
-    found = sum(counts[word] for word in words)
+    occurrences = sum(counts[word] for word in words)
     about = {
         "known_words": len(words),
         "unknown_words": len(counts) - len(words),
-        "known_share_of_text": found / counts.total(),
+        "known_share_of_text": occurrences / counts.total(),
     }
     return words, vectors, {"words": about}

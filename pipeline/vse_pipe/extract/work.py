@@ -24,8 +24,8 @@ class Work:
         """The numbers of the shards, 0 to ``count`` - 1, that are this process's own."""
         if self.share is None:
             return list(range(count))
-        number, of = self.share
-        return list(range(number - 1, count, of))
+        part, parts = self.share
+        return list(range(part - 1, count, parts))
 
 
 def work(shard: str | None, engine: EngineParams) -> Work:

@@ -29,8 +29,8 @@ def inject(params: Params, noise: str) -> Path:
     out = paths.injected(node.dataset, noise)
     source = paths.prepared(node.dataset)
     with claim(out):
-        said = captions.read(source, columns=("caption_id", "image_id", "split"))
-        table = _pairs(images.read(source), said, node.protocol, params.seed)
+        caption_table = captions.read(source, columns=("caption_id", "image_id", "split"))
+        table = _pairs(images.read(source), caption_table, node.protocol, params.seed)
         train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
         share = _share(table)
         about = {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share}
@@ -40,8 +40,8 @@ def inject(params: Params, noise: str) -> Path:
     if not table.num_rows:
         say(f"inject {noise}: data set '{node.dataset}' has no captions, so there are no pairs")
         return out
-    told = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"
-    say(f"inject {noise}: {train} train pairs, {told} mismatched (protocol {node.protocol.name})")
+    mismatched = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"
+    say(f"inject {noise}: {train} train pairs, {mismatched} mismatched (protocol {node.protocol.name})")
     return out
 
 
@@ -59,25 +59,25 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
     train_images = image_table["image_id"].to_numpy()[pc.equal(image_table["split"], "train").to_numpy()]
     train = np.flatnonzero(pc.equal(caption_table["split"], "train").to_numpy())
     member = PROTOCOLS.load(protocol.name)
-    shown, unknown = true.copy(), np.zeros(len(true), bool)
+    image_ids, unknown = true.copy(), np.zeros(len(true), bool)
     if len(train):
         order = np.argsort(train_images)
         positions = order[np.searchsorted(train_images, true[train], sorter=order)]
-        given = _given(protocol, len(train_images), len(train))
-        moved = member.corrupt(positions, len(train_images), given, np.random.RandomState(seed))
-        shown[train] = train_images[moved]
+        basis = _basis(protocol, len(train_images), len(train))
+        moved = member.corrupt(positions, len(train_images), basis, np.random.RandomState(seed))
+        image_ids[train] = train_images[moved]
         unknown[train] = not PROTOCOLS.traits(protocol.name).knows_truth
     columns = {
         "caption_id": caption_table["caption_id"],
-        "image_id": shown,
+        "image_id": image_ids,
         "true_image_id": pa.array(true, mask=unknown),
-        "mismatched": pa.array(shown != true, mask=unknown),
+        "mismatched": pa.array(image_ids != true, mask=unknown),
         "split": caption_table["split"],
     }
     return pa.table(columns)
 
 
-def _given(protocol: Member, n_images: int, n_captions: int) -> float | np.ndarray | None:
+def _basis(protocol: Member, n_images: int, n_captions: int) -> float | np.ndarray | None:
     """What the member decides by: the index in the file it names, else its rate; None where it has neither."""
     decides_by = PROTOCOLS.traits(protocol.name).decides_by
     if decides_by == "index":

@@ -29,9 +29,9 @@ class Rows:
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
         self.count, self._schema = 0, schema
         folder.mkdir(parents=True, exist_ok=True)
-        self._kept = TemporaryFile(dir=folder)  # noqa: SIM115 (without a name: gone when it is closed)
-        weakref.finalize(self, self._kept.close)
-        self._file = pa.ipc.new_file(self._kept, schema)
+        self._storage = TemporaryFile(dir=folder)  # noqa: SIM115 (without a name: gone when it is closed)
+        weakref.finalize(self, self._storage.close)
+        self._file = pa.ipc.new_file(self._storage, schema)
         self._waiting: list[tuple[Any, ...]] = []
         self._before = memory.taken()
 
@@ -42,7 +42,7 @@ class Rows:
         if len(self._waiting) >= BLOCK:
             self._write()
 
-    def beside(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """So many bytes were taken that stay in memory when rows go to the disk."""
         self._before += size
 
@@ -58,8 +58,8 @@ class Rows:
         """All of them, mapped; no more can be added."""
         self._write()
         self._file.close()
-        self._kept.flush()
-        content = mmap.mmap(self._kept.fileno(), 0, access=mmap.ACCESS_READ)
+        self._storage.flush()
+        content = mmap.mmap(self._storage.fileno(), 0, access=mmap.ACCESS_READ)
         return pa.ipc.open_file(pa.py_buffer(content)).read_all()
 
     def _write(self) -> None:
@@ -115,18 +115,18 @@ def row_digests(array: np.ndarray, path: Path) -> tuple[np.ndarray, dict[int, st
         finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
         for row in (np.flatnonzero(~finite) + start).tolist():
             broken[row] = f"{path.name}#{row} holds NaN or infinite values"
-        found = b"".join(hashlib.sha256(row).digest() for row in block)
-        digests[start : start + len(block)] = np.frombuffer(found, np.uint8).reshape(-1, 32)
+        joined = b"".join(hashlib.sha256(row).digest() for row in block)
+        digests[start : start + len(block)] = np.frombuffer(joined, np.uint8).reshape(-1, 32)
     return digests, broken
 
 
 _TEXT = pa.schema([captions.SCHEMA.field("text")])
 
 
-def texts(folder: Path, found: Iterable[str]) -> pa.Table:
+def texts(folder: Path, lines: Iterable[str]) -> pa.Table:
     """The captions of a split, one column, on the disk."""
     rows = Rows(folder, _TEXT)
-    for text in found:
+    for text in lines:
         rows.add(text)
     return rows.table()
 
@@ -143,17 +143,19 @@ class Splits:
     ) -> None:
         """prefix: of the files of features; ids: int64 (n,); digests: uint8 (rows, 32), as many rows for each image as for any;
         texts: as of ``texts``, as many for each image; broken: as of ``Source``."""
-        repeated, each = len(digests) // len(ids), len(texts) // len(ids)
+        repeated, per_image = len(digests) // len(ids), len(texts) // len(ids)
         for start in range(0, len(ids), BLOCK):
             part = ids[start : start + BLOCK]
             rows = np.arange(start, start + len(part)) * repeated
-            hexes = [bytes(one).hex() for one in digests[rows]]
+            hexes = [bytes(digest).hex() for digest in digests[rows]]
             files, nothing = [f"{prefix}_ims.npy#{row}" for row in rows.tolist()], np.zeros(len(part), np.int32)
             self._images.extend(part, files, pa.repeat(split, len(part)), nothing, nothing, hexes)
         before = self._captions.count
         for start, block in blocks(texts):
             places = np.arange(start, start + len(block))
-            self._captions.extend(before + places, ids[places // each], block["text"], pa.repeat(split, len(block)))
+            self._captions.extend(
+                before + places, ids[places // per_image], block["text"], pa.repeat(split, len(block))
+            )
         self._broken += broken
 
     def source(self, root: Path) -> Source:

@@ -37,11 +37,11 @@ def covered(mentions: list[np.ndarray], proposals: list[np.ndarray]) -> np.ndarr
 
     mentions, proposals: parallel, of each picture (n, 4) as of ``vse_pipe.ranking.boxes``.
     """
-    found = [
+    hits = [
         (boxes.iou(*map(torch.from_numpy, pair)).amax(dim=1) >= OVERLAP).numpy()
         for pair in zip(mentions, proposals, strict=True)
     ]
-    return np.concatenate(found) if found else np.zeros(0, dtype=bool)
+    return np.concatenate(hits) if hits else np.zeros(0, dtype=bool)
 
 
 class Proposed(NamedTuple):
@@ -58,7 +58,7 @@ class Proposed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Seen:
+class Picture:
     """A picture that boxes are proposed for. item: its row of images.parquet; width, height: pixels, upright."""
 
     root: Path
@@ -71,20 +71,20 @@ class Seen:
         return images.load(self.root, self.item)
 
 
-Proposer = Callable[[Seen], Proposed]
+Proposer = Callable[[Picture], Proposed]
 
 
-def settled(proposed: Proposed, seen: Seen, count: int) -> Proposed:
+def settled(proposed: Proposed, picture: Picture, count: int) -> Proposed:
     """The ``count`` best of them, of equal scores the first: whole pixels, cut at the picture's edges, no box twice (the best
     score stays) and none of which nothing lies in the picture. Raises InputError when none is left."""
-    boxes = clipped(proposed.boxes, seen.width, seen.height)
+    boxes = clipped(proposed.boxes, picture.width, picture.height)
     inside = (boxes[:, 2:] >= boxes[:, :2]).all(axis=1)
     boxes, scores = boxes[inside], proposed.scores[inside]
     order = np.argsort(-scores, kind="stable")
     _, first = np.unique(boxes[order], axis=0, return_index=True)
     chosen = order[np.sort(first)[:count]]
     if not len(chosen):
-        raise InputError(f"{seen.item.where}: no box was proposed for {seen.item.file}")
+        raise InputError(f"{picture.item.where}: no box was proposed for {picture.item.file}")
     return Proposed(boxes[chosen], scores[chosen])
 
 
@@ -138,17 +138,17 @@ class Mentions:
     def whole_pixels(self, sizes: np.ndarray) -> np.ndarray:
         """``boxes`` in whole pixels inside the picture. sizes: int (pictures, 2), 0 for those that nobody can read, whose boxes
         stay where they are. Raises InputError for a box that lies outside of its picture."""
-        boxes, of = self.boxes(), sizes[self.picture]
-        edges = np.where(of > 0, of, np.ceil(boxes[:, 2:]) + 1)
-        found = clipped(boxes, edges[:, 0], edges[:, 1])
-        outside = (found[:, 2:] < found[:, :2]).any(axis=1)
+        boxes, extents = self.boxes(), sizes[self.picture]
+        edges = np.where(extents > 0, extents, np.ceil(boxes[:, 2:]) + 1)
+        pixels = clipped(boxes, edges[:, 0], edges[:, 1])
+        outside = (pixels[:, 2:] < pixels[:, :2]).any(axis=1)
         if outside.any():
             first = int(np.flatnonzero(outside)[0])
-            told = ", ".join(f"{value:g}" for value in boxes[first])
-            width, height = of[first].tolist()
+            corners = ", ".join(f"{value:g}" for value in boxes[first])
+            width, height = extents[first].tolist()
             wrong = self.table.filter(pa.array(outside))
-            _refuse(self.source, wrong, f"its box {told} lies outside the picture of {width} x {height} pixels")
-        return found.astype(np.int64)
+            _refuse(self.source, wrong, f"its box {corners} lies outside the picture of {width} x {height} pixels")
+        return pixels.astype(np.int64)
 
     def regions(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The different boxes of each picture, pictures in order and boxes as they are first named: of each mention the number
@@ -165,7 +165,7 @@ class Mentions:
         at = self.table.schema.get_field_index("region_id")
         return self.table.set_column(at, artifacts_regions.PHRASES_SCHEMA.field("region_id"), pa.array(regions))
 
-    def kept(self, region: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    def drawn(self, region: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
         """Rows of the mentions that become captions, in order: all of val and test; of train one for each pair of a region and
         the words that name it, with no more than ``most`` regions for the same words, drawn by ``rng``."""
         train = np.flatnonzero(pc.equal(self.table["split"], "train").to_numpy())
@@ -187,8 +187,8 @@ def _refuse(source: Path, wrong: pa.Table, problem: str) -> None:
         )
 
 
-Given = TypeVar("Given")
-Made = TypeVar("Made")
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 CORES = os.cpu_count() or 1
 _NONE = Proposed(np.zeros((0, 4)), np.zeros(0))
 # Bytes of one with its rows: measured, 650.
@@ -206,42 +206,44 @@ def assembled(
     proposed. Raises as ``formats.regions.read``.
     """
     mentions = Mentions.read(source)
-    seen, reasons = _seen(mentions)
-    boxes = mentions.whole_pixels(np.array([(one.width, one.height) for one in seen]))
+    pictures, reasons = _pictures(mentions)
+    boxes = mentions.whole_pixels(np.array([(entry.width, entry.height) for entry in pictures]))
     region, first = mentions.regions(boxes)
-    keep = mentions.kept(region, most, generator(seed, "regions", "of phrases"))
+    keep = mentions.drawn(region, most, generator(seed, "regions", "of phrases"))
     named = np.unique(region[keep])
     chosen = np.isin(_column(mentions.pictures, "split"), splits) & ~np.array([bool(reason) for reason in reasons])
-    asked = list(zip(seen, chosen.tolist(), strict=True))
-    found = _in_threads(partial(_proposed, proposer, count), asked, "proposals", threads)
+    tasks = list(zip(pictures, chosen.tolist(), strict=True))
+    proposals = _in_threads(partial(_proposed, proposer, count), tasks, "proposals", threads)
     picture = np.concatenate(
-        [mentions.picture[first[named]], np.repeat(np.arange(len(seen)), [len(p.scores) for p in found])]
+        [mentions.picture[first[named]], np.repeat(np.arange(len(pictures)), [len(p.scores) for p in proposals])]
     )
     proposed = np.arange(len(picture)) >= len(named)
     order = np.lexsort([proposed, picture])
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    all_boxes = np.concatenate([boxes[first[named]], *(one.boxes for one in found)])[order].astype(np.int64)
-    scores = np.concatenate([np.zeros(len(named)), *(one.scores for one in found)])[order]
+    all_boxes = np.concatenate([boxes[first[named]], *(entry.boxes for entry in proposals)])[order].astype(np.int64)
+    scores = np.concatenate([np.zeros(len(named)), *(entry.scores for entry in proposals)])[order]
     rows = _rows(mentions.pictures, picture[order], proposed[order], all_boxes, scores, reasons)
     # Those that no caption shows are numbered on: truth to training all the same.
     numbers = len(order) + np.arange(len(first))
     numbers[named] = place[: len(named)]
     spoken = mentions.numbered(numbers[region])
-    told = spoken.take(pa.array(keep))
-    captions = caption_table(told["phrase_id"], told["region_id"], told["text"], told["split"])
-    recall = _recall(mentions, [one.boxes for one in found], chosen)
+    captions_shown = spoken.take(pa.array(keep))
+    captions = caption_table(
+        captions_shown["phrase_id"], captions_shown["region_id"], captions_shown["text"], captions_shown["split"]
+    )
+    recall = _recall(mentions, [entry.boxes for entry in proposals], chosen)
     broken = [
-        f"{seen[number].item.where}: {file} {reasons[number]}"
+        f"{pictures[number].item.where}: {file} {reasons[number]}"
         for number, file in zip(picture[order].tolist(), rows[0]["file"].to_pylist(), strict=True)
         if reasons[number]
     ]
     root = str(artifacts_images.root(mentions.pictures))
-    told = joins.digests(source) if (source / captions_artefact.NAME).is_file() else {}
-    return Source(rows[0], captions, root, broken, spoken, RegionRows(rows[1], str(source), recall, told))
+    digests = joins.digests(source) if (source / captions_artefact.NAME).is_file() else {}
+    return Source(rows[0], captions, root, broken, spoken, RegionRows(rows[1], str(source), recall, digests))
 
 
-def _seen(mentions: Mentions) -> tuple[list[Seen], list[str]]:
+def _pictures(mentions: Mentions) -> tuple[list[Picture], list[str]]:
     """The pictures with their upright size, and why they cannot be read; then the size is 0."""
     table, root = mentions.pictures, artifacts_images.root(mentions.pictures)
     ids, files, digests = (table[name].to_pylist() for name in ("image_id", "file", "sha256"))
@@ -249,14 +251,14 @@ def _seen(mentions: Mentions) -> tuple[list[Seen], list[str]]:
         Item(image_id, file, digest, f"{mentions.source / artifacts_images.NAME} image_id {image_id}")
         for image_id, file, digest in zip(ids, files, digests, strict=True)
     ]
-    known = (_column(table, "width") > 0).tolist()
-    found = _in_threads(partial(_size, root), list(zip(items, known, strict=True)), "pictures")
-    return [Seen(root, item, *size) for item, (size, _) in zip(items, found, strict=True)], [why for _, why in found]
+    readable = (_column(table, "width") > 0).tolist()
+    sizes = _in_threads(partial(_size, root), list(zip(items, readable, strict=True)), "pictures")
+    return [Picture(root, item, *size) for item, (size, _) in zip(items, sizes, strict=True)], [why for _, why in sizes]
 
 
 def _size(root: Path, about: tuple[Item, bool]) -> tuple[tuple[int, int], str]:
-    item, known = about
-    if not known:
+    item, is_readable = about
+    if not is_readable:
         return (0, 0), "could not be read when its data set was prepared"
     try:
         return upright_size(root, item), ""
@@ -264,19 +266,21 @@ def _size(root: Path, about: tuple[Item, bool]) -> tuple[tuple[int, int], str]:
         return (0, 0), error.reason
 
 
-def _proposed(proposer: Proposer, count: int, about: tuple[Seen, bool]) -> Proposed:
-    seen, wanted = about
-    if not wanted:
+def _proposed(proposer: Proposer, count: int, about: tuple[Picture, bool]) -> Proposed:
+    picture, is_chosen = about
+    if not is_chosen:
         return _NONE
-    found = settled(proposer(seen), seen, count)
-    memory.take(seen.item.where, len(found.scores) * _OF_PROPOSAL)
-    return found
+    proposed = settled(proposer(picture), picture, count)
+    memory.take(picture.item.where, len(proposed.scores) * _OF_PROPOSAL)
+    return proposed
 
 
-def _in_threads(work: Callable[[Given], Made], given: Sequence[Given], what: str, threads: int = CORES) -> list[Made]:
+def _in_threads(
+    function: Callable[[Argument], Result], arguments: Sequence[Argument], title: str, threads: int = CORES
+) -> list[Result]:
     with ThreadPoolExecutor(threads) as pool:
         try:
-            return list(track(pool.map(work, given), len(given), what))
+            return list(track(pool.map(function, arguments), len(arguments), title))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -292,17 +296,17 @@ def _rows(
 ) -> tuple[pa.Table, pa.Table]:
     """images.parquet and regions.parquet. picture: row of ``pictures``; reasons: of a picture that cannot be read."""
     ids = np.arange(len(picture))
-    of = pictures.take(pa.array(picture))
-    split = _column(of, "split")
+    rows = pictures.take(pa.array(picture))
+    split = _column(rows, "split")
     sizes = boxes[:, 2:] - boxes[:, :2] + 1
     readable = np.array([not reason for reason in reasons])[picture]
     widths, heights = np.where(readable, sizes.T, 0).astype(np.int32)
     extents = np.concatenate([boxes[:, :2], sizes], axis=1).tolist()
-    files = [Box(*extent).of(file) for extent, file in zip(extents, of["file"].to_pylist(), strict=True)]
+    files = [Box(*extent).of(file) for extent, file in zip(extents, rows["file"].to_pylist(), strict=True)]
     splits = np.where(proposed, artifacts_images.PROPOSAL, split)
-    images_ = image_table(ids, files, splits, widths, heights, of["sha256"])
-    columns = [ids, of["image_id"], *boxes.T.astype(np.float64), proposed, scores, split]
-    return images_, pa.table(columns, schema=artifacts_regions.SCHEMA)
+    boxed = image_table(ids, files, splits, widths, heights, rows["sha256"])
+    columns = [ids, rows["image_id"], *boxes.T.astype(np.float64), proposed, scores, split]
+    return boxed, pa.table(columns, schema=artifacts_regions.SCHEMA)
 
 
 def _recall(mentions: Mentions, proposals: list[np.ndarray], chosen: np.ndarray) -> dict[str, dict]:
@@ -311,14 +315,14 @@ def _recall(mentions: Mentions, proposals: list[np.ndarray], chosen: np.ndarray)
     ends = np.cumsum(np.bincount(mentions.picture, minlength=len(proposals)))[:-1]
     by_picture = np.split(mentions.boxes()[order], ends)
     splits = _column(mentions.pictures, "split")
-    found = {}
+    recall = {}
     for split in artifacts_images.DESCRIBED:
         places = np.flatnonzero(chosen & (splits == split)).tolist()
         if places:
             hits = covered([by_picture[n] for n in places], [proposals[n] for n in places])
             count = sum(len(proposals[n]) for n in places)
-            found[split] = {"mentions": len(hits), "proposals": count, "recall": float(hits.mean())}
-    return found
+            recall[split] = {"mentions": len(hits), "proposals": count, "recall": float(hits.mean())}
+    return recall
 
 
 def _column(table: pa.Table, name: str) -> np.ndarray:

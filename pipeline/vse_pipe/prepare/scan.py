@@ -79,17 +79,17 @@ def readings(root: Path, files: Iterable[tuple[str, str]], count: int) -> Iterat
         pool = ThreadPoolExecutor(min(16, os.cpu_count() or 1))
         stack.callback(pool.shutdown, cancel_futures=True)
         # Blocks: all of a million submitted at once are a million futures.
-        left = iter(files)
-        blocks = iter(lambda: list(islice(left, _BLOCK)), [])
-        found = (one for block in blocks for one in pool.map(partial(_open, root), *zip(*block, strict=True)))
-        yield from console.track(found, count, "images")
+        waiting = iter(files)
+        blocks = iter(lambda: list(islice(waiting, _BLOCK)), [])
+        results = (result for block in blocks for result in pool.map(partial(_open, root), *zip(*block, strict=True)))
+        yield from console.track(results, count, "images")
 
 
 def locate(root: Path, file: str, where: str, in_shards: bool) -> None:
     """Raises InputError for what is no name below ``root``; the arguments are those of ``scan``."""
-    whole, box = cut(file)
+    picture, box = cut(file)
     if box is not None:
-        raise InputError(f"{where}: file {file!r} reads as a box in the picture {whole!r}; rename the picture")
+        raise InputError(f"{where}: file {file!r} reads as a box in the picture {picture!r}; rename the picture")
     name = path_of(file)
     if name != file and not in_shards:
         raise InputError(
@@ -143,58 +143,58 @@ _TICK_NS = 2 * 10**9
 
 
 @dataclass
-class SeenPictures:
+class ReadingCache:
     """folder: of the file; its content, by name: what a picture's stamp was when it was read, and the result. Only of pictures that
     can be used: others are cheap, and what they lack may be there the next time."""
 
     folder: Path
-    _known: dict[str, tuple[Stamp, Read]] = field(default_factory=dict)
+    _readings: dict[str, tuple[Stamp, Read]] = field(default_factory=dict)
     _changed: bool = False
-    _written: float = field(default_factory=time.monotonic)
-    _took: float = 0.0
+    _written_at: float = field(default_factory=time.monotonic)
+    _seconds: float = 0.0
 
     @classmethod
     @contextlib.contextmanager
-    def kept(cls, folder: Path) -> Iterator["SeenPictures"]:
+    def opened(cls, folder: Path) -> Iterator["ReadingCache"]:
         """Read, and written again from time to time and at the end, be it an interruption. A damaged file is one warning and
         counts as none."""
-        found = cls(folder)
+        cache = cls(folder)
         if (folder / images.SEEN).is_file():
             try:
-                found._known = _read(folder)
+                cache._readings = _read(folder)
             except (InputError, IntegrityError) as error:
                 warn(f"{error}; all pictures are read again")
         try:
-            yield found
+            yield cache
         finally:
-            found._write()
+            cache._write()
 
     def get(self, file: str, stamp: Stamp) -> Read | None:
-        was, read = self._known.get(file, (None, None))
+        was, read = self._readings.get(file, (None, None))
         return read if was == stamp else None
 
-    def forget(self, others: Collection[str]) -> None:
+    def forget(self, files: Collection[str]) -> None:
         """All but these."""
-        gone = self._known.keys() - set(others)
-        for file in gone:
-            del self._known[file]
-        self._changed |= bool(gone)
+        removed = self._readings.keys() - set(files)
+        for file in removed:
+            del self._readings[file]
+        self._changed |= bool(removed)
 
     def add(self, file: str, stamp: Stamp, read: Read) -> None:
         if read[3] is not None or stamp[1] > time.time_ns() - _TICK_NS:
             return
-        self._known[file], self._changed = (stamp, read), True
-        if time.monotonic() - self._written > max(_EVERY_S, _READING * self._took):
+        self._readings[file], self._changed = (stamp, read), True
+        if time.monotonic() - self._written_at > max(_EVERY_S, _READING * self._seconds):
             self._write()
 
     def _write(self) -> None:
         started = time.monotonic()
         if self._changed:
             images.write_seen(
-                self.folder, ((file, *stamp, *read[0], *read[1:3]) for file, (stamp, read) in self._known.items())
+                self.folder, ((file, *stamp, *read[0], *read[1:3]) for file, (stamp, read) in self._readings.items())
             )
-        self._changed, self._written = False, time.monotonic()
-        self._took = self._written - started
+        self._changed, self._written_at = False, time.monotonic()
+        self._seconds = self._written_at - started
 
 
 def _read(folder: Path) -> dict[str, tuple[Stamp, Read]]:
@@ -214,32 +214,32 @@ class FolderPictures:
 
 def walked(source: Path) -> FolderPictures:
     """Strings and one look at each file: a million of them are no rarity."""
-    found, waiting = FolderPictures(), [("", str(source))]
+    pictures, waiting = FolderPictures(), [("", str(source))]
     for below, folder in waiting:
         try:
             with os.scandir(folder) as listed:
-                entries = [one for one in listed if not one.name.startswith(".")]
+                entries = [entry for entry in listed if not entry.name.startswith(".")]
         except OSError as error:
-            found.left_out.append(f"{_shown(folder)}: the folder cannot be read ({error.strerror})")
+            pictures.left_out.append(f"{_printable(folder)}: the folder cannot be read ({error.strerror})")
             continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 waiting.append((f"{below}{entry.name}/", entry.path))
             elif entry.is_symlink() and os.path.isdir(entry):  # noqa: PTH112 (entry.is_dir raises of loops)
-                found.left_out.append(f"{_shown(entry.path)}: a link to a folder is not followed")
+                pictures.left_out.append(f"{_printable(entry.path)}: a link to a folder is not followed")
             elif entry.name.lower().endswith(ENDINGS):
-                _take(found, source, below + entry.name, entry)
-    _refuse_ids(found, source)
-    return found
+                _take(pictures, source, below + entry.name, entry)
+    _refuse_ids(pictures, source)
+    return pictures
 
 
-def _take(found: FolderPictures, source: Path, file: str, entry: os.DirEntry) -> None:
+def _take(pictures: FolderPictures, source: Path, file: str, entry: os.DirEntry) -> None:
     """Into ``stamps``, or with the reason into ``left_out``."""
-    why, stamp = _objection(source, file, entry), stamp_of(entry)
-    if why is None and stamp is not None:
-        found.stamps[file] = stamp
+    reason, stamp = _objection(source, file, entry), stamp_of(entry)
+    if reason is None and stamp is not None:
+        pictures.stamps[file] = stamp
     else:
-        found.left_out.append(f"{_shown(entry.path)}: {why or 'it was removed meanwhile'}")
+        pictures.left_out.append(f"{_printable(entry.path)}: {reason or 'it was removed meanwhile'}")
 
 
 def _objection(source: Path, file: str, entry: os.DirEntry) -> str | None:
@@ -257,14 +257,16 @@ def _objection(source: Path, file: str, entry: os.DirEntry) -> str | None:
     return None
 
 
-def _refuse_ids(found: FolderPictures, source: Path) -> None:
-    files = sorted(found.stamps)
-    for row, why in text.objections(pa.array(files, pa.string())).items():
-        del found.stamps[files[row]]
-        found.left_out.append(f"{_shown(str(source / files[row]))}: its path {why} and cannot be an id; rename it")
+def _refuse_ids(pictures: FolderPictures, source: Path) -> None:
+    files = sorted(pictures.stamps)
+    for row, reason in text.objections(pa.array(files, pa.string())).items():
+        del pictures.stamps[files[row]]
+        pictures.left_out.append(
+            f"{_printable(str(source / files[row]))}: its path {reason} and cannot be an id; rename it"
+        )
 
 
-def _shown(path: str) -> str:
+def _printable(path: str) -> str:
     return path if path.isprintable() else ascii(path)
 
 

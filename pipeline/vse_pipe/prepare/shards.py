@@ -45,21 +45,21 @@ def samples(path: Path, file: BinaryIO) -> list[Sample]:
     no tar file, cut off or damaged, a link or another member that is no plain file, a key that comes again after another
     one, two members of one key with the same ending.
     """
-    found: list[Sample] = []
-    seen = set()
+    listed: list[Sample] = []
+    keys = set()
     for name, member in _members(path, file):
         key, ending = _split(name)
-        if not found or key != found[-1].key:
-            if key in seen:
+        if not listed or key != listed[-1].key:
+            if key in keys:
                 raise InputError(
                     f"{path}: key '{key}' comes again after other keys; the files of a sample must stand together"
                 )
-            seen.add(key)
-            found.append(Sample(key))
-        if ending in found[-1].members:
+            keys.add(key)
+            listed.append(Sample(key))
+        if ending in listed[-1].members:
             raise InputError(f"{path}: key '{key}' has two files '.{ending}'")
-        found[-1].members[ending] = member
-    return found
+        listed[-1].members[ending] = member
+    return listed
 
 
 def text(path: Path, file: BinaryIO, member: TarMember) -> str:
@@ -68,10 +68,10 @@ def text(path: Path, file: BinaryIO, member: TarMember) -> str:
         raise InputError(f"{path} {member.name}: {member.size} bytes are no caption")
     file.seek(member.offset)
     try:
-        found = file.read(member.size).decode("utf-8-sig")
+        content = file.read(member.size).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} {member.name}: not UTF-8 text ({error})") from error
-    return found.removesuffix("\n").removesuffix("\r")
+    return content.removesuffix("\n").removesuffix("\r")
 
 
 def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
@@ -139,7 +139,7 @@ _FOUND = pa.schema([(name, pa.string()) for name in ("file", "split", "where")])
 
 def drawn(params: ShardParams, name: str, seed: int) -> str:
     """The split of an image of a train file."""
-    val, test = (one if isinstance(one, int | float) else 0.0 for one in (params.val, params.test))
+    val, test = (share if isinstance(share, int | float) else 0.0 for share in (params.val, params.test))
     return drawn_split(name, val, test, seed)
 
 
@@ -149,26 +149,26 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     a file outside of the folder.
     """
     if RANGE.search(source.name):
-        root, found = source.parent, {"train": _matching(source.parent, source.name)}
+        root, groups = source.parent, {"train": _matching(source.parent, source.name)}
     elif remote.is_file(source if core_files.is_remote(source) else existing(source)):
-        root, found = source.parent, {"train": [source]}
+        root, groups = source.parent, {"train": [source]}
     else:
         root = source
-        found = {
+        groups = {
             split: _matching(root, pattern)
             for split in ("train", "val", "test")
             if isinstance(pattern := getattr(params, split), str)
         }
-    pairs = [(path, split) for split, group in found.items() for path in group]
-    for split, group in found.items():
+    pairs = [(path, split) for split, group in groups.items() for path in group]
+    for split, group in groups.items():
         if not group:
             advice = "" if split == "train" else "; name others, or the share of train that is to be drawn for it"
             raise InputError(f"{core_files.url(root)}: no file matches {split}: '{getattr(params, split)}'{advice}")
-    seen: dict[Path, str] = {}
+    splits: dict[Path, str] = {}
     for path, split in pairs:
-        if path in seen:
-            raise InputError(f"{path}: the patterns of {seen[path]} and {split} both match it")
-        seen[path] = split
+        if path in splits:
+            raise InputError(f"{path}: the patterns of {splits[path]} and {split} both match it")
+        splits[path] = split
         if path.suffix != suffix:
             raise InputError(f"{path}: expected a file that ends in {suffix}, unpacked: images are read in place")
         name = str(path.relative_to(root))
@@ -183,13 +183,13 @@ def _matching(root: Path, pattern: str) -> list[Path]:
     if not (numbers := RANGE.search(pattern)):
         return remote.glob(root, pattern)
     before, after = pattern[: numbers.start()], pattern[numbers.end() :]
-    there = set(remote.glob(root, f"{before}*{after}"))  # one listing, not a request a number
-    wanted = [
+    existing_paths = set(remote.glob(root, f"{before}*{after}"))  # one listing, not a request a number
+    paths = [
         root / f"{before}{number:0{len(numbers[1])}d}{after}" for number in range(int(numbers[1]), int(numbers[2]) + 1)
     ]
-    if missing := [path for path in wanted if path not in there]:
+    if missing := [path for path in paths if path not in existing_paths]:
         raise InputError(f"{core_files.url(missing[0])}: does not exist, and '{pattern}' names it")
-    return wanted
+    return paths
 
 
 class Assembly:
@@ -198,49 +198,49 @@ class Assembly:
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self._folder = root, folder
-        self._found, self._captions = Rows(folder, _FOUND), Rows(folder, captions.SCHEMA)
+        self._images, self._captions = Rows(folder, _FOUND), Rows(folder, captions.SCHEMA)
         self._ids: list[int | str] = []
 
     @property
     def count(self) -> int:
         """Of images."""
-        return self._found.count
+        return self._images.count
 
     def add(self, file: str, split: str, where: str, texts: Iterable[str]) -> None:
         """An image and its captions. file: its address; where: it stands. Raises InputError for an address that is none."""
         locate(self.root, file, where, in_shards=True)
         for text in texts:
             self._captions.add(self._captions.count, self.count, text, split)
-        self._found.add(file, split, where)
+        self._images.add(file, split, where)
 
     def name(self, key: int | str, where: str) -> None:
         """The id of the image that was added last; of all images or of none."""
         size = sys.getsizeof(key) + _BESIDE_AN_ID
         memory.take(where, size)
-        self._found.beside(size)
-        self._captions.beside(size)
+        self._images.reserve(size)
+        self._captions.reserve(size)
         self._ids.append(key)
 
     def source(self) -> Source:
         """Ids of images are those that were given, running numbers where there are none, as captions always have."""
-        found, told = self._found.table(), self._captions.table()
+        pictures, sentences = self._images.table(), self._captions.table()
         keys, named = np.arange(self.count), dict[str, Any]()
         if self._ids:
-            numbers, named = numbered(self._ids, "image_id", lambda number: found["where"][number].as_py())
+            numbers, named = numbered(self._ids, "image_id", lambda number: pictures["where"][number].as_py())
             keys = np.array(numbers)
-            owners = pa.chunked_array([keys[chunk] for chunk in told["image_id"].chunks], pa.int64())
-            told = told.set_column(1, told.schema.field("image_id"), owners)
-        table, broken = self._scanned(found, keys)
-        return Source(table, told, core_files.url(self.root), broken, names=TextIds.of(**named) if named else None)
+            owners = pa.chunked_array([keys[chunk] for chunk in sentences["image_id"].chunks], pa.int64())
+            sentences = sentences.set_column(1, sentences.schema.field("image_id"), owners)
+        table, broken = self._scanned(pictures, keys)
+        return Source(table, sentences, core_files.url(self.root), broken, names=TextIds.of(**named) if named else None)
 
-    def _scanned(self, found: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
+    def _scanned(self, pictures: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
         """images.parquet, and what of it is broken. found: of ``_FOUND``."""
-        read, rows, broken = Rows(self._folder, images.SCHEMA), _rows(found), []
-        results = readings(self.root, ((file, where) for file, _, where in _rows(found)), len(found))
-        for key, (file, split, where), (size, _, digest, why) in zip(keys, rows, results, strict=True):
+        read, rows, broken = Rows(self._folder, images.SCHEMA), _rows(pictures), []
+        results = readings(self.root, ((file, where) for file, _, where in _rows(pictures)), len(pictures))
+        for key, (file, split, where), (size, _, digest, reason) in zip(keys, rows, results, strict=True):
             read.add(key, file, split, *size, digest)
-            if why is not None:
-                broken.append(f"{where}: {file} {why}")
+            if reason is not None:
+                broken.append(f"{where}: {file} {reason}")
         return read.table(), broken
 
 

@@ -124,14 +124,14 @@ def is_text(value: str) -> bool:
 class Unique:
     """Remembers where each value was first given. ``add`` raises InputError when it is given again."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.first: dict[Any, str] = {}
 
     def add(self, value, where: str):
         if value in self.first:
             raise InputError(
-                f"{where}: {self.what} {value!r} was given to {self.first[value]} already; it must be unique"
+                f"{where}: {self.name} {value!r} was given to {self.first[value]} already; it must be unique"
             )
         self.first[value] = where
         return value
@@ -145,16 +145,16 @@ def numbered(
 
     Raises InputError for ids that are given twice, and for texts that can be none.
     """
-    odd = next((place for place, one in enumerate(ids) if not is_text(str(one))), None)
+    odd = next((place for place, value in enumerate(ids) if not is_text(str(value))), None)
     if odd is not None:
         raise InputError(f"{where(odd)}: {called or key} {text.shown_id(str(ids[odd]))} is no text that UTF-8 can hold")
     texts = pa.array(map(str, ids), pa.string())
-    if not all(isinstance(one, int) for one in ids) and not text.are_numbers(texts):
+    if not all(isinstance(value, int) for value in ids) and not text.are_numbers(texts):
         if wrong := text.objection(texts):
             raise InputError(f"{where(wrong[0])}: {called or key} {wrong[1]}")
         running = np.arange(len(texts))
         return running.tolist(), {key: (running, texts)}
-    numbers = [int(one) for one in ids]
+    numbers = [int(value) for value in ids]
     if len(set(numbers)) < len(numbers):
         unique = Unique(called or key)
         for place, number in enumerate(numbers):
@@ -224,7 +224,7 @@ class Grouping:
     rows: int
 
 
-def group(captions: int, digests: np.ndarray, wanted: int | None, where: str) -> Grouping:
+def group(captions: int, digests: np.ndarray, per_image: int | None, where: str) -> Grouping:
     """captions: how many there are; digests: (rows, 32), equal for equal rows; wanted: captions per image, or None.
 
     VSE++ and its descendants divide the caption's number by 5 whenever the counts differ and never when they agree,
@@ -234,8 +234,8 @@ def group(captions: int, digests: np.ndarray, wanted: int | None, where: str) ->
     row may be equal. Raises InputError when nothing fits or the repetition is uneven.
     """
     rows = len(digests)
-    if wanted is not None:
-        return _as_told(captions, digests, wanted, where)
+    if per_image is not None:
+        return _group_by(captions, digests, per_image, where)
     if captions == rows:
         repeated = _repetition(digests, where)
         return Grouping(repeated, repeated)
@@ -246,23 +246,23 @@ def group(captions: int, digests: np.ndarray, wanted: int | None, where: str) ->
     return Grouping(captions // rows, 1)
 
 
-def _as_told(captions: int, digests: np.ndarray, wanted: int, where: str) -> Grouping:
+def _group_by(captions: int, digests: np.ndarray, per_image: int, where: str) -> Grouping:
     rows = len(digests)
-    if captions == rows * wanted:
-        return Grouping(wanted, 1)
-    if captions != rows or rows % wanted:
+    if captions == rows * per_image:
+        return Grouping(per_image, 1)
+    if captions != rows or rows % per_image:
         raise InputError(
-            f"{where}: {captions} captions, {rows} rows of features: with captions_per_image {wanted} there must be "
-            f"{wanted} captions a row, or as many rows as captions and a multiple of {wanted}"
+            f"{where}: {captions} captions, {rows} rows of features: with captions_per_image {per_image} there must be "
+            f"{per_image} captions a row, or as many rows as captions and a multiple of {per_image}"
         )
-    groups = digests.reshape(-1, wanted, digests.shape[1])
+    groups = digests.reshape(-1, per_image, digests.shape[1])
     uneven = np.flatnonzero((groups != groups[:, :1]).any(axis=(1, 2)))
     if len(uneven):
-        first = uneven[0] * wanted
+        first = uneven[0] * per_image
         raise InputError(
-            f"{where}: as many rows as captions, so captions_per_image {wanted} needs equal rows in groups of {wanted}; rows {first} to {first + wanted - 1} differ"
+            f"{where}: as many rows as captions, so captions_per_image {per_image} needs equal rows in groups of {per_image}; rows {first} to {first + per_image - 1} differ"
         )
-    return Grouping(wanted, wanted)
+    return Grouping(per_image, per_image)
 
 
 def _repetition(digests: np.ndarray, where: str) -> int:

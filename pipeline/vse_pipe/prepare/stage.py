@@ -40,22 +40,22 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         ) as folder,
     ):
         read = FORMATS.load(node.format.name).read
-        where = [device] if FORMATS.traits(node.format.name).proposes else []
-        source = read(files.place(node.source), folder, node.format.params, params.seed, *where)
+        devices = [device] if FORMATS.traits(node.format.name).proposes else []
+        source = read(files.place(node.source), folder, node.format.params, params.seed, *devices)
         _tell_left_out(dataset, source.left_out)
         check(dataset, source)
         _decide(dataset, source, node)
-        beside = {}
+        digests = {}
         if source.phrases is not None:
             regions.write_phrases(folder, source.phrases)
         if source.regions is not None:
             boxes = source.regions
             regions.write(folder, boxes.table, boxes.source, boxes.recall, boxes.source_data)
-            beside = {regions.PHRASES: sha256(folder / regions.PHRASES)}
+            digests = {regions.PHRASES: sha256(folder / regions.PHRASES)}
         if source.names is not None:
             names.write(folder, source.names)
-            beside |= {names.NAME: sha256(folder / names.NAME)}
-        images.write(folder, source.images, _settled_root(source.root, folder, out), beside)
+            digests |= {names.NAME: sha256(folder / names.NAME)}
+        images.write(folder, source.images, _settled_root(source.root, folder, out), digests)
         captions.write(folder, source.captions)
     seconds = time.monotonic() - started
     step.record(out, seconds)
@@ -108,19 +108,19 @@ def _decide(dataset: str, source: Source, node: Dataset) -> None:
     if not broken:
         return
     more = f"; and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
-    found = f"{len(broken)} of {count} images below {source.root} cannot be used: {'; '.join(broken[:_SHOWN])}{more}"
+    message = f"{len(broken)} of {count} images below {source.root} cannot be used: {'; '.join(broken[:_SHOWN])}{more}"
     if len(broken) == count:
-        raise InputError(f"{found}. {_elsewhere(dataset, source, node) or 'There is no image to go on with'}")
+        raise InputError(f"{message}. {_elsewhere(dataset, source, node) or 'There is no image to go on with'}")
     if node.on_error == "fail":
-        raise InputError(f"{found}. To leave them out, set on_error: skip in datasets.{dataset}")
-    warn(f"prepare {dataset}: {found}. extract will record them in errors.parquet")
+        raise InputError(f"{message}. To leave them out, set on_error: skip in datasets.{dataset}")
+    warn(f"prepare {dataset}: {message}. extract will record them in errors.parquet")
 
 
 def _elsewhere(dataset: str, source: Source, node: Dataset) -> str:
     """Where the format lets the user name the folder of the images, how, and the folder if it is one below the root."""
     params, root = node.format.params, Path(source.root)
-    there = pc.any(pc.not_equal(source.images["sha256"], images.UNREAD)).as_py()
-    if there or not isinstance(getattr(params, "images", None), str):
+    any_read = pc.any(pc.not_equal(source.images["sha256"], images.UNREAD)).as_py()
+    if any_read or not isinstance(getattr(params, "images", None), str):
         return ""
     first = source.images["file"][0].as_py()
     folders = sorted(path.name for path in root.iterdir() if (path / first).is_file()) if root.is_dir() else []
@@ -141,27 +141,27 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
     for split in images.SPLITS if source.regions is not None else images.DESCRIBED:
         if "captions" not in tables and not pc.any(pc.equal(source.images["split"], split)).as_py():
             continue
-        found = [f"{pc.sum(pc.equal(table['split'], split)).as_py() or 0} {name}" for name, table in tables.items()]
-        counts.append(f"{split} {' / '.join(found)}")
+        sizes = [f"{pc.sum(pc.equal(table['split'], split)).as_py() or 0} {name}" for name, table in tables.items()]
+        counts.append(f"{split} {' / '.join(sizes)}")
     if source.regions is not None:
-        covered = [_covered(split, of) for split, of in source.regions.recall.items()]
+        covered = [_covered(split, recall) for split, recall in source.regions.recall.items()]
         say(f"prepare {dataset}: {', '.join([*counts, *covered])}; {seconds:.1f} s")
         return
-    known = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
-    digests, texts = _hashes(known["sha256"]), _hashes(source.captions["text"])
-    repeated = [len(one) - len(np.unique(one)) for one in (digests, texts)]
+    readable = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
+    digests, texts = _hashes(readable["sha256"]), _hashes(source.captions["text"])
+    repeated = [len(values) - len(np.unique(values)) for values in (digests, texts)]
     again = f"{repeated[0]} images" + (f", {repeated[1]} captions" if "captions" in tables else "")
     say(f"prepare {dataset}: {', '.join(counts)}; repeated: {again}; {seconds:.1f} s")
-    files, wheres = known["file"], known["split"]
+    files, wheres = readable["file"], readable["split"]
     if repeated[0]:
         pairs = [f"{files[row]} as {files[first]}" for row, first in _first_repeated(digests)]
         _tell_repeated(
             dataset, "images", pairs, repeated[0], f"the same sha256 in {paths.prepared(dataset) / images.NAME}"
         )
     if repeated[1]:
-        said, owners = source.captions["text"], source.captions["image_id"]
+        sentences, owners = source.captions["text"], source.captions["image_id"]
         pairs = [
-            f"{shown_id(said[row].as_py())} of image_id {_named(source, owners[row])} as of {_named(source, owners[first])}"
+            f"{shown_id(sentences[row].as_py())} of image_id {_named(source, owners[row])} as of {_named(source, owners[first])}"
             for row, first in _first_repeated(texts)
         ]
         _tell_repeated(
@@ -195,9 +195,9 @@ def _first_repeated(hashes: np.ndarray) -> list[tuple[int, int]]:
     return pairs
 
 
-def _tell_repeated(dataset: str, what: str, pairs: list[str], count: int, where: str) -> None:
+def _tell_repeated(dataset: str, kind: str, pairs: list[str], count: int, where: str) -> None:
     more = f"; and {count - len(pairs)} more" if count > len(pairs) else ""
-    say(f"prepare {dataset}: repeated {what}: {'; '.join(pairs)}{more}. Repeated {what} have {where}")
+    say(f"prepare {dataset}: repeated {kind}: {'; '.join(pairs)}{more}. Repeated {kind} have {where}")
 
 
 def _named(source: Source, image_id: pa.Scalar) -> int | str:
@@ -212,5 +212,5 @@ def _hashes(column: pa.ChunkedArray) -> np.ndarray:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def _covered(split: str, of: dict) -> str:
-    return f"recall of the proposals at IoU 0.5 over {of['mentions']} mentions of {split}: {100 * of['recall']:.2f} %"
+def _covered(split: str, recall: dict) -> str:
+    return f"recall of the proposals at IoU 0.5 over {recall['mentions']} mentions of {split}: {100 * recall['recall']:.2f} %"

@@ -175,7 +175,7 @@ def test_writing_what_was_seen_takes_a_small_part_of_the_time(tmp_path, monkeypa
     monkeypatch.setattr(scan, "_EVERY_S", 0.0)
     monkeypatch.setattr(tables, "write", lambda *_: written.append(time.sleep(0.05)))
     written, read_ = [], ((8, 6), 1, "0" * 64, None)
-    seen = scan.SeenPictures(tmp_path / "seen")
+    seen = scan.ReadingCache(tmp_path / "seen")
     for number in range(50):
         seen.add(f"{number}.png", (1, LONG_AGO, LONG_AGO), read_)
     assert len(written) == 1

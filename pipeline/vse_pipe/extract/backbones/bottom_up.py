@@ -33,7 +33,7 @@ def build(params: Params, seed: int) -> Backbone:
     finite.
     """
 
-    class Given(nn.Module):
+    class Stored(nn.Module):
         def forward(self, features, boxes) -> Output:
             return Output(features, boxes)
 
@@ -48,7 +48,7 @@ def build(params: Params, seed: int) -> Backbone:
     def read(root, item):
         return read_row(index, item, params.key, (params.regions, params.dimensions))
 
-    return Backbone(read=read, module=Given(), about=about, libraries=())
+    return Backbone(read=read, module=Stored(), about=about, libraries=())
 
 
 @dataclass(frozen=True)
@@ -159,12 +159,12 @@ def _number(item: Item) -> int:
     return int(match[1])
 
 
-def _check_count(field: bytes, regions: int, who: str) -> None:
+def _check_count(field: bytes, regions: int, place: str) -> None:
     if not re.fullmatch(rb"[0-9]{1,9}", field):
-        raise InputError(f"{who}: num_boxes {field[:40]!r} is not a number")
+        raise InputError(f"{place}: num_boxes {field[:40]!r} is not a number")
     if int(field) != regions:
         raise InputError(
-            f"{who} has {int(field)} boxes, expected {regions}: every image needs as many; take the files with a fixed number "
+            f"{place} has {int(field)} boxes, expected {regions}: every image needs as many; take the files with a fixed number "
             "of boxes, or set regions"
         )
 
@@ -174,11 +174,9 @@ def _floats(field: bytes, shape: tuple[int, int], name: str, place: RowPlace) ->
         content = binascii.a2b_base64(field, strict_mode=True)
     except binascii.Error as error:
         raise InputError(f"{place}: {name} are not base64 ({error})") from error
-    wanted = shape[0] * shape[1] * 4
-    if len(content) != wanted:
-        raise InputError(
-            f"{place}: {name} have {len(content)} bytes, expected {wanted}: {shape[0]} x {shape[1]} float32"
-        )
+    size = shape[0] * shape[1] * 4
+    if len(content) != size:
+        raise InputError(f"{place}: {name} have {len(content)} bytes, expected {size}: {shape[0]} x {shape[1]} float32")
     values = np.frombuffer(content, dtype="<f4").astype(np.float32).reshape(shape)
     if not np.isfinite(values).all():
         raise InputError(f"{place}: {name} hold NaN or infinite values")

@@ -42,9 +42,9 @@ def build(params: Params, seed: int) -> Backbone:
 
     Raises UnknownMember and UsageError for names that are none of these; else what weights and states raise.
     """
-    of_detector = ImageParams(weights=params.detector_weights, sha256=params.detector_sha256)
+    detector_params = ImageParams(weights=params.detector_weights, sha256=params.detector_sha256)
     sizes = (params.shorter, params.longer)
-    detector, found = detectors.build(params.detector, of_detector, params.detector_args, sizes, seed)
+    detector, weights = detectors.build(params.detector, detector_params, params.detector_args, sizes, seed)
     trunk, about = _trunk(params, seed)
     with torch.inference_mode():
         dimensions = trunk.eval()(torch.zeros(3, 64, 64), torch.tensor([[0.0, 0.0, 64.0, 64.0]])).shape[1]
@@ -53,7 +53,7 @@ def build(params: Params, seed: int) -> Backbone:
         module=Regions(detector, trunk, params.regions).eval(),
         about={
             "network": f"torchvision {params.trunk} on boxes of {params.detector}",
-            "detector_weights": found.about,
+            "detector_weights": weights.about,
             "regions": params.regions,
             "dimensions": dimensions,
             **about,
@@ -79,8 +79,8 @@ class Trunk(nn.Module):
         self, picture: Float[Tensor, "3 height width"], boxes: Float[Tensor, "regions 4"]
     ) -> Float[Tensor, "regions dim"]:
         """picture: in 0..1; boxes: in its pixels. As many samples in each of the 14 x 14 bins as it has places."""
-        whole = self.stem(((picture - self.mean) / self.std)[None]).float()
-        regions = roi_align(whole, [boxes], _BINS, 1 / _STRIDE, sampling_ratio=-1, aligned=True)
+        feature_map = self.stem(((picture - self.mean) / self.std)[None]).float()
+        regions = roi_align(feature_map, [boxes], _BINS, 1 / _STRIDE, sampling_ratio=-1, aligned=True)
         return self.head(regions).float().mean(dim=(2, 3))
 
 
@@ -96,10 +96,10 @@ class Regions(nn.Module):
 
     def forward(self, canvases: UInt8[Tensor, "images side side 3"], sizes: Int32[Tensor, "images 4"]) -> Output:
         pairs = zip(canvases, sizes.tolist(), strict=True)
-        found = [self._one(canvas[:high, :wide], width, height) for canvas, (wide, high, width, height) in pairs]
-        return Output(*(torch.stack(values) for values in zip(*found, strict=True)))
+        outputs = [self._regions(canvas[:high, :wide], width, height) for canvas, (wide, high, width, height) in pairs]
+        return Output(*(torch.stack(values) for values in zip(*outputs, strict=True)))
 
-    def _one(self, pixels: UInt8[Tensor, "height width 3"], width: int, height: int) -> tuple[Tensor, ...]:
+    def _regions(self, pixels: UInt8[Tensor, "height width 3"], width: int, height: int) -> tuple[Tensor, ...]:
         picture = pixels.permute(2, 0, 1).float() / 255
         high, wide = picture.shape[1:]
         with torch.autocast(picture.device.type, enabled=False):
@@ -111,10 +111,10 @@ class Regions(nn.Module):
 
 
 def _trunk(params: Params, seed: int) -> tuple[Trunk, dict]:
-    given = ImageParams(weights=params.weights, sha256=params.sha256)
-    found = published.torchvision_classifier(params.trunk, given, params.trunk_args)
-    model, about_weights = found.loaded(given, seed)
-    mean, std = params.mean or list(found.published.mean), params.std or list(found.published.std)
+    weights = ImageParams(weights=params.weights, sha256=params.sha256)
+    classifier = published.torchvision_classifier(params.trunk, weights, params.trunk_args)
+    model, about_weights = classifier.loaded(weights, seed)
+    mean, std = params.mean or list(classifier.published.mean), params.std or list(classifier.published.std)
     stem, head = _halves(model.eval(), params.trunk)
     return Trunk(stem, head, mean, std), {"weights": about_weights, "mean": mean, "std": std}
 
@@ -156,15 +156,15 @@ def relaxed_nms(
     order = scores.argsort(descending=True, stable=True)
     # Overlaps in double: in single, whether 3/10 is above 0.3 is left to rounding.
     ranked, falling = (boxes[order].double(), -torch.arange(len(order), device=boxes.device, dtype=torch.float64))
-    kept = torch.arange(0, device=boxes.device)
+    chosen = torch.arange(0, device=boxes.device)
     for threshold in thresholds:
-        kept = nms(ranked, falling, threshold)
-        if len(kept) >= count:
-            return order[kept[:count]]
+        chosen = nms(ranked, falling, threshold)
+        if len(chosen) >= count:
+            return order[chosen[:count]]
     rest = torch.ones(len(order), dtype=torch.bool, device=boxes.device)
-    rest[kept] = False
-    chosen = torch.cat([kept, rest.nonzero()[: count - len(kept), 0]])
-    return order[chosen.sort().values]
+    rest[chosen] = False
+    filled_up = torch.cat([chosen, rest.nonzero()[: count - len(chosen), 0]])
+    return order[filled_up.sort().values]
 
 
 def filled(

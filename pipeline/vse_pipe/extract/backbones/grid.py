@@ -39,7 +39,7 @@ class MeanGrid(nn.Module):
         self.net, self.grid = net, (rows, columns)
 
     def forward(self, pixels: Float[Tensor, "images 3 side side"]) -> Float[Tensor, "images dim rows columns"]:
-        return functional.adaptive_avg_pool2d(networks.of(self.net(pixels)).float(), self.grid)
+        return functional.adaptive_avg_pool2d(networks.feature_map(self.net(pixels)).float(), self.grid)
 
 
 class ExtremesGrid(nn.Module):
@@ -90,15 +90,15 @@ def cells(rows: int, columns: int, height: int, width: int) -> Float[Tensor, "re
 
 def assemble(params: Params, seed: int, random_filters: bool) -> Backbone:
     """The backbone ``grid`` under its ``params``."""
-    seen: nn.Module
+    network: nn.Module
     pooled: nn.Module
     if random_filters:
         filters, transform, about, libraries = _of_filters(params, seed)
-        seen, pooled = filters.conv, ExtremesGrid(filters, params.rows, params.columns)
+        network, pooled = filters.conv, ExtremesGrid(filters, params.rows, params.columns)
     else:
-        seen, transform, about, libraries = _of_classifier(params, seed)
-        pooled = MeanGrid(seen, params.rows, params.columns)
-    height, width = networks.size(seen, transform.image_size, about["network"])
+        network, transform, about, libraries = _of_classifier(params, seed)
+        pooled = MeanGrid(network, params.rows, params.columns)
+    height, width = networks.map_size(network, transform.image_size, about["network"])
     if params.rows > height or params.columns > width:
         raise UsageError(
             f"{about['network']} gives a map of {height} x {width} for images of {transform.image_size} pixels, smaller than "
@@ -118,32 +118,34 @@ def _of_classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dic
     from vse_pipe.extract import published
 
     if params.library == "timm":
-        found = published.timm_classifier(params.model, params, params.model_args)
+        classifier = published.timm_classifier(params.model, params, params.model_args)
     else:
-        found = published.torchvision_classifier(params.model, params, params.model_args)
-    transform = networks.resolve(params, found.published)
-    model, about_weights = found.loaded(params, seed)
-    name = f"{found.library} {found.name}"
+        classifier = published.torchvision_classifier(params.model, params, params.model_args)
+    transform = networks.resolve(params, classifier.published)
+    model, about_weights = classifier.loaded(params, seed)
+    name = f"{classifier.library} {classifier.name}"
     about = {"network": name, "weights": about_weights}
-    libraries = ("torch", "pillow", found.library)
-    if found.library == "timm":
+    libraries = ("torch", "pillow", classifier.library)
+    if classifier.library == "timm":
         return networks.Timm(model.eval(), name), transform, about, libraries
     # Found at the published size: of a small image the last map may be one place, which looks like a pooled vector.
-    fixed = found.name.startswith(("vit_", "maxvit"))
-    probed = transform.image_size if fixed else max(transform.image_size, found.published.image_size)
-    net = networks.cut(found.strip(model).eval(), probed, name)
+    fixed = classifier.name.startswith(("vit_", "maxvit"))
+    probed = transform.image_size if fixed else max(transform.image_size, classifier.published.image_size)
+    net = networks.cut(classifier.strip(model).eval(), probed, name)
     return net, transform, about, libraries
 
 
 def _of_filters(params: Params, seed: int) -> tuple[RandomFilters, Transform, dict, tuple[str, ...]]:
     try:
-        own = _FilterArguments.model_validate(params.model_args)
+        arguments = _FilterArguments.model_validate(params.model_args)
     except ValidationError as error:
         raise UsageError(f"random_filters does not take model_args {params.model_args}: {error}") from error
     transform = networks.resolve(params, _FILTERS)
-    if own.size > transform.image_size:
-        raise UsageError(f"size {own.size} of the filters is larger than image_size {transform.image_size}")
-    net = states.seeded(partial(RandomFilters, own.filters, own.size, own.stride), seed, "random_filters")
+    if arguments.size > transform.image_size:
+        raise UsageError(f"size {arguments.size} of the filters is larger than image_size {transform.image_size}")
+    net = states.seeded(
+        partial(RandomFilters, arguments.filters, arguments.size, arguments.stride), seed, "random_filters"
+    )
     about = {"network": "random filters", "weights": {"origin": "random", "seed": seed}}
     return net.eval(), transform, about, ("torch", "pillow")
 

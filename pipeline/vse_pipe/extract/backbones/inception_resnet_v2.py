@@ -19,6 +19,6 @@ WEIGHTS = WeightsFile(
 
 def build(params: Params, seed: int) -> Backbone:
     """1536 dimensions after global average pooling. ``weights: imagenet`` is TensorFlow's, converted (timm tf_in1k)."""
-    found = published.timm_classifier(_NAME, params, {})
-    source = WEIGHTS if found.source else None
-    return networks.assemble(replace(found, source=source), params, seed)
+    classifier = published.timm_classifier(_NAME, params, {})
+    source = WEIGHTS if classifier.source else None
+    return networks.assemble(replace(classifier, source=source), params, seed)

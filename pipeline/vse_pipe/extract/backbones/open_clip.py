@@ -22,12 +22,12 @@ def build(params: Params, seed: int) -> Backbone:
     preprocessing that pads or whose crop is no square.
     """
     pair = extract_pair.load(params, seed)
-    seen = transform(pair.preprocessing, params.model)
-    about = {**pair.about, "transform": seen.about(), "dimensions": pair.dimensions}
-    module = Extractor(extract_pair.Tower(pair.model, "image"), seen).eval()
+    preprocessing = transform(pair.preprocessing, params.model)
+    about = {**pair.about, "transform": preprocessing.about(), "dimensions": pair.dimensions}
+    module = Extractor(extract_pair.Tower(pair.model, "image"), preprocessing).eval()
     libraries = ("torch", "pillow", "timm", "open_clip_torch")
-    return Backbone(partial(_read, seen), module, about, libraries, params.precision)
+    return Backbone(partial(_read, preprocessing), module, about, libraries, params.precision)
 
 
-def _read(seen: Transform, root: Path, item: Item) -> np.ndarray:
-    return images.pixels(root, item, seen)
+def _read(preprocessing: Transform, root: Path, item: Item) -> np.ndarray:
+    return images.pixels(root, item, preprocessing)

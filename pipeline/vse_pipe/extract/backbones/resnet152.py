@@ -13,6 +13,6 @@ def build(params: Params, seed: int) -> Backbone:
 
     HAL's own features were downloaded and how they were extracted is not documented, so these differ from them.
     """
-    found = extract_published.torchvision_classifier("resnet152", params, {})
-    published = replace(found.published, image_size=224, resize=256)
-    return networks.assemble(replace(found, published=published), params, seed)
+    classifier = extract_published.torchvision_classifier("resnet152", params, {})
+    published = replace(classifier.published, image_size=224, resize=256)
+    return networks.assemble(replace(classifier, published=published), params, seed)

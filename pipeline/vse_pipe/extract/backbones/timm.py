@@ -11,5 +11,5 @@ def build(params: Params, seed: int) -> Backbone:
     ``weights: imagenet`` means the published weights of the tag, whatever they were trained on; where their digest
     is not part of the file's name, ``sha256`` must be set. Raises UnknownMember for another name; else as ``assemble``.
     """
-    found = published.timm_classifier(params.model, params, params.model_args)
-    return networks.assemble(found, params, seed)
+    classifier = published.timm_classifier(params.model, params, params.model_args)
+    return networks.assemble(classifier, params, seed)

@@ -10,5 +10,5 @@ def build(params: Params, seed: int) -> Backbone:
 
     Raises UnknownMember for another name; else as ``assemble``.
     """
-    found = published.torchvision_classifier(params.model, params, params.model_args)
-    return networks.assemble(found, params, seed)
+    classifier = published.torchvision_classifier(params.model, params, params.model_args)
+    return networks.assemble(classifier, params, seed)

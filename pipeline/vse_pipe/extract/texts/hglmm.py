@@ -22,7 +22,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
     words, raw, about = known_words(corpus, params)
     tokens = splitter(params)
-    met = {token for text in corpus.of("train") for token in tokens(text)}
+    met = {token for text in corpus.texts_of("train") for token in tokens(text)}
     trained = np.array([place for place, word in enumerate(words) if word in met], dtype=np.int64)
     rotation, offset = _independent(raw[trained], params, devices.derive_seed(seed, "ica") % 2**32)
     points = (raw.astype(np.float64) - offset) @ rotation.T
@@ -31,18 +31,18 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
             f"hglmm: components is {params.components}, the train captions hold {len(trained)} known words"
         )
     start = devices.derive_seed(seed, "mixture") % 2**32
-    found = fisher.fit(points[trained], params.components, start, params.max_iterations, params.tolerance)
-    if not found.converged:
+    fitted = fisher.fit(points[trained], params.components, start, params.max_iterations, params.tolerance)
+    if not fitted.converged:
         warn(f"hglmm: the mixture still gained after {params.max_iterations} iterations; raise max_iterations")
     about["mixture"] = {
         "words": len(trained),
-        "iterations": len(found.history) - 1,
-        "log_likelihood": found.history[-1],
-        "laplacian_share": float(found.mixture.laplacian.mean()),
+        "iterations": len(fitted.history) - 1,
+        "log_likelihood": fitted.history[-1],
+        "laplacian_share": float(fitted.mixture.laplacian.mean()),
     }
     arrays = {"vectors": points.astype(np.float32), "ica": rotation, "ica_mean": offset}
-    state = State(words, {**arrays, **_stored(found.mixture)}, about)
-    return state if params.pca is None else _reduced(state, list(corpus.of("train")), params.pca, params, seed)
+    state = State(words, {**arrays, **_stored(fitted.mixture)}, about)
+    return state if params.pca is None else _reduced(state, list(corpus.texts_of("train")), params.pca, params, seed)
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:

@@ -18,10 +18,10 @@ _COUNTS = "words"
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """What each part learns, its arrays named after its place; the vocabulary is those of all parts, end to end."""
     states = [method.fit(corpus, part.options, seed) for method, part in _methods(params)]
-    arrays = {f"{place}.{name}": array for place, one in enumerate(states) for name, array in one.arrays.items()}
-    arrays[_COUNTS] = np.array([len(one.words) for one in states])
-    words = [word for one in states for word in one.words]
-    return State(words, arrays, {"parts": [one.about for one in states]})
+    arrays = {f"{place}.{name}": array for place, part in enumerate(states) for name, array in part.arrays.items()}
+    arrays[_COUNTS] = np.array([len(part.words) for part in states])
+    words = [word for part in states for word in part.words]
+    return State(words, arrays, {"parts": [part.about for part in states]})
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
@@ -29,12 +29,12 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     ends = accumulate(state.arrays[_COUNTS].tolist(), initial=0)
     blocks = []
     for place, ((method, part), (start, end)) in enumerate(zip(_methods(params), pairwise(ends), strict=True)):
-        own = {
+        arrays = {
             name.partition(".")[2]: array
             for name, array in state.arrays.items()
             if name.partition(".")[0] == str(place)
         }
-        rows = method.transform(texts, State(state.words[start:end], own), part.options)
+        rows = method.transform(texts, State(state.words[start:end], arrays), part.options)
         lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
         blocks.append((part.weight * rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32))
     return np.concatenate(blocks, axis=1)

@@ -15,8 +15,8 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """Load the model; nothing is learnt. What is kept says which weights it has. Raises as ``pair.model.load``."""
     reader = _reader(params, seed)
     about = {**reader.about, "device": reader.device.type, "precision": reader.precision}
-    kept = {"seed": np.array([seed]), "weights": np.frombuffer(_weights(reader.about), dtype=np.uint8)}
-    return State(arrays=kept, about=about)
+    identity = {"seed": np.array([seed]), "weights": np.frombuffer(_weights(reader.about), dtype=np.uint8)}
+    return State(arrays=identity, about=about)
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:

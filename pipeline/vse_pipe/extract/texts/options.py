@@ -93,21 +93,21 @@ class MixedOptions(VectorParams):
     traits: ClassVar = TextFeatureTraits(mixes=True)
 
     def files(self) -> dict:
-        found: dict = {}
+        files: dict = {}
         for part in self.parts:
             for path, digest in part.options.files().items():
-                found[path] = digest or found.get(path, "")
-        return found
+                files[path] = digest or files.get(path, "")
+        return files
 
     def reads(self) -> list[SourceFiles]:
         return list(dict.fromkeys(files for part in self.parts for files in part.options.reads()))
 
     def objection(self) -> str | None:
         """To one file under two digests."""
-        told: dict = {}
-        for own in (part.options for part in self.parts):
-            for path, digest in own.files().items():
-                if digest and told.setdefault(path, digest) != digest:
+        digests: dict = {}
+        for options in (part.options for part in self.parts):
+            for path, digest in options.files().items():
+                if digest and digests.setdefault(path, digest) != digest:
                     return f"{path} has two different sha256 among the parts; it is one file"
         return None
 
@@ -130,8 +130,8 @@ class OpenClipOptions(PairParams, VectorParams):
     traits: ClassVar = TextFeatureTraits(libraries=("open_clip_torch", "torch"))
 
     def files(self) -> dict[Path, str]:
-        found = {path: "" for path in (self.described, *self._of_tokenizer()) if path is not None}
-        return found | ({} if self.file is None else {self.file: self.sha256 or ""})
+        files = {path: "" for path in (self.described, *self._of_tokenizer()) if path is not None}
+        return files | ({} if self.file is None else {self.file: self.sha256 or ""})
 
     def reads(self) -> list[SourceFiles]:
         tokenizer = [SourceFiles(Path(self.tokenizer).expanduser(), patterns=("*",))] if self.tokenizer else []

@@ -13,25 +13,27 @@ _MARKS = 2
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    return text_methods.known(params)
+    return text_methods.load_encoder(params)
 
 
 def transform(
     texts: list[str], state: State, params: Params
 ) -> tuple[Float32[np.ndarray, "tokens dim"], Int64[np.ndarray, " captions"]]:
     """The tokens of all captions, end to end, and how many each has; captions beyond the encoder's longest input are cut."""
-    model = text_methods.loaded(params)
+    model = text_methods.encoder(params)
     if not params.special and (added := model.tokenizer.num_special_tokens_to_add()) != _MARKS:
         raise UsageError(
             f"special: false leaves out the first and the last token, and sentence encoder '{params.model}' adds {added}; "
             "set special: true"
         )
-    found = model.encode(texts, batch_size=params.batch_size, output_value="token_embeddings", show_progress_bar=False)
-    rows = [one.float().cpu().numpy() for one in found]
+    outputs = model.encode(
+        texts, batch_size=params.batch_size, output_value="token_embeddings", show_progress_bar=False
+    )
+    rows = [row.float().cpu().numpy() for row in outputs]
     if not params.special:
-        rows = [one[1:-1] if len(one) > 2 else one for one in rows]
+        rows = [row[1:-1] if len(row) > 2 else row for row in rows]
     vectors = np.concatenate(rows)
     if params.normalise:
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.where(lengths > 0, lengths, 1.0)
-    return vectors.astype(np.float32), np.array([len(one) for one in rows])
+    return vectors.astype(np.float32), np.array([len(row) for row in rows])

@@ -22,10 +22,10 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     counts: Counter[str] = Counter()
     holding: Counter[str] = Counter()
     captions = 0
-    for text in corpus.of("train"):
-        found = terms(text, params)
-        counts.update(found)
-        holding.update(set(found))
+    for text in corpus.texts_of("train"):
+        terms_ = terms(text, params)
+        counts.update(terms_)
+        holding.update(set(terms_))
         captions += 1
     words = sorted(counts, key=lambda word: (-counts[word], word))[: params.size]
     if not words:

@@ -13,7 +13,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """The vocabulary of the train and val captions; the authors' is of train and dev. Test words never enter it."""
     from vse_pipe.extract.tokens import build
 
-    return State(words=build(corpus.of("train", "val"), params.min_count))
+    return State(words=build(corpus.texts_of("train", "val"), params.min_count))
 
 
 def transform(texts: list[str], state: State, params: Params) -> tuple["Tokens", int]:

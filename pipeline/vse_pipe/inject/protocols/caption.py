@@ -9,11 +9,11 @@ def corrupt(caption_images: np.ndarray, n_images: int, rate: float, rng: np.rand
     Two shuffles of the legacy generator in the order of NCR's loader. A caption that lands on another caption of its
     own image is no mismatch, so the share that really moves is slightly below ``rate``.
     """
-    shown = np.array(caption_images)
+    positions = np.array(caption_images)
     order = np.arange(len(caption_images))
     rng.shuffle(order)
     chosen = order[: int(rate * len(order))]
-    moved = shown[chosen]
+    moved = positions[chosen]
     rng.shuffle(moved)
-    shown[chosen] = moved
-    return shown
+    positions[chosen] = moved
+    return positions

@@ -11,11 +11,11 @@ def corrupt(caption_images: np.ndarray, n_images: int, rate: float, rng: np.rand
     ``np.random.RandomState(seed)`` gives their index files; ``floor(rate * n)`` images take part, and fixed points
     stay, hence the share that really moves is slightly below ``rate``. L2RM's files repeat this index per caption.
     """
-    shown = np.arange(n_images)
+    positions = np.arange(n_images)
     order = np.arange(n_images)
     rng.shuffle(order)
     chosen = order[: int(rate * n_images)]
     moved = np.array(chosen)
     rng.shuffle(moved)
-    shown[chosen] = moved
-    return shown[caption_images]
+    positions[chosen] = moved
+    return positions[caption_images]

@@ -38,13 +38,13 @@ def _read_split(source: Path, prefix: str, out: Path):
     """Captions, and the digests of their images' rows as ``row_digests`` gives them."""
     listed, features = source / f"{prefix}_caps.tsv", source / f"{prefix}_ims.npy"
     lines = (_caption(line, f"{listed} line {number}") for number, line in enumerate(read_lines(listed), 1))
-    found = texts(out, lines)
+    captions = texts(out, lines)
     array = open_array(features)
-    if len(found) != len(array):
+    if len(captions) != len(array):
         raise InputError(
-            f"{listed}: {len(found)} lines, but {features.name} has {len(array)} rows; there must be one line per image"
+            f"{listed}: {len(captions)} lines, but {features.name} has {len(array)} rows; there must be one line per image"
         )
-    return found, row_digests(array, features)
+    return captions, row_digests(array, features)
 
 
 def _caption(line: str, where: str) -> str:

@@ -44,20 +44,20 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     for at, cells in enumerate(rows):
         where, image = f"{source} row {places[at]}", file_name(cells["image"])
         caption_text(cells["caption"], where)
-        given = cells.get("split")
+        cell = cells.get("split")
         number = numbers.setdefault(image, len(numbers))
         if number == len(splits):
             # Drawn by the name as it is written: another spelling of it moves no image of a data set that exists.
             drawn = drawn_split(cells["image"], params.val, params.test, seed)
-            splits.append(drawn if given is None else split_of(given, where))
+            splits.append(drawn if cell is None else split_of(cell, where))
             first_rows.append(at)
-        elif given is not None and splits[number] != (split := split_of(given, where)):
+        elif cell is not None and splits[number] != (split := split_of(cell, where)):
             raise InputError(
                 f"{where}: image '{image}' is in split {split} here, but in {splits[number]} in row {places[first_rows[number]]}"
             )
-        if cells.get("image_id") != (own := rows[first_rows[number]]).get("image_id"):
+        if cells.get("image_id") != (first_row := rows[first_rows[number]]).get("image_id"):
             raise InputError(
-                f"{where}: image '{image}' has image_id {shown_id(cells['image_id'])} here, but {shown_id(own['image_id'])} in row "
+                f"{where}: image '{image}' has image_id {shown_id(cells['image_id'])} here, but {shown_id(first_row['image_id'])} in row "
                 f"{places[first_rows[number]]}"
             )
         image_ids.append(number)
@@ -106,8 +106,8 @@ def _rows(source: Path) -> tuple[list[int], list[dict[str, str]]]:
 
 
 def _check(header: list[str], source: Path) -> None:
-    known = (*_REQUIRED, *_OPTIONAL)
-    if len(set(header)) != len(header) or not set(_REQUIRED) <= set(header) <= set(known):
+    allowed = (*_REQUIRED, *_OPTIONAL)
+    if len(set(header)) != len(header) or not set(_REQUIRED) <= set(header) <= set(allowed):
         raise InputError(
             f"{source} row 1: expected the columns image,caption or image,caption,split, and image_id or caption_id if you have "
             f"them; found {','.join(header)!r}"

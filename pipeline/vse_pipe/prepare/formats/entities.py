@@ -124,14 +124,14 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         sizes.append((annotation.width, annotation.height))
     files = [f"{image_id}.jpg" for _, image_id, _ in listed]
     scanned = scan(source / params.images, files, lambda number: listed[number][0])
-    ids, splits = ([one[column] for one in listed] for column in (1, 2))
+    ids, splits = ([row[column] for row in listed] for column in (1, 2))
     shapes = zip(scanned.widths, scanned.heights, strict=True)
     turns = {
         image_id: (orientation, size)
-        for (_, image_id, _), file, size, orientation, shown in zip(
+        for (_, image_id, _), file, size, orientation, upright_size in zip(
             listed, files, sizes, scanned.orientations, shapes, strict=True
         )
-        if any(shown) and _turns(source / params.images / file, size, shown, orientation)
+        if any(upright_size) and _turns(source / params.images / file, size, upright_size, orientation)
     }
     rows.turn(turns)
     images = image_table(ids, files, splits, scanned.widths, scanned.heights, scanned.digests)
@@ -141,19 +141,19 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     return Source(images, captions, str(source / params.images), scanned.broken, phrases)
 
 
-def _turns(path: Path, size: tuple[int, int], shown: tuple[int, int], orientation: int) -> bool:
+def _turns(path: Path, size: tuple[int, int], upright_size: tuple[int, int], orientation: int) -> bool:
     """Whether the boxes were drawn on the picture as it is stored, and it is shown turned. size: that of its annotations."""
-    if orientation != 1 and size == shown == upright(shown, orientation):
+    if orientation != 1 and size == upright_size == upright(upright_size, orientation):
         raise InputError(
             f"{path}: shown turned, by its EXIF orientation {orientation}, and its size does not tell whether its boxes were "
             "drawn before or after that; write its pixels as its boxes fit them, without the orientation"
         )
-    if size not in (shown, upright(shown, orientation)):
+    if size not in (upright_size, upright(upright_size, orientation)):
         raise InputError(
-            f"{path}: {shown[0]} x {shown[1]} pixels, but its annotations are of {size[0]} x {size[1]}; "
+            f"{path}: {upright_size[0]} x {upright_size[1]} pixels, but its annotations are of {size[0]} x {size[1]}; "
             "use the pictures that the boxes were drawn on"
         )
-    return size != shown
+    return size != upright_size
 
 
 def _listed(source: Path) -> Iterator[tuple[str, int, str]]:
@@ -188,7 +188,7 @@ def _without_box(phrase: Phrase, annotation: Annotation) -> str:
 
 
 def _say(source: Path, rows: _Rows) -> None:
-    counts = [f"{len(found)} {reason} ({len(set(found))} chains)" for reason, found in sorted(rows.without.items())]
+    counts = [f"{len(chains)} {reason} ({len(set(chains))} chains)" for reason, chains in sorted(rows.without.items())]
     left = f"; left out: {', '.join(counts)}" if counts else ""
     cut = f"; {rows.clipped} boxes reached over an edge of their picture and were cut there" if rows.clipped else ""
     turn = (
@@ -217,15 +217,15 @@ def read_annotation(path: Path) -> Annotation:
         size = root.find("size")
         if size is None:
             raise InputError("has no size")
-        found = Annotation(_number(size, "width"), _number(size, "height"))
+        annotation = Annotation(_number(size, "width"), _number(size, "height"))
         for element in root.iterfind("object"):
-            _add(found, element)
+            _add(annotation, element)
     # ValueError and LookupError: encodings that expat or Python does not have.
     except (ET.ParseError, ValueError, LookupError) as error:
         raise InputError(f"{path}: no XML that can be read ({error}); copy it again") from error
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return found
+    return annotation
 
 
 def turned(box: Box, orientation: int, size: tuple[int, int]) -> Box:
@@ -238,36 +238,36 @@ def turned(box: Box, orientation: int, size: tuple[int, int]) -> Box:
     return (y1, x1, y2, x2) if orientation >= 5 else (x1, y1, x2, y2)
 
 
-def _add(found: Annotation, element: ET.Element) -> None:
-    chains = [_whole(_CHAIN, name.text, "name") for name in element.iterfind("name")]
+def _add(annotation: Annotation, element: ET.Element) -> None:
+    chains = [_whole_number(_CHAIN, name.text, "name") for name in element.iterfind("name")]
     outline = element.find("bndbox")
     if outline is None:
         flags = [flag for flag in _FLAGS if element.find(flag) is not None and _number(element, flag) > 0]
-        found.flags.update(dict.fromkeys(chains, flags[0]) if flags else {})
+        annotation.flags.update(dict.fromkeys(chains, flags[0]) if flags else {})
         return
-    whole = tuple(_number(outline, edge) - 1 for edge in ("xmin", "ymin", "xmax", "ymax"))
-    box = max(whole[0], 0), max(whole[1], 0), min(whole[2], found.width - 1), min(whole[3], found.height - 1)
+    edges = tuple(_number(outline, edge) - 1 for edge in ("xmin", "ymin", "xmax", "ymax"))
+    box = max(edges[0], 0), max(edges[1], 0), min(edges[2], annotation.width - 1), min(edges[3], annotation.height - 1)
     if box[2] < box[0] or box[3] < box[1]:
-        told = ", ".join(str(edge + 1) for edge in whole)
+        values = ", ".join(str(edge + 1) for edge in edges)
         raise InputError(
-            f"the box {told} of chain {', '.join(map(str, chains))} ends before it begins, or lies outside of the picture, "
-            f"which has {found.width} x {found.height} pixels"
+            f"the box {values} of chain {', '.join(map(str, chains))} ends before it begins, or lies outside of the picture, "
+            f"which has {annotation.width} x {annotation.height} pixels"
         )
-    found.clipped += box != whole
+    annotation.clipped += box != edges
     for chain in chains:
-        other = found.boxes.get(chain, box)
-        found.boxes[chain] = (*map(min, other[:2], box[:2]), *map(max, other[2:], box[2:]))
+        previous = annotation.boxes.get(chain, box)
+        annotation.boxes[chain] = (*map(min, previous[:2], box[:2]), *map(max, previous[2:], box[2:]))
 
 
 def _number(element: ET.Element, tag: str) -> int:
-    return _whole(_NUMBER, element.findtext(tag), tag)
+    return _whole_number(_NUMBER, element.findtext(tag), tag)
 
 
-def _whole(form: re.Pattern[str], text: str | None, tag: str) -> int:
-    found = form.fullmatch(text or "")
-    if found is None:
+def _whole_number(form: re.Pattern[str], text: str | None, tag: str) -> int:
+    match = form.fullmatch(text or "")
+    if match is None:
         raise InputError(f"{tag} {(text or '')[:40]!r} is not a whole number")
-    return int(found[1])
+    return int(match[1])
 
 
 def parse(line: str, where: str) -> tuple[str, list[Phrase]]:
@@ -287,9 +287,9 @@ def parse(line: str, where: str) -> tuple[str, list[Phrase]]:
 
 
 def _plain(piece: str, where: str) -> str:
-    found = _LEFT_OVER.search(piece)
-    if found:
-        mark = piece[found.start() :][:40]
+    match = _LEFT_OVER.search(piece)
+    if match:
+        mark = piece[match.start() :][:40]
         raise InputError(
             f"{where}: {mark!r} is no whole mark; expected [/EN#<chain>/<type> words], no bracket among the words"
         )

@@ -11,7 +11,7 @@ from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.formats.options import FolderOptions as Params
-from vse_pipe.prepare.scan import Read, SeenPictures, Stamp, readings, stamp_of, walked
+from vse_pipe.prepare.scan import Read, ReadingCache, Stamp, readings, stamp_of, walked
 from vse_pipe.prepare.source import Source, caption_table, existing, image_table
 from vse_pipe.project import paths
 
@@ -32,13 +32,13 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """
     if not existing(source).is_dir():
         raise InputError(f"source {source} is no folder; format folder reads a folder of pictures")
-    found = walked(source)
-    if not found.stamps:
-        more = f"; left out: {found.left_out[0]}" if found.left_out else ""
+    pictures = walked(source)
+    if not pictures.stamps:
+        more = f"; left out: {pictures.left_out[0]}" if pictures.left_out else ""
         raise InputError(f"{source}: no picture in it or in its folders, which end in {', '.join(ENDINGS)}{more}")
-    files = sorted(found.stamps)
-    with SeenPictures.kept(paths.seen(source)) as seen:
-        results = _readings(source, found.stamps, seen)
+    files = sorted(pictures.stamps)
+    with ReadingCache.opened(paths.seen(source)) as cache:
+        results = _readings(source, pictures.stamps, cache)
     widths, heights = zip(*(results[file][0] for file in files), strict=True)
     digests = [results[file][2] for file in files]
     ids = np.array([_number(file) for file in files])
@@ -46,33 +46,33 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     images = image_table(ids, files, [_SPLIT] * len(files), widths, heights, digests)
     broken = [f"{file} {why}" for file in files if (why := results[file][3]) is not None]
     names = TextIds.of(image_id=(ids, pa.array(files, pa.string())))
-    return Source(images, caption_table([], [], [], []), str(source), broken, names=names, left_out=found.left_out)
+    return Source(images, caption_table([], [], [], []), str(source), broken, names=names, left_out=pictures.left_out)
 
 
-def _readings(source: Path, stamps: dict[str, Stamp], seen: SeenPictures) -> dict[str, Read]:
+def _readings(source: Path, stamps: dict[str, Stamp], cache: ReadingCache) -> dict[str, Read]:
     """Of every file, with the stamp that it had before and after it was read."""
     results: dict[str, Read] = {}
-    wanted = []
+    unread = []
     for file, stamp in sorted(stamps.items()):
-        if (known := seen.get(file, stamp)) is not None:
-            results[file] = known
+        if (reading := cache.get(file, stamp)) is not None:
+            results[file] = reading
         else:
-            wanted.append(file)
-    seen.forget(stamps)
+            unread.append(file)
+    cache.forget(stamps)
     for _ in range(_TRIES):
         again = []
-        made = readings(source, ((file, str(source / file)) for file in wanted), len(wanted))
-        for file, result in zip(wanted, made, strict=True):
+        answers = readings(source, ((file, str(source / file)) for file in unread), len(unread))
+        for file, result in zip(unread, answers, strict=True):
             now = stamp_of(source / file)
             if now is None or now == stamps[file]:
                 results[file] = result
-                seen.add(file, stamps[file], result)
+                cache.add(file, stamps[file], result)
             else:
                 again.append(file)
                 stamps[file], results[file] = now, _CHANGING
         if not again:
             break
-        wanted = again
+        unread = again
     return results
 
 

@@ -47,9 +47,9 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     splits = [_read_split(source, prefix, params, out) for prefix in params.prefixes]
     _must_agree(source, splits, params)
     ids, tables = _image_ids(source, splits), Splits(out)
-    for split, own in zip(splits, np.split(ids, np.cumsum([one.images for one in splits])[:-1]), strict=True):
+    for split, split_ids in zip(splits, np.split(ids, np.cumsum([split.images for split in splits])[:-1]), strict=True):
         name = split_of(split.prefix.removesuffix("all"), split.prefix)
-        tables.add(split.prefix, name, own, split.digests, split.captions, split.broken)
+        tables.add(split.prefix, name, split_ids, split.digests, split.captions, split.broken)
     return tables.source(source)
 
 
@@ -69,30 +69,32 @@ def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
     if not len(captions):
         raise InputError(f"{listed}: no captions")
     digests, broken = row_digests(open_array(features), features)
-    groups = group(len(captions), digests, _wanted(params, prefix), f"{listed} and {features.name}")
+    groups = group(len(captions), digests, _captions_per_image(params, prefix), f"{listed} and {features.name}")
     names = _names(source / f"{prefix}_ids.txt", len(captions), groups)
     unfit = [broken[row] for row in broken if row % groups.rows == 0]
     return _Split(prefix, captions, groups, digests, names, unfit)
 
 
-def _wanted(params: Params, prefix: str) -> int | None:
+def _captions_per_image(params: Params, prefix: str) -> int | None:
     """Captions an image that the parameters ask for; None to infer them."""
-    wanted = params.captions_per_image
-    if not isinstance(wanted, dict):
-        return wanted
-    return next((count for split, count in wanted.items() if split == prefix.removesuffix("all")), None)
+    counts = params.captions_per_image
+    if not isinstance(counts, dict):
+        return counts
+    return next((count for split, count in counts.items() if split == prefix.removesuffix("all")), None)
 
 
 def _must_agree(source: Path, splits: list[_Split], params: Params) -> None:
     """A file of features that lost rows can still divide the captions, into groups that are too large."""
-    inferred = {split.prefix: split.groups.captions for split in splits if _wanted(params, split.prefix) is None}
-    known = {split.prefix: split.groups.captions for split in splits}
-    other = next((prefix for prefix in inferred if known[prefix] != known[splits[0].prefix]), None)
-    if other is not None:
-        counts = ", ".join(f"{prefix} {count}" for prefix, count in known.items())
+    inferred = {
+        split.prefix: split.groups.captions for split in splits if _captions_per_image(params, split.prefix) is None
+    }
+    counts = {split.prefix: split.groups.captions for split in splits}
+    odd = next((prefix for prefix in inferred if counts[prefix] != counts[splits[0].prefix]), None)
+    if odd is not None:
+        listed = ", ".join(f"{prefix} {count}" for prefix, count in counts.items())
         raise InputError(
-            f"{source}: the splits differ in captions per image ({counts}), so that captions may go to wrong images; "
-            f"complete {other}_ims.npy and {other}_caps.txt, or set captions_per_image, a number a split where they do differ"
+            f"{source}: the splits differ in captions per image ({listed}), so that captions may go to wrong images; "
+            f"complete {odd}_ims.npy and {odd}_caps.txt, or set captions_per_image, a number a split where they do differ"
         )
 
 

@@ -18,7 +18,7 @@ def read(source: Path, out: Path, params: Params, seed: int, device: str = "auto
     what the proposals raise.
     """
     method = PROPOSALS.load(params.proposals)
-    own = PROPOSALS.options(params.proposals).model_validate(params.options)
-    proposer = method.proposer(own, params.count, seed, device)
+    options = PROPOSALS.options(params.proposals).model_validate(params.options)
+    proposer = method.proposer(options, params.count, seed, device)
     threads = regions.CORES if PROPOSALS.traits(params.proposals).threads else 1
     return regions.assembled(source, proposer, threads, params.count, params.splits, params.regions_per_phrase, seed)

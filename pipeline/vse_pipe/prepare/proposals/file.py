@@ -15,7 +15,7 @@ from vse_pipe.core import arrays, memory
 from vse_pipe.core.errors import Damage, InputError, MissingResource
 from vse_pipe.core.weights import check
 from vse_pipe.prepare.proposals.options import FileOptions as Params
-from vse_pipe.prepare.regions import Proposed, Proposer, Seen
+from vse_pipe.prepare.regions import Picture, Proposed, Proposer
 
 _DAMAGE = Damage(InputError, "write it again")
 _NEEDED, _SCORES = ("image", "boxes"), "scores"
@@ -48,7 +48,7 @@ def _corners(path: Path, boxes: np.ndarray, params: Params) -> np.ndarray:
     high = boxes[:, 2:] - params.first_pixel if params.form == "corners" else low + boxes[:, 2:] - 1
     if (wrong := (high < low).any(axis=1)).any():
         row = int(np.flatnonzero(wrong)[0])
-        raise InputError(f"{_where(path, row)}: {_told(boxes[row])} is a box without area, in the form {params.form}")
+        raise InputError(f"{_where(path, row)}: {_listed(boxes[row])} is a box without area, in the form {params.form}")
     return np.concatenate([low, high], axis=1)
 
 
@@ -57,32 +57,34 @@ def _proposed(
     rows: dict[str, np.ndarray],
     corners: np.ndarray,
     scores: np.ndarray | None,
-    taken: dict[str, str],
-    seen: Seen,
+    owners: dict[str, str],
+    picture: Picture,
 ) -> Proposed:
     # Of a member of a shard the name stands last.
-    stem = Path(seen.item.file.rpartition("::")[2]).stem
-    key = {"stem": stem, "file": seen.item.file, "image_id": str(seen.item.image_id)}[params.by]
+    stem = Path(picture.item.file.rpartition("::")[2]).stem
+    key = {"stem": stem, "file": picture.item.file, "image_id": str(picture.item.image_id)}[params.by]
     if key not in rows:
-        raise InputError(f"{params.path}: no boxes for {seen.item.file}, looked for by {params.by} as '{key}'")
-    if (other := taken.setdefault(key, seen.item.file)) != seen.item.file:
+        raise InputError(f"{params.path}: no boxes for {picture.item.file}, looked for by {params.by} as '{key}'")
+    if (owner := owners.setdefault(key, picture.item.file)) != picture.item.file:
         raise InputError(
-            f"{params.path}: {other} and {seen.item.file} are both '{key}'; set by: file, and name them so"
+            f"{params.path}: {owner} and {picture.item.file} are both '{key}'; set by: file, and name them so"
         )
     mine = rows[key]
-    outside = (corners[mine] < 0).any(axis=1) | (corners[mine, 2:] > (seen.width - 1, seen.height - 1)).any(axis=1)
+    outside = (corners[mine] < 0).any(axis=1) | (corners[mine, 2:] > (picture.width - 1, picture.height - 1)).any(
+        axis=1
+    )
     if outside.any():
         row = int(mine[np.flatnonzero(outside)[0]])
         raise InputError(
-            f"{_where(Path(params.path), row)}: the box from {_told(corners[row, :2])} to {_told(corners[row, 2:])}, counted from 0, "
-            f"reaches outside {seen.item.file} of {seen.width} x {seen.height} pixels; are form and first_pixel right?"
+            f"{_where(Path(params.path), row)}: the box from {_listed(corners[row, :2])} to {_listed(corners[row, 2:])}, counted from 0, "
+            f"reaches outside {picture.item.file} of {picture.width} x {picture.height} pixels; are form and first_pixel right?"
         )
     if scores is None:
         return Proposed(corners[mine], np.linspace(1, 0, len(mine), endpoint=False))
     return Proposed(corners[mine], scores[mine])
 
 
-def _told(values: np.ndarray) -> str:
+def _listed(values: np.ndarray) -> str:
     return ", ".join(f"{value:g}" for value in values.tolist())
 
 
@@ -96,9 +98,9 @@ def read_boxes(path: Path, expected: str | None) -> tuple[np.ndarray, np.ndarray
         raise MissingResource(f"{path}: no such file of boxes")
     if expected is not None:
         check(path, expected)
-    found = {".npz": _npz, ".mat": _mat, ".csv": _csv}[path.suffix](path)
-    image, boxes, scores = found["image"], found["boxes"], found.get(_SCORES)
-    shapes = {name: array.shape for name, array in found.items()}
+    columns = {".npz": _npz, ".mat": _mat, ".csv": _csv}[path.suffix](path)
+    image, boxes, scores = columns["image"], columns["boxes"], columns.get(_SCORES)
+    shapes = {name: array.shape for name, array in columns.items()}
     if image.ndim != 1 or boxes.shape != (len(image), 4) or (scores is not None and scores.shape != image.shape):
         raise InputError(f"{path}: shapes {shapes}, expected image (n,), boxes (n, 4) and scores (n,)")
     if not len(image):
@@ -123,11 +125,11 @@ def _line(path: Path, record: int) -> int:
 def _names(path: Path, image: np.ndarray) -> np.ndarray:
     if image.dtype.kind in "Uiu":
         return image.astype(np.str_)
-    whole = _numbers(path, "image", image)
-    if (wrong := (whole != np.round(whole)) | (np.abs(whole) > _EXACT)).any():
+    numbers = _numbers(path, "image", image)
+    if (wrong := (numbers != np.round(numbers)) | (np.abs(numbers) > _EXACT)).any():
         row = int(np.flatnonzero(wrong)[0])
-        raise InputError(f"{_where(path, row)}: image {whole[row]:g} is neither a name nor a whole number")
-    return whole.astype(np.int64).astype(np.str_)
+        raise InputError(f"{_where(path, row)}: image {numbers[row]:g} is neither a name nor a whole number")
+    return numbers.astype(np.int64).astype(np.str_)
 
 
 def _numbers(path: Path, name: str, values: np.ndarray) -> np.ndarray:
@@ -135,12 +137,12 @@ def _numbers(path: Path, name: str, values: np.ndarray) -> np.ndarray:
         raise InputError(f"{path}: {name} holds {values.dtype}, expected numbers")
     # Longer floats than these become infinite, which is said below.
     with np.errstate(over="ignore", invalid="ignore"):
-        found = values.astype(np.float64)
-    wrong = ~np.isfinite(found).reshape(len(found), -1).all(axis=1)
+        numbers = values.astype(np.float64)
+    wrong = ~np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        raise InputError(f"{_where(path, row)}: {name} {found[row].tolist()}: not all are finite")
-    return found
+        raise InputError(f"{_where(path, row)}: {name} {numbers[row].tolist()}: not all are finite")
+    return numbers
 
 
 def _npz(path: Path) -> dict[str, np.ndarray]:
@@ -182,8 +184,8 @@ def _joined(path: Path, image: np.ndarray, boxes: np.ndarray) -> dict[str, np.nd
             "(k, 4) an image, or (k, 5) with scores"
         )
     rows = np.concatenate(filled)
-    found = {"image": np.repeat(image, [len(array) if array.size else 0 for array in boxes]), "boxes": rows[:, :4]}
-    return found | ({_SCORES: rows[:, 4]} if rows.shape[1] > 4 else {})
+    columns = {"image": np.repeat(image, [len(array) if array.size else 0 for array in boxes]), "boxes": rows[:, :4]}
+    return columns | ({_SCORES: rows[:, 4]} if rows.shape[1] > 4 else {})
 
 
 def _csv(path: Path) -> dict[str, np.ndarray]:
@@ -196,12 +198,11 @@ def _csv(path: Path) -> dict[str, np.ndarray]:
         except pa.ArrowInvalid as error:
             # It passes over empty lines as it counts.
             raise ValueError(_ROW.sub(lambda row: f"line {_line(path, int(row[1]))}", str(error))) from error
-        columns = table.column_names
-        image = table["image"].to_numpy().astype(np.str_) if "image" in columns else np.zeros(0, np.str_)
-    if columns not in (["image", *_CORNERS], list(types)):
-        told = ",".join(columns)
+        header = table.column_names
+        image = table["image"].to_numpy().astype(np.str_) if "image" in header else np.zeros(0, np.str_)
+    if header not in (["image", *_CORNERS], list(types)):
         raise InputError(
-            f"{path} line {_line(path, 1)}: expected the columns image,x1,y1,x2,y2 or image,x1,y1,x2,y2,score; found {told!r}"
+            f"{path} line {_line(path, 1)}: expected the columns image,x1,y1,x2,y2 or image,x1,y1,x2,y2,score; found {','.join(header)!r}"
         )
-    found = {"image": image, "boxes": np.stack([table[name].to_numpy() for name in _CORNERS], axis=1)}
-    return found | ({_SCORES: table["score"].to_numpy()} if "score" in columns else {})
+    columns = {"image": image, "boxes": np.stack([table[name].to_numpy() for name in _CORNERS], axis=1)}
+    return columns | ({_SCORES: table["score"].to_numpy()} if "score" in header else {})

@@ -10,7 +10,7 @@ from vse_pipe.core.devices import resolve_device
 from vse_pipe.pictures import detector
 from vse_pipe.pictures.detector import Detector
 from vse_pipe.prepare.proposals.options import RpnOptions as Params
-from vse_pipe.prepare.regions import Proposed, Proposer, Seen
+from vse_pipe.prepare.regions import Picture, Proposed, Proposer
 
 
 def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
@@ -26,8 +26,8 @@ def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Pro
     return partial(_proposed, network.to(where), where)
 
 
-def _proposed(network: Detector, device: torch.device, seen: Seen) -> Proposed:
-    pixels = torch.from_numpy(np.array(seen.load())).to(device)
+def _proposed(network: Detector, device: torch.device, picture: Picture) -> Proposed:
+    pixels = torch.from_numpy(np.array(picture.load())).to(device)
     with devices.inference(device, "float32"):
         boxes = network.proposals(pixels.permute(2, 0, 1).float() / 255)
     return Proposed.ranked(boxes.double().cpu().numpy())

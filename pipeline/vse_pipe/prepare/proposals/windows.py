@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from vse_pipe.prepare.proposals.options import WindowsOptions as Params
-from vse_pipe.prepare.regions import Proposed, Proposer, Seen
+from vse_pipe.prepare.regions import Picture, Proposed, Proposer
 
 # Of steps, in multiples of a window's side: windows on every pixel, one window in any picture.
 _FINEST, _COARSEST, _HALVINGS = 1e-6, 1e6, 60
@@ -21,13 +21,13 @@ def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Pro
     return partial(_windows, params, count)
 
 
-def _windows(params: Params, count: int, seen: Seen) -> Proposed:
-    boxes = _of_size(tuple(params.scales), tuple(params.ratios), count, seen.width, seen.height)
+def _windows(params: Params, count: int, picture: Picture) -> Proposed:
+    boxes = _placed(tuple(params.scales), tuple(params.ratios), count, picture.width, picture.height)
     return Proposed(boxes, np.zeros(len(boxes)))
 
 
 @lru_cache(maxsize=64)
-def _of_size(scales: tuple[float, ...], ratios: tuple[float, ...], count: int, width: int, height: int) -> np.ndarray:
+def _placed(scales: tuple[float, ...], ratios: tuple[float, ...], count: int, width: int, height: int) -> np.ndarray:
     shapes = list(dict.fromkeys(_shapes(scales, ratios, width, height)))
     low, high = _FINEST, _COARSEST
     for _ in range(_HALVINGS):
@@ -58,5 +58,5 @@ def _laid(step: float, shape: tuple[int, int], width: int, height: int) -> tuple
 def _boxes(shape: tuple[int, int], laid: tuple[int, int], width: int, height: int) -> np.ndarray:
     lefts = np.linspace(0, width - shape[0], laid[0]).round() if laid[0] > 1 else np.array([(width - shape[0]) // 2])
     tops = np.linspace(0, height - shape[1], laid[1]).round() if laid[1] > 1 else np.array([(height - shape[1]) // 2])
-    x, y = (one.ravel() for one in np.meshgrid(lefts, tops))
+    x, y = (axis.ravel() for axis in np.meshgrid(lefts, tops))
     return np.stack([x, y, x + shape[0] - 1, y + shape[1] - 1], axis=1).astype(np.float64)

@@ -112,10 +112,10 @@ _Parts = list[str | NamedShape]
 def describe(scene: Scene, count: int, vague: float, rng: np.random.Generator) -> dict[str, list[Mention]]:
     """``count`` different captions, each vague with probability ``vague``; lower case, no full stop. To each the phrases
     in it that name one figure, however many others they would fit; not those that name several, or the background."""
-    found: dict[str, list[Mention]] = {}
-    while len(found) < count:
-        found.setdefault(*_joined(_caption(scene, vague, rng)))
-    return found
+    captions: dict[str, list[Mention]] = {}
+    while len(captions) < count:
+        captions.setdefault(*_joined(_caption(scene, vague, rng)))
+    return captions
 
 
 def _joined(parts: _Parts) -> tuple[str, list[Mention]]:
@@ -218,8 +218,8 @@ def _sometimes_on(background: Background, rng: np.random.Generator) -> str:
 def _on(background: Background, rng: np.random.Generator) -> str:
     """Its pattern, its tint or both."""
     pattern, tint = pick(rng, PATTERNS[background.pattern]), pick(rng, TINTS[background.tint])
-    seen = pick(rng, (pattern, tint, f"{pattern} {tint}"))
-    return f" on {_with_article(seen)} {pick(rng, BACKGROUNDS)}"
+    look = pick(rng, (pattern, tint, f"{pattern} {tint}"))
+    return f" on {_with_article(look)} {pick(rng, BACKGROUNDS)}"
 
 
 def _with_article(phrase: str) -> str:

@@ -163,14 +163,14 @@ def render(out: Path, params: ShapesParams, seed: int) -> Source:
             draw(scene, params.pixels).save(folder / name)
             digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
             image_rows.append((image_id, name, split, params.pixels, params.pixels, digest))
-            wanted = int(words.integers(params.min_captions, params.max_captions + 1))
-            for text, mentions in describe(scene, wanted, params.vague, words).items():
+            count = int(words.integers(params.min_captions, params.max_captions + 1))
+            for text, mentions in describe(scene, count, params.vague, words).items():
                 caption_id = len(caption_rows) + 1
                 caption_rows.append((caption_id, image_id, text, split))
                 for start, phrase, index in mentions:
                     figure = scene.figures[index]
-                    of = (len(phrase_rows) + 1, caption_id, image_id, index + 1, start, phrase, figure.shape)
-                    phrase_rows.append((*of, *box(figure, params.pixels), split))
+                    row = (len(phrase_rows) + 1, caption_id, image_id, index + 1, start, phrase, figure.shape)
+                    phrase_rows.append((*row, *box(figure, params.pixels), split))
     tables = image_table(*zip(*image_rows, strict=True)), caption_table(*zip(*caption_rows, strict=True))
     phrases = phrase_table(phrase_rows, "the rendered scenes") if params.phrases else None
     return Source(*tables, str(folder), phrases=phrases)
@@ -180,12 +180,12 @@ def sample_split(params: ShapesParams, split: str, seed: int) -> list[Scene]:
     """The scenes of one split, all different; a share ``near_duplicates`` copy an earlier one with one change."""
     rng: np.random.Generator = generator(seed, "shapes scenes", split)
     scenes: list[Scene] = []
-    seen: set[Scene] = set()
+    drawn: set[Scene] = set()
     while len(scenes) < params.counts()[split]:
         copies = scenes and rng.random() < params.near_duplicates
         scene = near_duplicate(pick(rng, scenes), rng) if copies else sample_scene(rng)
         # A change may undo an earlier one; two equal images could not be told apart by any model.
-        if scene not in seen:
+        if scene not in drawn:
             scenes.append(scene)
-            seen.add(scene)
+            drawn.add(scene)
     return scenes

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-One = TypeVar("One")
+Value = TypeVar("Value")
 
 SHAPES = ("circle", "square", "triangle", "star", "heart", "cross", "ring", "diamond")
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "black")
@@ -53,7 +53,7 @@ class Scene:
     background: Background
 
 
-def pick(rng: np.random.Generator, values: Sequence[One]) -> One:
+def pick(rng: np.random.Generator, values: Sequence[Value]) -> Value:
     """Any of them, all alike probable."""
     return values[int(rng.integers(len(values)))]
 
@@ -66,9 +66,9 @@ def gap(a: Figure, b: Figure) -> float:
 def place(figure: Figure) -> str | None:
     """``left``, ``top``, ``top left``, ..., ``middle``, or None where no word is clearly true."""
     across = "left" if figure.x < _SIDE else "right" if figure.x > 1 - _SIDE else ""
-    along = "top" if figure.y < _SIDE else "bottom" if figure.y > 1 - _SIDE else ""
-    if across or along:
-        return f"{along} {across}".strip()
+    down = "top" if figure.y < _SIDE else "bottom" if figure.y > 1 - _SIDE else ""
+    if across or down:
+        return f"{down} {across}".strip()
     central = abs(figure.x - 0.5) < _CENTRE and abs(figure.y - 0.5) < _CENTRE
     return "middle" if central else None
 
@@ -78,15 +78,15 @@ def relations(a: Figure, b: Figure) -> list[str]:
 
     Never empty: two figures too close for the first four are near each other.
     """
-    across, along = a.x - b.x, a.y - b.y
-    found = []
-    if abs(across) >= max(_CLEAR, abs(along)):
-        found.append("left of" if across < 0 else "right of")
-    if abs(along) >= max(_CLEAR, abs(across)):
-        found.append("above" if along < 0 else "below")
+    across, down = a.x - b.x, a.y - b.y
+    names = []
+    if abs(across) >= max(_CLEAR, abs(down)):
+        names.append("left of" if across < 0 else "right of")
+    if abs(down) >= max(_CLEAR, abs(across)):
+        names.append("above" if down < 0 else "below")
     if gap(a, b) < _NEAR:
-        found.append("next to")
-    return found
+        names.append("next to")
+    return names
 
 
 MIN_GAP = 0.01
@@ -105,7 +105,7 @@ def sample_scene(rng: np.random.Generator) -> Scene:
         # A crowded layout may leave no room for the last figure: start the layout again.
         figures, tries = ((), 0) if tries == _TRIES else (figures, tries + 1)
         figure = _sample_figure(rng)
-        if all(gap(figure, other) >= MIN_GAP for other in figures):
+        if all(gap(figure, neighbour) >= MIN_GAP for neighbour in figures):
             figures = (*figures, figure)
     return Scene(figures, Background(pick(rng, PATTERNS), pick(rng, TINTS)))
 
@@ -120,24 +120,24 @@ def near_duplicate(scene: Scene, rng: np.random.Generator) -> Scene:
     change = pick(rng, ("colour", "shape", "size", "swap", "pattern"))
     if change == "pattern":
         return replace(
-            scene, background=replace(scene.background, pattern=_other(rng, PATTERNS, scene.background.pattern))
+            scene, background=replace(scene.background, pattern=_different(rng, PATTERNS, scene.background.pattern))
         )
     if change == "swap" and len(scene.figures) > 1:
         return _swapped(scene, index, (index + 1) % len(scene.figures))
     if change == "shape":
-        return _with(scene, index, replace(figure, shape=_other(rng, SHAPES, figure.shape)))
+        return _with(scene, index, replace(figure, shape=_different(rng, SHAPES, figure.shape)))
     if change == "size":
-        resized = _with(scene, index, replace(figure, size=_other(rng, tuple(RADII), figure.size)))
+        resized = _with(scene, index, replace(figure, size=_different(rng, tuple(RADII), figure.size)))
         if fits(resized):
             return resized
-    return _with(scene, index, replace(figure, colour=_other(rng, COLOURS, figure.colour)))
+    return _with(scene, index, replace(figure, colour=_different(rng, COLOURS, figure.colour)))
 
 
 def fits(scene: Scene) -> bool:
     """Are all figures inside the image and MIN_GAP apart?"""
     figures = scene.figures
-    apart = all(gap(a, b) >= MIN_GAP for i, a in enumerate(figures) for b in figures[:i])
-    return apart and all(f.radius <= c <= 1 - f.radius for f in figures for c in (f.x, f.y))
+    spaced = all(gap(a, b) >= MIN_GAP for i, a in enumerate(figures) for b in figures[:i])
+    return spaced and all(f.radius <= c <= 1 - f.radius for f in figures for c in (f.x, f.y))
 
 
 def _sample_figure(rng: np.random.Generator) -> Figure:
@@ -162,5 +162,5 @@ def _with(scene: Scene, index: int, figure: Figure) -> Scene:
     return replace(scene, figures=(*figures[:index], figure, *figures[index + 1 :]))
 
 
-def _other(rng: np.random.Generator, values: tuple[str, ...], current: str) -> str:
+def _different(rng: np.random.Generator, values: tuple[str, ...], current: str) -> str:
     return pick(rng, tuple(value for value in values if value != current))
