@@ -17,9 +17,8 @@ from vse_pipe.artifacts import features
 from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.extract import stage
 from vse_pipe.extract.assemble import assemble
-from vse_pipe.extract.backbone import Failure, Output
 from vse_pipe.extract.compute import Forward
-from vse_pipe.extract.job import Job, plan
+from vse_pipe.extract.job import Failure, Job, Output, plan
 from vse_pipe.extract.shards import Damaged, Shard, Shards
 
 OUT = project.OUT

@@ -79,13 +79,13 @@ def test_shards_survive_a_change_of_mind(broken: list[str], monkeypatch: pytest.
     with pytest.raises(InputError):
         stage.extract(_params("fail"), "small", "cpu")
     asked = []
-    own = stage.computed
+    own = stage.computed_shards
 
     def noted(job, numbers, *rest):
         asked.append(numbers)
         return own(job, numbers, *rest)
 
-    monkeypatch.setattr(stage, "computed", noted)
+    monkeypatch.setattr(stage, "computed_shards", noted)
     stage.extract(_params("skip"), "small", "cpu")
     first = (OUT / "features.npy").read_bytes()
     assert asked == [[1, 2]]

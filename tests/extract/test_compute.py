@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from tests.naive import extract as naive
 from vse_pipe.core.errors import InputError, PipelineError, UnreadableImage
 from vse_pipe.extract import compute
-from vse_pipe.extract.backbone import Output
+from vse_pipe.extract.backbones.options import FeatureParams, ImageParams
 from vse_pipe.extract.compute import Forward, Throughput, batches, best, measure
-from vse_pipe.extract.params import FeatureParams, ImageParams
+from vse_pipe.extract.job import Output
 from vse_pipe.pictures.images import Item
 
 IMAGES = np.zeros((300, 2), np.float32)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from tests.naive import extract as naive
-from vse_pipe.extract import fisher as _mixture
-from vse_pipe.extract.fisher import Mixture, fisher_vectors, improved, principal
+from vse_pipe.extract.texts import hglmm as _mixture
+from vse_pipe.extract.texts.hglmm import Mixture, fisher_vectors, improved, principal
 
 
 def counted(seed: int, captions: int, words: int) -> csr_array:
@@ -164,7 +164,7 @@ def test_the_likelihood_never_falls(seed: int, components: int, kind: str) -> No
         "lattice": random.integers(0, 3, (60, 3)).astype(float),
         "constant": np.column_stack([random.standard_normal(60), np.ones(60), np.zeros(60)]),
     }[kind]
-    found = _mixture.fit(points, components, seed % 1000, max_iterations=30, tolerance=0.0)
+    found = _mixture.fit_mixture(points, components, seed % 1000, max_iterations=30, tolerance=0.0)
     assert len(found.history) > 1
     assert (np.diff(found.history) >= -1e-9).all()
     assert np.isfinite(found.history).all()
@@ -173,7 +173,7 @@ def test_the_likelihood_never_falls(seed: int, components: int, kind: str) -> No
 
 
 def test_each_dimension_takes_the_density_it_follows() -> None:
-    mixture = _mixture.fit(two_shapes(), 2, 0, 50, 1e-6).mixture
+    mixture = _mixture.fit_mixture(two_shapes(), 2, 0, 50, 1e-6).mixture
     first, second = np.argsort(mixture.location[:, 0])
     assert mixture.laplacian[first].tolist() == [True, False]
     assert mixture.laplacian[second].tolist() == [False, True]
@@ -185,14 +185,14 @@ def test_each_dimension_takes_the_density_it_follows() -> None:
 
 def test_scales_have_a_floor() -> None:
     points = np.array([[0.0], [0.0], [0.0], [5.0], [9.0]])
-    found = _mixture.fit(points, 3, 0, 50, 0.0)
+    found = _mixture.fit_mixture(points, 3, 0, 50, 0.0)
     assert (found.mixture.scale >= 0.01 * points.std() - 1e-12).all()
     assert found.mixture.scale.min() == pytest.approx(0.01 * points.std())
 
 
 def test_the_seed_decides_the_start() -> None:
     points = np.random.default_rng(0).standard_normal((200, 3))
-    first, again, other = (_mixture.fit(points, 5, seed, 3, 0.0) for seed in (1, 1, 2))
+    first, again, other = (_mixture.fit_mixture(points, 5, seed, 3, 0.0) for seed in (1, 1, 2))
     assert first.history == again.history
     np.testing.assert_array_equal(first.mixture.location, again.mixture.location)
     assert first.history != other.history
@@ -200,11 +200,11 @@ def test_the_seed_decides_the_start() -> None:
 
 def test_it_stops_at_the_tolerance_or_says_that_it_did_not() -> None:
     points = two_shapes(count=300)
-    found = _mixture.fit(points, 4, 0, 200, 1e-3)
+    found = _mixture.fit_mixture(points, 4, 0, 200, 1e-3)
     assert found.converged
     assert found.history[-1] - found.history[-2] < 1e-3
     assert all(np.diff(found.history)[:-1] >= 1e-3)
-    short = _mixture.fit(points, 4, 0, 2, 0.0)
+    short = _mixture.fit_mixture(points, 4, 0, 2, 0.0)
     assert not short.converged
     assert len(short.history) == 3
 
@@ -230,7 +230,7 @@ def test_more_components_than_there_are(rows: np.ndarray, components: int) -> No
 
 
 def test_one_covariance_is_in_memory_while_it_is_summed() -> None:
-    from vse_pipe.extract.fisher import _added
+    from vse_pipe.extract.texts.hglmm import _added
 
     sums = _added(None, np.ones((3, 4)), 1.0)
     again = _added(sums, np.full((2, 4), 2.0), 0.5)

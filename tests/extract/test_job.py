@@ -51,8 +51,8 @@ def test_the_description_holds_the_digest_of_the_work_and_of_the_member(tmp_path
 
 
 def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
-    assert job.digest({"a": 1, "b": [2]}) == job.digest({"b": [2], "a": 1})
-    assert job.digest({"a": 1}) != job.digest({"a": 2})
+    assert job.digest_of({"a": 1, "b": [2]}) == job.digest_of({"b": [2], "a": 1})
+    assert job.digest_of({"a": 1}) != job.digest_of({"a": 2})
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,15 @@ def test_with_backbone_refuses(folder: Path, dataset: str | None, weights: str, 
 
 @given(st.integers(1, 9), st.integers(0, 40))
 def test_shares_are_a_partition(of: int, count: int) -> None:
-    shares = [Work((number, of)).mine(count) for number in range(1, of + 1)]
+    shares = [Work((number, of)).numbers(count) for number in range(1, of + 1)]
     assert sorted(number for share in shares for number in share) == list(range(count))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    assert Work().mine(count) == list(range(count))
+    assert Work().numbers(count) == list(range(count))
 
 
 def test_the_first_share_begins_with_the_first_shard() -> None:
-    assert work("1/4", EngineParams()).mine(9) == [0, 4, 8]
-    assert work("4/4", EngineParams()).mine(9) == [3, 7]
+    assert work("1/4", EngineParams()).numbers(9) == [0, 4, 8]
+    assert work("4/4", EngineParams()).numbers(9) == [3, 7]
 
 
 @pytest.mark.parametrize("shard", ["0/4", "5/4", "4", "1/0", "-1/4", "a/b", "1/4/2", "1 /4", ""])

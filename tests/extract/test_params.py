@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from vse_pipe.extract.params import ImageParams
+from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.project.registry import BACKBONES
 
 REPOSITORY = Path(__file__).parents[3]

@@ -9,9 +9,9 @@ import torch
 from tests.extract import project
 from tests.extract.test_stage import weights
 from vse_pipe.artifacts import features
-from vse_pipe.extract import recognise, stage
+from vse_pipe.extract import assemble, stage
+from vse_pipe.extract.assemble import limit
 from vse_pipe.extract.job import plan
-from vse_pipe.extract.recognise import limit
 from vse_pipe.project.params.typed import FeatureSet
 
 
@@ -30,7 +30,7 @@ def test_limit(on_error: str, max_errors: float, images: int, expected: int) -> 
 
 
 def settled(about: dict, params, seed: int = 1, device: str = "cpu") -> bool:
-    return recognise.settled(about, params.features["small"], seed, device)
+    return assemble.is_settled(about, params.features["small"], seed, device)
 
 
 def found() -> dict:
@@ -105,15 +105,15 @@ def test_precision_auto_is_what_torch_makes_of_it(tiny: Path) -> None:
     from vse_pipe.core import devices
 
     node = project.params().features["small"]
-    told = recognise._precision(node, "cpu", "?")
+    told = assemble._precision(node, "cpu", "?")
     assert told == devices.resolve_precision("auto", torch.device("cpu"))
-    assert recognise._precision(project.params("random_filters").features["small"], "cpu", "x") == "x"
-    assert recognise._precision(node, "cuda", "bfloat16") is None
+    assert assemble._precision(project.params("random_filters").features["small"], "cpu", "x") == "x"
+    assert assemble._precision(node, "cuda", "bfloat16") is None
 
 
 def test_device_auto(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recognise, "_GPUS", ())
-    assert recognise._kind("auto") == "cpu"
-    monkeypatch.setattr(recognise, "_GPUS", ("null",))  # a machine with such a file may have a GPU: torch is asked
+    monkeypatch.setattr(assemble, "_GPUS", ())
+    assert assemble._kind("auto") == "cpu"
+    monkeypatch.setattr(assemble, "_GPUS", ("null",))  # a machine with such a file may have a GPU: torch is asked
     expected = "cuda" if torch.cuda.is_available() else "cpu"
-    assert recognise._kind("auto") == expected
+    assert assemble._kind("auto") == expected

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vse_pipe.extract.backbone import Failure, Output
+from vse_pipe.extract.job import Failure, Output
 from vse_pipe.extract.shards import Damaged, Shard, Shards, earlier
 
 BOXES = np.ones((3, 1, 4), dtype=np.float32)

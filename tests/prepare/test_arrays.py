@@ -8,15 +8,15 @@ import pytest
 from tests.prepare._data import precomp, prepare
 from tests.prepare._data import rows as features
 from vse_pipe.core import memory
-from vse_pipe.prepare import arrays
-from vse_pipe.prepare.arrays import Rows, blocks
+from vse_pipe.prepare import source
+from vse_pipe.prepare.source import Rows, blocks
 
 SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False), pa.field("text", pa.string(), nullable=False)])
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "BLOCK", 4)
+    monkeypatch.setattr(source, "BLOCK", 4)
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 11])
@@ -53,7 +53,7 @@ def test_memory_is_given_back_with_every_block(tmp_path: Path) -> None:
 @pytest.mark.acceptance
 def test_more_captions_than_memory_may_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(arrays, "BLOCK", 2**10)
+    monkeypatch.setattr(source, "BLOCK", 2**10)
     count = 20_000  # of 600 bytes each while they are read
     precomp(Path("raw"), {"train": (features(count // 5), [f"caption {number}" for number in range(count)])})
     assert prepare("precomp", "raw", memory=4, splits=["train"]).is_dir()

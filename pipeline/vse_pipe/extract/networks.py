@@ -1,5 +1,8 @@
-"""How a network's weights were published, and what the options of a backbone make of it."""
+"""Networks of torchvision and timm: published weights, transforms, features and feature maps."""
 
+import math
+import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,13 +13,15 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torchvision import models
+from torchvision.models import WeightsEnum
 from torchvision.models.feature_extraction import create_feature_extractor
 
 from vse_pipe.core import states, weights
-from vse_pipe.core.errors import UsageError
-from vse_pipe.core.weights import WeightsFile
-from vse_pipe.extract.backbone import Backbone
-from vse_pipe.extract.params import ImageParams
+from vse_pipe.core.errors import InputError, UnknownMember, UsageError, first_line, missing, unknown
+from vse_pipe.core.weights import WeightsFile, source_of
+from vse_pipe.extract.backbones.options import ImageParams
+from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.pictures.transforms import FILTERS, Transform
@@ -24,7 +29,7 @@ from vse_pipe.pictures.transforms import FILTERS, Transform
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network's published weights were evaluated; sizes in pixels, mean and std of RGB in 0..1."""
+    """The evaluation of published weights; sizes in pixels, mean and std of RGB in 0..1."""
 
     image_size: int
     resize: int
@@ -34,7 +39,8 @@ class Recipe:
 
 
 def resolve(params: ImageParams, published: Recipe) -> Transform:
-    """Fill in what ``params`` leaves to the published weights. Raises UsageError on sizes that do not fit."""
+    """The transform of ``params``; missing values are those of the published weights. Raises UsageError for sizes that do
+    not fit."""
     size = params.image_size or published.image_size
     default = round(size * published.resize / published.image_size) if params.resize_mode == "shorter" else size
     resize = params.resize or default
@@ -57,12 +63,6 @@ def resolve(params: ImageParams, published: Recipe) -> Transform:
     )
 
 
-# The contract of the family: every member exports ``Params`` and ``build(params, seed) -> Backbone``.
-#
-# ``Params`` is a ``FeatureParams`` or ``ImageParams`` (pipeline/vse_pipe/extract/params.py). Members import torch, torchvision
-# and timm inside ``build``: ``Params`` is loaded by every command, and those imports take seconds.
-
-
 class Extractor(nn.Module):
     """uint8 (B, crops, S, S, 3) -> float32 (B, D): scale to 0..1, normalise the channels, mean over the crops."""
 
@@ -76,20 +76,20 @@ class Extractor(nn.Module):
         self.register_buffer("std", torch.tensor(transform.std).view(3, 1, 1), persistent=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        # Crop by crop: ten crops of a batch at once need ten times the memory and are no faster.
+        # Crop by crop: all ten crops at once need ten times the memory and are no faster.
         features = [self.net(self.scaled(crop)).float() for crop in pixels.unbind(1)]
         return features[0] if len(features) == 1 else torch.stack(features).mean(0)
 
     def scaled(self, crop: Tensor) -> Tensor:
-        """Permuting rows of pixels gives channels_last, the layout convolutions are fastest in, for nothing."""
+        """Pixels as float32. The permuted rows are channels_last, the fastest layout for convolutions."""
         return crop.permute(0, 3, 1, 2).float().div_(255).sub_(self.mean).div_(self.std)
 
 
 def without_classifier(model: nn.Module, classes: int) -> nn.Module:
     """Replace the last linear layer (or convolution, as in SqueezeNet) by the identity, in place.
 
-    Holds for every torchvision classifier: VGG and AlexNet give fc7 after its ReLU, the others their pooled features.
-    Raises UsageError when that layer does not have ``classes`` outputs, so is not the classifier.
+    VGG and AlexNet of torchvision then return fc7 after its ReLU, its other classifiers their pooled features. Raises
+    UsageError when the layer does not have ``classes`` outputs and so is not the classifier.
     """
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     name, layer = layers[-1]
@@ -103,27 +103,17 @@ def without_classifier(model: nn.Module, classes: int) -> nn.Module:
 
 
 def dimensions(network: Extractor, size: int, name: str) -> int:
-    """D, found by a forward pass of one black image. Raises UsageError when the network does not give (1, D)."""
-    try:
-        with torch.inference_mode():
-            shape = tuple(network(torch.zeros(1, 1, size, size, 3, dtype=torch.uint8)).shape)
-    except (RuntimeError, AssertionError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UsageError(f"{name} does not take images of {size} pixels: {reason}") from error
+    """D, by a forward pass of a black image. Raises UsageError when the network does not return (1, D)."""
+    shape = tuple(_run(network, torch.zeros(1, 1, size, size, 3, dtype=torch.uint8), size, name).shape)
     if len(shape) != 2:
         raise UsageError(f"{name} gives features of shape {shape[1:]} for an image, expected one vector")
     return shape[1]
 
 
-def _as_they_are(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    return state
-
-
 @dataclass(frozen=True)
 class Classifier:
-    """make: the whole network, freshly initialised; strip: the same without its classifier; source: its published
-    weights, None when params name a file or none; rename: (their tensors, network) -> tensors under the network's keys.
-    """
+    """make: returns the network, freshly initialised; strip: removes its classifier; source: address of published weights,
+    None when params name a file or random weights; rename: (tensors of the file, network) -> tensors under its keys."""
 
     name: str
     library: str
@@ -131,13 +121,13 @@ class Classifier:
     strip: Callable[[nn.Module], nn.Module]
     published: Recipe
     source: WeightsFile | None
-    rename: Callable[[dict[str, Tensor], nn.Module], dict[str, Tensor]] = _as_they_are
+    rename: Callable[[dict[str, Tensor], nn.Module], dict[str, Tensor]] = lambda state, model: state
 
     def loaded(self, params: ImageParams, seed: int) -> tuple[nn.Module, dict]:
-        """The whole network with the weights that ``params`` name, and what is to be said of them.
+        """The network with the weights that ``params`` name, and their description for meta.json.
 
-        Raises what weights and states raise. Weights are looked for first: a network takes longer to build than a missing
-        file to be noticed.
+        Weights are located first, because a missing file is noticed faster than a network is built. Raises what
+        ``weights.locate`` and ``states.load`` raise.
         """
         source = weights.locate(params, self.source, seed)
         model = states.seeded(self.make, seed, self.library, self.name)
@@ -162,7 +152,7 @@ def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone
         "dimensions": dimensions(module, transform.image_size, name),
     }
     return Backbone(
-        read=partial(_read, transform),
+        read=partial(read_pixels, transform),
         module=module,
         about=about,
         libraries=("torch", "pillow", classifier.library),
@@ -170,7 +160,8 @@ def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone
     )
 
 
-def _read(transform: Transform, root: Path, item: Item) -> np.ndarray:
+def read_pixels(transform: Transform, root: Path, item: Item) -> np.ndarray:
+    """The pixels of an image, as ``Backbone.read`` after ``transform`` is bound."""
     return images.pixels(root, item, transform)
 
 
@@ -178,7 +169,7 @@ _MAP = "map"
 
 
 class Timm(nn.Module):
-    """A timm model's features before pooling; the patches of a ViT are put back into their rows and columns."""
+    """The features of a timm model before pooling; patches of a ViT are arranged in their rows and columns."""
 
     # timm's models have no base class.
     model: Any
@@ -191,7 +182,7 @@ class Timm(nn.Module):
         """Raises UsageError for features that are neither a map nor patches of one."""
         features = self.model.forward_features(images)
         if features.ndim == 4:
-            # Swin and its kin have the channels last.
+            # Swin and related networks have the channels last.
             last = features.shape[-1] == self.model.num_features != features.shape[1]
             return features.permute(0, 3, 1, 2) if last else features
         grid = getattr(getattr(self.model, "patch_embed", None), "grid_size", None)
@@ -202,12 +193,12 @@ class Timm(nn.Module):
 
 
 def cut(model: nn.Module, size: int, name: str) -> nn.Module:
-    """``model``, in eval mode and without its classifier, up to its last map; ``of`` takes the map from its output.
+    """``model``, in eval mode and without its classifier, up to its last map; ``feature_map`` returns the map of its output.
 
     size: pixels of images that are large enough for a map of several places; name: for messages. Raises UsageError when the
     network has no map.
     """
-    # Traced, not run with a hook: what comes after the map, as the 120 million weights of VGG, is never computed.
+    # Traced and not hooked, so that layers after the map, such as the 120 million weights of VGG, are never computed.
     node = _last(model, size, name)
     return create_feature_extractor(model, {node: _MAP}, suppress_diff_warning=True)
 
@@ -219,14 +210,14 @@ def feature_map(output: dict[str, Tensor] | Tensor) -> Tensor:
 
 def map_size(net: nn.Module, pixels: int, name: str) -> tuple[int, int]:
     """Height and width of the map for square images of ``pixels``."""
-    shape = feature_map(_run(net, pixels, name)).shape
+    shape = feature_map(_run(net, torch.zeros(1, 3, pixels, pixels), pixels, name)).shape
     return shape[2], shape[3]
 
 
 def _last(model: nn.Module, size: int, name: str) -> str:
-    """The module whose output is the last map (B, D, H, W), more than one place, before the network pools it.
+    """The module whose output is the last map (B, D, H, W) with more than one place, before pooling.
 
-    Of DenseNet it is the ReLU after the map, which is no module. Raises UsageError for networks that end with tokens (ViT).
+    In DenseNet it is the ReLU after the map, which is no module. Raises UsageError for networks that end with tokens (ViT).
     """
     if name.split()[-1].startswith("densenet"):
         return "relu"
@@ -238,7 +229,7 @@ def _last(model: nn.Module, size: int, name: str) -> str:
             outputs.append((node, tuple(output.shape), has_weights))
 
     handles = [m.register_forward_hook(partial(record, node)) for node, m in model.named_modules() if node]
-    _run(model, size, name)
+    _run(model, torch.zeros(1, 3, size, size), size, name)
     for handle in handles:
         handle.remove()
     places = [i for i, (_, shape, _) in enumerate(outputs) if len(shape) == 4 and min(shape[2:]) > 1]
@@ -247,20 +238,19 @@ def _last(model: nn.Module, size: int, name: str) -> str:
     return outputs[places[-1]][0]
 
 
-def _run(model: nn.Module, size: int, name: str) -> Tensor | dict[str, Tensor]:
+def _run(model: nn.Module, pixels: Tensor, size: int, name: str) -> Any:
     try:
         with torch.inference_mode():
-            return model(torch.zeros(1, 3, size, size))
+            return model(pixels)
     except (RuntimeError, AssertionError, ValueError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UsageError(f"{name} does not take images of {size} pixels: {reason}") from error
+        raise UsageError(f"{name} does not take images of {size} pixels: {first_line(error)}") from error
 
 
 class RandomFilters(nn.Module):
-    """(B, 3, S, S) to (B, 2 * filters): how well the best place of the image fits each filter, and its negative.
+    """(B, 3, S, S) to (B, 2 * filters): the strongest response of the image to each filter, and to its negative.
 
-    Filters are Gaussian, scaled to unit length. The mean over the features is subtracted from every vector: maxima
-    are positive throughout, and without it any two images would point the same way (cosine 0.94 on ``shapes``).
+    Filters are Gaussian, scaled to unit length. The mean over the features is subtracted from every vector, because maxima
+    are all positive and any two images would otherwise point the same way (cosine 0.94 on ``shapes``).
     """
 
     def __init__(self, filters: int, size: int, stride: int) -> None:
@@ -274,3 +264,170 @@ class RandomFilters(nn.Module):
         responses = self.conv(images)
         extremes = torch.cat([responses.amax(dim=(2, 3)), -responses.amin(dim=(2, 3))], dim=1)
         return extremes - extremes.mean(dim=1, keepdim=True)
+
+
+_CLASSES = 1000
+_OLD_DENSE_LAYER = re.compile(r"(.*denselayer\d+\.(?:norm|relu|conv))\.([12]\..*)")
+
+
+def names() -> list[str]:
+    """The classifiers of torchvision; its detectors and segmenters have no vector for an image."""
+    return models.list_models(module=models)
+
+
+def torchvision_classifier(name: str, params: ImageParams, arguments: dict) -> Classifier:
+    """The classifier ``name``. arguments: of the network's constructor. Raises UnknownMember for another name."""
+    if name not in (classifiers := names()):
+        raise UnknownMember(unknown("torchvision model", name, classifiers))
+    entries = models.get_model_weights(name)
+    published = _published(entries.__members__.get(params.weights, entries.DEFAULT))
+    arguments = {**_own_arguments(name, params.image_size or published.image_size), **arguments}
+    return Classifier(
+        name=name,
+        library="torchvision",
+        make=partial(_make, name, arguments),
+        strip=partial(without_classifier, classes=arguments.get("num_classes", _CLASSES)),
+        published=published,
+        source=_source(name, params.weights, entries),
+        rename=_renamed,
+    )
+
+
+def _own_arguments(name: str, size: int) -> dict:
+    """The arguments that torchvision adds when it builds these networks for their published weights."""
+    if name in ("googlenet", "inception_v3"):
+        # torchvision sets transform_input for published weights only; it then expects the usual mean and std.
+        return {"transform_input": True, "init_weights": True}
+    if name.startswith("vit_"):
+        return {"image_size": size}
+    return {"input_size": (size, size)} if name.startswith("maxvit") else {}
+
+
+def _make(name: str, arguments: dict) -> nn.Module:
+    try:
+        return models.get_model(name, weights=None, **arguments)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"torchvision {name} does not take model_args {arguments}: {error}") from error
+
+
+def _source(name: str, weights: str, entries: type[WeightsEnum]) -> WeightsFile | None:
+    if weights == "imagenet":
+        return source_of(entries["DEFAULT"].url)
+    if weights in entries.__members__:
+        return source_of(entries[weights].url)
+    if weights.isupper():
+        raise UnknownMember(missing(f"torchvision {name} has no weights '{weights}'", weights, entries.__members__))
+    return None
+
+
+def _published(entry) -> Recipe:
+    preset = entry.transforms()
+    return Recipe(
+        image_size=preset.crop_size[0],
+        resize=preset.resize_size[0],
+        interpolation=preset.interpolation.value,
+        mean=tuple(preset.mean),
+        std=tuple(preset.std),
+    )
+
+
+def _renamed(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """DenseNet's published files date from when module names could hold dots (norm.1 is now norm1)."""
+    return {_OLD_DENSE_LAYER.sub(r"\1\2", key): tensor for key, tensor in state.items()}
+
+
+_HUB = "https://huggingface.co/{}/resolve/main/{}"
+_HUB_FILE = "model.safetensors"
+
+
+class PreLogits(nn.Module):
+    """timm's pre-logits: pooled features after any layers between pooling and classifier."""
+
+    # timm's models have no base class.
+    model: Any
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.model.forward_head(self.model.forward_features(images), pre_logits=True)
+
+
+def timm_classifier(name: str, params: ImageParams, arguments: dict) -> Classifier:
+    """The timm model ``name``: an architecture, or ``architecture.tag`` for published weights other than the default.
+
+    arguments: of timm.create_model. Raises UnknownMember for a name that timm does not have, UsageError for published
+    weights that cannot be used.
+    """
+    config = _config(name)
+    if params.weights.isupper():
+        raise UsageError(
+            f"weights {params.weights} is one of torchvision's names; in timm the tag says it: model: resnet18.a1_in1k"
+        )
+    return Classifier(
+        name=name,
+        library="timm",
+        make=partial(_make_timm, name, arguments),
+        strip=PreLogits,
+        published=_published_timm(config),
+        source=_timm_source(name, config) if params.weights == "imagenet" else None,
+        rename=_renamed_timm,
+    )
+
+
+def _config(name: str):
+    import timm  # seconds
+
+    models_of_timm = sorted({*timm.list_models(), *timm.list_pretrained()})
+    if name not in models_of_timm:
+        advice = f"timm.list_models() names all {len(models_of_timm)}"
+        raise UnknownMember(missing(f"unknown timm model '{name}'", name, models_of_timm, advice))
+    return timm.get_pretrained_cfg(name)
+
+
+def _make_timm(name: str, arguments: dict) -> nn.Module:
+    import timm
+
+    try:
+        model = timm.create_model(name, pretrained=False, **arguments)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise UsageError(f"timm {name} does not take model_args {arguments}: {error}") from error
+    if not hasattr(model, "forward_head"):
+        raise UsageError(f"timm {name} has no classifier whose input could be taken")
+    return model
+
+
+def _published_timm(config) -> Recipe:
+    size = config.input_size[-1]
+    return Recipe(
+        image_size=size,
+        resize=math.floor(size / (config.crop_pct or 1.0)),
+        interpolation=config.interpolation,
+        mean=tuple(config.mean),
+        std=tuple(config.std),
+    )
+
+
+def _timm_source(name: str, config) -> WeightsFile:
+    """The release when its file name has a digest, else the file on the hub, which needs ``sha256`` in params."""
+    if config.custom_load:
+        raise UsageError(
+            f"timm {name}: its weights are published in a format of their own; set weights to a .safetensors file"
+        )
+    released = source_of(config.url) if config.url else None
+    if config.hf_hub_id and not (released and released.digest):
+        file = f"{config.hf_hub_id.rsplit('/', 1)[-1]}.safetensors"
+        return WeightsFile(_HUB.format(config.hf_hub_id, config.hf_hub_filename or _HUB_FILE), file, "")
+    if released is None:
+        raise UsageError(f"timm {name} has no published weights; set weights to random or to a file")
+    return released
+
+
+def _renamed_timm(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """The tensors under timm's present keys; timm's translation is in the module of the model's class."""
+    translate = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    try:
+        return translate(state, model) if translate else state
+    except (KeyError, ValueError, RuntimeError) as error:
+        raise InputError(f"the weights are not those of a timm {type(model).__name__}: {error!r}") from error

@@ -17,10 +17,9 @@ from vse_pipe.core import memory, remote
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import inside
 from vse_pipe.pictures.address import TarMember, path_of
-from vse_pipe.prepare.arrays import Rows, blocks
 from vse_pipe.prepare.formats.options import RANGE, ShardParams
 from vse_pipe.prepare.scan import locate, readings
-from vse_pipe.prepare.source import Source, drawn_split, existing, is_text, numbered
+from vse_pipe.prepare.source import Rows, Source, blocks, drawn_split, existing, is_text, numbered
 
 _BLOCK = 512
 _LONGEST_TEXT = 2**20

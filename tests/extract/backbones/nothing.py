@@ -2,6 +2,6 @@
 
 from torch import nn
 
-from vse_pipe.extract.backbone import Backbone
+from vse_pipe.extract.job import Backbone
 
 NOTHING = Backbone(read=lambda root, item: None, module=nn.Identity())

@@ -19,11 +19,11 @@ from tests.naive import data as naive
 from vse_pipe.artifacts import features
 from vse_pipe.core.errors import InputError, MissingResource, UnknownMember, UsageError
 from vse_pipe.extract import stage
-from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones import faster_rcnn as _boxes
 from vse_pipe.extract.backbones import torchvision
 from vse_pipe.extract.backbones.faster_rcnn import Regions, build
 from vse_pipe.extract.backbones.options import FasterRcnnOptions as Params
+from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import detector
 from vse_pipe.pictures.images import Item
 

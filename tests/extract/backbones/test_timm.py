@@ -8,10 +8,10 @@ import timm
 import torch
 
 from vse_pipe.core.errors import InputError, UnknownMember, UsageError
-from vse_pipe.extract import published as _timm
+from vse_pipe.extract import networks as _timm
+from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.backbones.options import TimmOptions as Params
 from vse_pipe.extract.backbones.timm import build
-from vse_pipe.extract.params import ImageParams
 
 # With the length of their features.
 NAMES = {

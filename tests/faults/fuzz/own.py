@@ -31,7 +31,7 @@ from vse_pipe.artifacts import (
     texts,
 )
 from vse_pipe.core.errors import IntegrityError
-from vse_pipe.extract.backbone import Failure, Output
+from vse_pipe.extract.job import Failure, Output
 from vse_pipe.extract.shards import Shard, Shards
 from vse_pipe.project import step
 from vse_pipe.project.lock import Lock

@@ -11,7 +11,7 @@ from tests.hostile import Hostile
 from tests.naive.data import vsepp_image_rows
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, precomp, read, rows, three_splits
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.prepare import arrays
+from vse_pipe.prepare import source
 
 
 def test_one_row_per_image(tmp_path):
@@ -89,7 +89,7 @@ def test_fortran_order_has_the_digests_of_its_rows(tmp_path):
 def test_blocks_do_not_show(tmp_path, monkeypatch):
     precomp(tmp_path, {"test": (rows(7), list("abcdefg"))})
     whole = read("precomp", tmp_path, tmp_path / "out", splits=["test"]).images
-    monkeypatch.setattr(arrays, "_BLOCK_BYTES", 3 * 16)
+    monkeypatch.setattr(source, "_BLOCK_BYTES", 3 * 16)
     assert read("precomp", tmp_path, tmp_path / "out", splits=["test"]).images.equals(whole)
     np.save(tmp_path / "test_ims.npy", np.where(np.arange(7)[:, None] == 5, np.nan, rows(7)).astype("float32"))
     broken = read("precomp", tmp_path, tmp_path / "out", splits=["test"]).broken

@@ -1,4 +1,4 @@
-"""Vectors of several methods side by side: tf-idf beside a sentence encoder, means of word vectors beside both."""
+"""The concatenated vectors of several methods, for example tf-idf, a sentence encoder and means of word vectors."""
 
 from itertools import accumulate, pairwise
 from types import ModuleType
@@ -11,12 +11,12 @@ from vse_pipe.extract.texts.options import MixedOptions as Params
 from vse_pipe.extract.texts.options import MixedPart
 from vse_pipe.project.registry import TEXT_FEATURES
 
-# In the state: how many words of the vocabulary each part has.
+# The array of the state with the number of words of each part.
 _COUNTS = "words"
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    """What each part learns, its arrays named after its place; the vocabulary is those of all parts, end to end."""
+    """The states of all parts in one: arrays have the place of the part in their names, vocabularies are concatenated."""
     states = [method.fit(corpus, part.options, seed) for method, part in _methods(params)]
     arrays = {f"{place}.{name}": array for place, part in enumerate(states) for name, array in part.arrays.items()}
     arrays[_COUNTS] = np.array([len(part.words) for part in states])
@@ -25,7 +25,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
-    """The parts' vectors, each of unit length times its weight; where a part knows no word of a caption it is zero there."""
+    """The vectors of the parts, each of unit length times its weight, or zero when the part knows no word of a caption."""
     ends = accumulate(state.arrays[_COUNTS].tolist(), initial=0)
     blocks = []
     for place, ((method, part), (start, end)) in enumerate(zip(_methods(params), pairwise(ends), strict=True)):

@@ -1,4 +1,4 @@
-"""The vectors of every token of a pre-trained sentence encoder, before it pools them: fragments of a caption."""
+"""The vectors of all tokens of a pre-trained sentence encoder, before pooling: fragments of a caption."""
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -8,7 +8,7 @@ from vse_pipe.extract import text_methods
 from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.extract.texts.options import SentenceTokensOptions as Params
 
-# What ``special`` is about.
+# Tokens that the encoder adds: the first and the last.
 _MARKS = 2
 
 
@@ -19,7 +19,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 def transform(
     texts: list[str], state: State, params: Params
 ) -> tuple[Float32[np.ndarray, "tokens dim"], Int64[np.ndarray, " captions"]]:
-    """The tokens of all captions, end to end, and how many each has; captions beyond the encoder's longest input are cut."""
+    """The tokens of all captions, concatenated, and the number of each caption; the encoder cuts captions that are too long."""
     model = text_methods.encoder(params)
     if not params.special and (added := model.tokenizer.num_special_tokens_to_add()) != _MARKS:
         raise UsageError(

@@ -13,7 +13,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
-    """The encoder's vectors; captions beyond its longest input are cut by it."""
+    """The vectors of the encoder, which cuts captions beyond its longest input."""
     vectors = text_methods.encoder(params).encode(
         texts,
         batch_size=params.batch_size,

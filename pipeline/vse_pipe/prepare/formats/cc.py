@@ -10,10 +10,19 @@ from pathlib import Path
 import numpy as np
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.arrays import Splits, open_array, row_digests, texts
 from vse_pipe.prepare.formats.options import ORDER
 from vse_pipe.prepare.formats.options import CcOptions as Params
-from vse_pipe.prepare.source import Source, caption_text, existing, read_lines, split_of
+from vse_pipe.prepare.source import (
+    Source,
+    Splits,
+    caption_text,
+    existing,
+    open_array,
+    read_lines,
+    row_digests,
+    split_of,
+    texts,
+)
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:

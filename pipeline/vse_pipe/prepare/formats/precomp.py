@@ -14,9 +14,20 @@ import pyarrow as pa
 from vse_pipe.core import memory, text
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.arrays import Splits, open_array, row_digests, texts
 from vse_pipe.prepare.formats.options import PrecompOptions as Params
-from vse_pipe.prepare.source import Grouping, Source, caption_text, existing, group, read_lines, split_of
+from vse_pipe.prepare.source import (
+    Grouping,
+    Source,
+    Splits,
+    caption_text,
+    existing,
+    group,
+    open_array,
+    read_lines,
+    row_digests,
+    split_of,
+    texts,
+)
 
 
 @dataclass(frozen=True)
