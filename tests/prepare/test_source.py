@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.naive import data as naive
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.source import Grouping, group
+from vse_pipe.prepare.formats.precomp import Grouping, group
 
 
 def digests(values: list[int]) -> np.ndarray:

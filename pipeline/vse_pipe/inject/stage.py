@@ -1,4 +1,4 @@
-"""inject: decide which image every caption is shown with; only train pairs are ever mismatched."""
+"""inject: pair every caption with an image; only train pairs can be mismatched."""
 
 import time
 from pathlib import Path
@@ -19,10 +19,10 @@ UNKNOWN = "unknown"
 
 
 def inject(params: Params, noise: str) -> Path:
-    """Write data/inject/<dataset>/<noise>/pairs.parquet. Rate 0 passes every pair through. A data set without captions has no pairs,
-    which is no error: runs that train nothing need none.
+    """Write data/inject/<dataset>/<noise>/pairs.parquet. With rate 0 all pairs stay as they are.
 
-    Raises MissingResource, IntegrityError or InputError when protocol ``file`` cannot use its index file.
+    A data set without captions has no pairs; runs that train nothing need none. Raises MissingResource, IntegrityError or
+    InputError when protocol ``file`` cannot use its index file.
     """
     started = time.monotonic()
     node = params.noises[noise]
@@ -46,7 +46,7 @@ def inject(params: Params, noise: str) -> Path:
 
 
 def _share(table: pa.Table) -> str:
-    """Of the train pairs that are mismatched, or ``unknown``."""
+    """The share of mismatched train pairs, or ``unknown``."""
     column = table.filter(pc.equal(table["split"], "train"))["mismatched"]
     if column.null_count:
         return UNKNOWN
@@ -54,7 +54,8 @@ def _share(table: pa.Table) -> str:
 
 
 def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, seed: int) -> pa.Table:
-    """The member sees positions among the train images, in the data set's order, as the authors' loaders do."""
+    """The rows of pairs.parquet. Protocols use positions among the train images in the order of the data set, as the
+    authors' loaders do."""
     true = caption_table["image_id"].to_numpy()
     train_images = image_table["image_id"].to_numpy()[pc.equal(image_table["split"], "train").to_numpy()]
     train = np.flatnonzero(pc.equal(caption_table["split"], "train").to_numpy())
@@ -78,7 +79,7 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
 
 
 def _basis(protocol: Member, n_images: int, n_captions: int) -> float | np.ndarray | None:
-    """What the member decides by: the index in the file it names, else its rate; None where it has neither."""
+    """The index file or the rate that the protocol uses; None for a protocol without both."""
     decides_by = PROTOCOLS.traits(protocol.name).decides_by
     if decides_by == "index":
         return pairs.read_noise_index(Path(protocol.params.path), protocol.params.sha256, n_images, n_captions)

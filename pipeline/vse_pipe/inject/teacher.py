@@ -1,4 +1,4 @@
-"""inject --teacher: the pairs of another node, and the models whose similarities a run on them is drawn to."""
+"""inject --teacher: the pairs of another node, and the models whose similarities teach a run."""
 
 import shutil
 import time
@@ -17,10 +17,10 @@ TRAIN = "train"
 
 
 def teach(params: Params, name: str) -> Path:
-    """Write data/inject/<dataset>/<name>/: pairs.parquet as it is in the node that ``noise`` names, and teachers.json.
+    """Write data/inject/<dataset>/<name>/: the pairs.parquet of the node that ``noise`` names, and teachers.json.
 
-    Raises InputError for a run that is not embedded, or not with its training split, IntegrityError for pairs or vectors of other
-    images or captions than are prepared now.
+    Raises InputError for a run that is not embedded, or not with its training split, IntegrityError for pairs or vectors of
+    other images or captions than are prepared now.
     """
     started = time.monotonic()
     node = params.teachers[name]
@@ -40,7 +40,7 @@ def teach(params: Params, name: str) -> Path:
 
 
 def _entries(params: Params, run: str, weight: float) -> list[dict]:
-    """One, or one for each network of a run with two."""
+    """An entry for each network of the run, which has one or two."""
     folder = paths.embedded(run)
     vectors = Embedded.of_run(params, run)
     if not vectors.has(TRAIN):

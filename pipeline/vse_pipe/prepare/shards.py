@@ -1,4 +1,4 @@
-"""Samples in a tar shard, found by reading its headers; nothing is unpacked."""
+"""Data sets in shards: the samples of a tar file by its headers, the files of each split, and the tables of their rows."""
 
 import sys
 import tarfile
@@ -23,15 +23,15 @@ from vse_pipe.prepare.source import Rows, Source, blocks, drawn_split, existing,
 
 _BLOCK = 512
 _LONGEST_TEXT = 2**20
-# Bytes from one member's data to the next one's: what names, times and owners take, a hundred times over.
+# Bytes between the data of two members: a hundred times what names, times and owners take.
 _LONGEST_HEADER = 2**20
-# Bytes that a member takes in memory, with its name.
-_OF_MEMBER = 1000
+# Bytes of a member in memory, with its name.
+_MEMBER_BYTES = 1000
 
 
 @dataclass
 class Sample:
-    """The members whose names begin with ``key``, by what follows its dot, in lower case."""
+    """The members whose names begin with ``key``, by their endings in lower case."""
 
     key: str
     members: dict[str, TarMember] = field(default_factory=dict)
@@ -40,9 +40,9 @@ class Sample:
 def samples(path: Path, file: BinaryIO) -> list[Sample]:
     """The samples of a shard in its order. path: for messages and addresses.
 
-    A key is a name up to the first dot of its last part, as webdataset has it. Folders are passed over. Raises InputError:
-    no tar file, cut off or damaged, a link or another member that is no plain file, a key that comes again after another
-    one, two members of one key with the same ending.
+    A key is a name up to the first dot of its last part, as in webdataset. Folders are skipped. Raises InputError for a file
+    that is no tar file, cut off or damaged; a member that is no plain file; a key that is repeated after other keys; two
+    members of a key with the same ending.
     """
     listed: list[Sample] = []
     keys = set()
@@ -62,7 +62,7 @@ def samples(path: Path, file: BinaryIO) -> list[Sample]:
 
 
 def text(path: Path, file: BinaryIO, member: TarMember) -> str:
-    """A member's content as UTF-8 text without its final line break. Raises InputError."""
+    """The content of a member as UTF-8 text without its final line break. Raises InputError."""
     if member.size > _LONGEST_TEXT:
         raise InputError(f"{path} {member.name}: {member.size} bytes are no caption")
     file.seek(member.offset)
@@ -74,15 +74,15 @@ def text(path: Path, file: BinaryIO, member: TarMember) -> str:
 
 
 def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
-    """Names with their folders, which the members themselves lose: an address must hold no ``..``."""
+    """The members and their names with folders. A member's own name has no folder, because an address must hold no ``..``."""
     try:
         headers = _Headers(file)
         with tarfile.open(fileobj=headers, mode="r:") as tar:  # type: ignore[call-overload]
             end = 0
             while (info := tar.next()) is not None:
                 headers.read_since = 0
-                memory.take(str(path), _OF_MEMBER + 2 * len(info.name))
-                # tarfile would keep every member of every shard; typeshed does not know the list it keeps them in.
+                memory.take(str(path), _MEMBER_BYTES + 2 * len(info.name))
+                # tarfile would keep every member of every shard in a list that typeshed does not know.
                 tar.members = []  # type: ignore[attr-defined]
                 if info.size < 0 or info.offset_data < end:
                     raise InputError(f"{path}: damaged at byte {info.offset}: a member lies before its predecessor")
@@ -90,14 +90,14 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
                 if not info.isdir():
                     yield info.name, _member(path, info)
             _refuse_cut(path, file, tar.offset)
-    # RecursionError: thousands of extended headers, each about the next one.
+    # RecursionError: thousands of extended headers, each of the next header.
     except (tarfile.TarError, OSError, ValueError, EOFError, RecursionError) as error:
         raise InputError(f"{path}: not a whole tar file ({error}); copy it again") from error
 
 
 class _Headers:
-    """A file of which tarfile reads headers alone. A header may announce any length for a name, and tarfile would read it;
-    any number of them may follow each other."""
+    """A file from which tarfile reads only headers. Their total length is limited, because a header may announce a name of
+    any length, and any number of headers may follow each other."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.read_since = file, 0
@@ -119,7 +119,7 @@ def _member(path: Path, info: tarfile.TarInfo) -> TarMember:
 
 
 def _refuse_cut(path: Path, file: BinaryIO, end: int) -> None:
-    # tarfile takes a damaged header, and the end of a file cut between two members, for the end of the archive.
+    # For tarfile a damaged header, or the end of a file cut between two members, is the end of the archive.
     file.seek(end)
     if file.read(_BLOCK) != bytes(_BLOCK):
         raise InputError(f"{path}: damaged, or cut off, at byte {end}: there is no end-of-archive mark; copy it again")
@@ -131,21 +131,22 @@ def _split(name: str) -> tuple[str, str]:
     return folder + slash + stem, ending.lower()
 
 
-# Bytes: of the place in a list, and of what numbers it.
+# Bytes of an id beside its text: its place in a list and its number.
 _BESIDE_AN_ID = 100
 _FOUND = pa.schema([(name, pa.string()) for name in ("file", "split", "where")])
 
 
 def drawn(params: ShardParams, name: str, seed: int) -> str:
-    """The split of an image of a train file."""
+    """The split of an image in a train file."""
     val, test = (share if isinstance(share, int | float) else 0.0 for share in (params.val, params.test))
     return drawn_split(name, val, test, seed)
 
 
 def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tuple[Path, str]]]:
-    """The image root, and each file with its split, by split and name. source: their folder, or a file that is all of
-    train, or files by a range of numbers. Raises InputError for a pattern without files, a file of two splits, another suffix,
-    a file outside of the folder.
+    """The image root, and each file with its split, ordered by split and name.
+
+    source: the folder of the files; or a file, or files by a range of numbers, that are all train. Raises InputError for a
+    pattern without files, a file of two splits, another suffix, a file outside of the folder.
     """
     if RANGE.search(source.name):
         root, groups = source.parent, {"train": _matching(source.parent, source.name)}
@@ -178,11 +179,11 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
 
 
 def _matching(root: Path, pattern: str) -> list[Path]:
-    """Raises InputError where one of a range of numbers is not there."""
+    """The files that match. Raises InputError for a missing number of a range."""
     if not (numbers := RANGE.search(pattern)):
         return remote.glob(root, pattern)
     before, after = pattern[: numbers.start()], pattern[numbers.end() :]
-    existing_paths = set(remote.glob(root, f"{before}*{after}"))  # one listing, not a request a number
+    existing_paths = set(remote.glob(root, f"{before}*{after}"))  # a single listing, not a request for each number
     paths = [
         root / f"{before}{number:0{len(numbers[1])}d}{after}" for number in range(int(numbers[1]), int(numbers[2]) + 1)
     ]
@@ -192,8 +193,8 @@ def _matching(root: Path, pattern: str) -> list[Path]:
 
 
 class Assembly:
-    """The tables of a data set of shards: rows as they are found, and the pictures opened when all are. folder: where rows that do
-    not fit in memory may lie meanwhile."""
+    """The tables of a data set of shards. Rows are added first, and then all pictures are read. folder: for rows that do not
+    fit in memory."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self._folder = root, folder
@@ -202,18 +203,19 @@ class Assembly:
 
     @property
     def count(self) -> int:
-        """Of images."""
+        """The number of images."""
         return self._images.count
 
     def add(self, file: str, split: str, where: str, texts: Iterable[str]) -> None:
-        """An image and its captions. file: its address; where: it stands. Raises InputError for an address that is none."""
+        """Add an image and its captions. file: its address; where: its place, for messages. Raises InputError for another
+        name than an address."""
         locate(self.root, file, where, in_shards=True)
         for text in texts:
             self._captions.add(self._captions.count, self.count, text, split)
         self._images.add(file, split, where)
 
     def name(self, key: int | str, where: str) -> None:
-        """The id of the image that was added last; of all images or of none."""
+        """Set the id of the image that was added last. Either all images have an id or none."""
         size = sys.getsizeof(key) + _BESIDE_AN_ID
         memory.take(where, size)
         self._images.reserve(size)
@@ -221,7 +223,7 @@ class Assembly:
         self._ids.append(key)
 
     def source(self) -> Source:
-        """Ids of images are those that were given, running numbers where there are none, as captions always have."""
+        """The data set. Images have the ids that were set, or running numbers; captions have running numbers."""
         pictures, sentences = self._images.table(), self._captions.table()
         keys, named = np.arange(self.count), dict[str, Any]()
         if self._ids:
@@ -233,7 +235,7 @@ class Assembly:
         return Source(table, sentences, core_files.url(self.root), broken, names=TextIds.of(**named) if named else None)
 
     def _scanned(self, pictures: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
-        """images.parquet, and what of it is broken. found: of ``_FOUND``."""
+        """images.parquet and the lines of broken images. pictures: columns of ``_FOUND``."""
         read, rows, broken = Rows(self._folder, images.SCHEMA), _rows(pictures), []
         results = readings(self.root, ((file, where) for file, _, where in _rows(pictures)), len(pictures))
         for key, (file, split, where), (size, _, digest, reason) in zip(keys, rows, results, strict=True):

@@ -22,14 +22,14 @@ from vse_pipe.core import arrays, devices, files, memory, text
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import Damage, InputError, MissingResource, UsageError, missing
 
-# In characters: what the csv module reads of a cell, and ten times what anybody wrote below a picture.
+# In characters: the limit of the csv module for a cell, ten times the longest real caption.
 LONGEST_CAPTION = 2**17
 _LONGEST_LINE = 2**20
-# Bytes of its ids, its image's row, and the place that messages name.
+# Bytes of a caption beside its text: ids, the row of its image, and the place for messages.
 _BESIDE_A_CAPTION = 500
-# Categories of Unicode: what separates, controls and formats.
+# Categories of Unicode for separators, controls and formats.
 _UNSEEN = ("Zs", "Zl", "Zp", "Cc", "Cf")
-# Numbers and texts by key, as ``TextIds.of`` takes them.
+# Numbers and texts by key, the arguments of ``TextIds.of``.
 Named = dict[str, tuple[np.ndarray, pa.Array]]
 _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "test": "test"}
 
@@ -46,13 +46,12 @@ class RegionRows:
 
 @dataclass(frozen=True)
 class Source:
-    """images and captions: the columns of ``vse_pipe.artifacts.images`` and ``.captions``, in the data set's order.
+    """images and captions: the columns of ``vse_pipe.artifacts.images`` and ``.captions``, in the order of the data set.
 
-    root: the folder that the column ``file`` is relative to, itself relative to the project or absolute. broken: a line
-    for each image that is missing or does not decode; the stage decides whether it stops for them. phrases: the columns of
-    ``vse_pipe.artifacts.regions``, of data sets that know where in their pictures the things are that their captions name. regions: of a
-    data set of boxes in the pictures of another one. names: of data sets whose ids are text. left_out: a line for each file that
-    is no row although it could be a picture.
+    root: the folder of the names in the column ``file``, relative to the project or absolute. broken: a line for each image
+    that is missing or does not decode; the stage decides whether it stops. phrases: the columns of
+    ``vse_pipe.artifacts.regions``, for data sets with boxes of phrases. regions: for a data set of boxes in the pictures of
+    another data set. names: for text ids. left_out: a line for each file that could be a picture but is no row.
     """
 
     images: pa.Table
@@ -66,8 +65,8 @@ class Source:
 
 
 def existing(source: Path) -> Path:
-    """``source`` if it exists. Raises MissingResource: no command makes the raw data; UsageError for a URL, which formats of shards
-    alone can read."""
+    """``source`` if it exists. Raises MissingResource, because no command makes raw data; UsageError for a URL, which only
+    formats of shards can read."""
     if files.is_remote(source):
         raise UsageError(
             f"source {files.url(source)}: object storage is read by the formats webdataset and parquet alone"
@@ -87,7 +86,7 @@ def split_of(name: str, where: str) -> str:
 
 
 def drawn_split(name: str, val: float, test: float, seed: int) -> str:
-    """From a hash of the seed and ``name``, so that it does not change when other images are added. val, test: shares."""
+    """The split by a hash of the seed and ``name``: it does not change when images are added. val, test: shares."""
     drawn = devices.derive_seed(seed, "split", name) / 2**63
     if drawn < test:
         return "test"
@@ -95,9 +94,10 @@ def drawn_split(name: str, val: float, test: float, seed: int) -> str:
 
 
 def caption_text(text: str, where: str) -> str:
-    """``text`` unchanged: captions keep their case, quotes and spaces. Raises InputError when there is nothing to read, more
-    than ``LONGEST_CAPTION``, more in all captions than memory may hold, or half of a surrogate pair, as JSON can write it: no
-    file can hold that as UTF-8."""
+    """``text`` unchanged: captions keep their case, quotes and spaces.
+
+    Raises InputError for a text without visible characters or longer than ``LONGEST_CAPTION``, for more captions than memory
+    may hold, and for half of a surrogate pair, which JSON can hold and UTF-8 cannot."""
     if not text.strip():
         raise InputError(f"{where}: the caption is empty; write one or remove the row")
     if all(unicodedata.category(letter) in _UNSEEN for letter in text):
@@ -111,14 +111,14 @@ def caption_text(text: str, where: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """The one spelling of a picture's name: ``a/b.png`` of ``./a//b.png``. ``..`` is left in place, and is refused later."""
+    """The normal form of a picture's name: ``a/b.png`` for ``./a//b.png``. ``..`` stays and is refused later."""
     if name.startswith("/"):
         return name
     return "/".join(part for part in name.split("/") if part not in ("", "."))
 
 
 def is_text(value: str) -> bool:
-    """Can it be written as UTF-8? Not so names of other encodings, as Python shows them, and some escapes of JSON."""
+    """Return whether ``value`` can be encoded as UTF-8. Names in other encodings and some escapes of JSON cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -127,7 +127,7 @@ def is_text(value: str) -> bool:
 
 
 class Unique:
-    """Remembers where each value was first given. ``add`` raises InputError when it is given again."""
+    """The values so far, each with its place. ``add`` raises InputError for a repeated value."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -145,10 +145,11 @@ class Unique:
 def numbered(
     ids: Sequence[int | str], key: str, where: Callable[[int], str], called: str = ""
 ) -> tuple[list[int], Named]:
-    """The numbers of ids as the data set has them, and what ``TextIds.of`` takes: nothing where all are numbers, in text or not.
-    Else they are running numbers. where: of an id by its place; called: what the source calls it.
+    """The numbers of ids, and the arguments of ``TextIds.of``.
 
-    Raises InputError for ids that are given twice, and for texts that can be none.
+    Ids that are all numbers, also as text, keep their numbers and need no names. Other ids get running numbers. where:
+    returns the place of an id, for messages; called: the name of the id in the source. Raises InputError for repeated ids
+    and for texts that cannot be ids.
     """
     odd = next((place for place, value in enumerate(ids) if not is_text(str(value))), None)
     if odd is not None:
@@ -168,8 +169,8 @@ def numbered(
 
 
 def read_text(path: Path) -> str:
-    """A whole UTF-8 file, a byte order mark dropped. Raises InputError with the line of the first byte that is not UTF-8, and
-    for a file that takes more memory than there may be."""
+    """The text of a UTF-8 file without a byte order mark. Raises InputError with the line of the first byte that is not
+    UTF-8, and for a file that needs more memory than allowed."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
     memory.require_text(path)
@@ -177,10 +178,10 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Lines of a UTF-8 file, cut at ``\\n`` alone: U+2028 and U+0085 belong to the caption they stand in.
+    """The lines of a UTF-8 file, split at ``\\n`` only: U+2028 and U+0085 are part of a caption.
 
-    A carriage return before the cut is dropped, and the final newline may be missing; one line is in memory at a time. Raises as
-    ``read_text``.
+    A carriage return before the break is dropped, and the final newline may be missing. A line at a time is in memory.
+    Raises as ``read_text``.
     """
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
@@ -192,11 +193,11 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def _decoded(content: bytes, path: Path, line: int, first: bool) -> str:
-    """line: the number of the first one in ``content``; first: whether a byte order mark may stand before it."""
+    """The text of ``content``. line: number of its first line; first: a byte order mark is allowed."""
     try:
         return content.decode("utf-8-sig" if first else "utf-8")
     except UnicodeDecodeError as error:
-        # utf-8-sig counts from behind the byte order mark, so the line is found in what the error carries.
+        # utf-8-sig counts from behind the byte order mark, so the line is counted in the object of the error.
         line += error.object.count(b"\n", 0, error.start)
         byte = error.object[error.start]
         raise InputError(
@@ -215,81 +216,27 @@ def caption_table(ids, image_ids, texts, splits) -> pa.Table:
 
 
 def phrase_table(rows: list[tuple], where: str) -> pa.Table:
-    """The columns of ``vse_pipe.artifacts.regions``. Raises InputError without rows, which no stage could use."""
+    """The columns of ``vse_pipe.artifacts.regions``. Raises InputError without rows."""
     if not rows:
         raise InputError(f"{where}: no phrase of the captions has a box")
     return pa.table([*zip(*rows, strict=True), [None] * len(rows)], schema=regions.PHRASES_SCHEMA)
 
 
-@dataclass(frozen=True)
-class Grouping:
-    """Image k has captions ``k * captions`` and on, and its features in row ``k * rows``; both counts are per image."""
-
-    captions: int
-    rows: int
-
-
-def group(captions: int, digests: np.ndarray, per_image: int | None, where: str) -> Grouping:
-    """captions: how many there are; digests: (rows, 32), equal for equal rows; wanted: captions per image, or None.
-
-    VSE++ and its descendants divide the caption's number by 5 whenever the counts differ and never when they agree,
-    so a file that lost a caption is read without a word, and repeated rows count as so many images. Here the
-    number of captions per image is captions / rows, which must be whole; where the counts agree, it is how often each
-    row repeats its predecessor: the greatest common divisor of the lengths of the runs, as two images in a
-    row may be equal. Raises InputError when nothing fits or the repetition is uneven.
-    """
-    rows = len(digests)
-    if per_image is not None:
-        return _group_by(captions, digests, per_image, where)
-    if captions == rows:
-        repeated = _repetition(digests, where)
-        return Grouping(repeated, repeated)
-    if captions % rows:
-        raise InputError(
-            f"{where}: {captions} captions, {rows} rows of features: not a multiple; there must be one row per image or per caption"
-        )
-    return Grouping(captions // rows, 1)
+def refuse_rows(where: str, wrong: pa.Table, key: str, problem: str) -> None:
+    """Raise InputError when ``wrong`` has rows, naming ``key`` of the first. problem: may hold columns in braces."""
+    if wrong.num_rows:
+        first = wrong.slice(0, 1).to_pylist()[0]
+        more = f" (and {wrong.num_rows - 1} more)" if wrong.num_rows > 1 else ""
+        raise InputError(f"{where}{key} {first[key]}: {problem.format(**first)}{more}")
 
 
-def _group_by(captions: int, digests: np.ndarray, per_image: int, where: str) -> Grouping:
-    rows = len(digests)
-    if captions == rows * per_image:
-        return Grouping(per_image, 1)
-    if captions != rows or rows % per_image:
-        raise InputError(
-            f"{where}: {captions} captions, {rows} rows of features: with captions_per_image {per_image} there must be "
-            f"{per_image} captions a row, or as many rows as captions and a multiple of {per_image}"
-        )
-    groups = digests.reshape(-1, per_image, digests.shape[1])
-    uneven = np.flatnonzero((groups != groups[:, :1]).any(axis=(1, 2)))
-    if len(uneven):
-        first = uneven[0] * per_image
-        raise InputError(
-            f"{where}: as many rows as captions, so captions_per_image {per_image} needs equal rows in groups of {per_image}; rows {first} to {first + per_image - 1} differ"
-        )
-    return Grouping(per_image, per_image)
-
-
-def _repetition(digests: np.ndarray, where: str) -> int:
-    changes = np.flatnonzero((digests[1:] != digests[:-1]).any(axis=1)) + 1
-    lengths = np.diff(np.concatenate([[0], changes, [len(digests)]]))
-    common = math.gcd(*lengths.tolist())
-    repeats = lengths[lengths > 1].sum()
-    if common == 1 and repeats * 2 > len(digests):
-        raise InputError(
-            f"{where}: {repeats} of {len(digests)} rows are equal to the row before or after them, but not in groups of one size, "
-            "so nothing says which captions share an image; keep one row per image, or set captions_per_image"
-        )
-    return common
-
-
-# Rows that are kept until they are written: some MB of captions.
+# Rows in memory before they are written: some MB of captions.
 BLOCK = 2**14
 
 
 class Rows:
-    """The rows of one table, written to a file without a name in ``folder`` as they come. What ``memory.take`` counted for them counts no longer
-    once they are there."""
+    """The rows of a table, written in blocks to an unnamed file in ``folder``, so that they need not fit in memory. Bytes
+    that ``memory.take`` counted for rows are released once the rows are written."""
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
         self.count, self._schema = 0, schema
@@ -301,18 +248,18 @@ class Rows:
         self._before = memory.taken()
 
     def add(self, *row: Any) -> None:
-        """One row, its values in the order of the schema."""
+        """Add a row, its values in the order of the schema."""
         self._waiting.append(row)
         self.count += 1
         if len(self._waiting) >= BLOCK:
             self._write()
 
     def reserve(self, size: int) -> None:
-        """So many bytes were taken that stay in memory when rows go to the disk."""
+        """Count ``size`` bytes that stay in memory when rows are written."""
         self._before += size
 
     def extend(self, *columns: Sequence[Any] | pa.Array | pa.ChunkedArray) -> None:
-        """Several rows, as columns."""
+        """Add rows as columns."""
         self._write()
         table = pa.table(list(columns), schema=self._schema)
         self.count += table.num_rows
@@ -320,7 +267,7 @@ class Rows:
         memory.back_to(self._before)
 
     def table(self) -> pa.Table:
-        """All of them, mapped; no more can be added."""
+        """All rows, memory-mapped. No rows can be added afterwards."""
         self._write()
         self._file.close()
         self._storage.flush()
@@ -337,7 +284,7 @@ class Rows:
 
 
 def blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Consecutive rows of ``table``, as it lies on the disk, and the number of the first."""
+    """Yield consecutive rows of ``table`` with the number of the first row."""
     start = 0
     for batch in table.to_batches(max_chunksize=BLOCK):
         yield start, pa.Table.from_batches([batch])
@@ -350,8 +297,8 @@ _BLOCK_BYTES = 64 * 2**20
 def open_array(path: Path) -> np.ndarray:
     """Memory map (rows, D) or (rows, R, D) of float16, float32 or float64.
 
-    Raises MissingResource without the file; InputError: not a .npy file, pickled objects, another type or shape, no rows, or not as many bytes as the
-    header promises.
+    Raises MissingResource without the file; InputError for a file that is not .npy, pickled objects, another type or shape,
+    no rows, or another number of bytes than in the header.
     """
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
@@ -364,11 +311,8 @@ def open_array(path: Path) -> np.ndarray:
 
 
 def row_digests(array: np.ndarray, path: Path) -> tuple[np.ndarray, dict[int, str]]:
-    """sha256 of every row's bytes as stored: uint8 (rows, 32); by number the rows with values that are not finite, as
-    ``Source.broken`` names them.
-
-    One pass over the file, block by block, because it may be far larger than the memory.
-    """
+    """sha256 of the stored bytes of every row, uint8 (rows, 32), and lines of ``Source.broken`` for rows with values that
+    are not finite, by number. The file is read once in blocks, because it may be larger than the memory."""
     row_bytes = math.prod(array.shape[1:]) * array.itemsize
     memory.require(f"{path}: a row", row_bytes)
     step = max(1, _BLOCK_BYTES // row_bytes)
@@ -389,7 +333,7 @@ _TEXT = pa.schema([captions.SCHEMA.field("text")])
 
 
 def texts(folder: Path, lines: Iterable[str]) -> pa.Table:
-    """The captions of a split, one column, on the disk."""
+    """The captions of a split on the disk, as a table with the column ``text``."""
     rows = Rows(folder, _TEXT)
     for line in lines:
         rows.add(line)
@@ -406,8 +350,10 @@ class Splits:
     def add(
         self, prefix: str, split: str, ids: np.ndarray, digests: np.ndarray, texts: pa.Table, broken: Sequence[str]
     ) -> None:
-        """prefix: of the files of features; ids: int64 (n,); digests: uint8 (rows, 32), as many rows for each image as for any;
-        texts: as of ``texts``, as many for each image; broken: as of ``Source``."""
+        """Add the images and captions of a split; every image has the same number of rows and of captions.
+
+        prefix: of the files of features; ids: int64 (n,); digests: uint8 (rows, 32); texts: of ``texts``; broken: of
+        ``Source``."""
         repeated, per_image = len(digests) // len(ids), len(texts) // len(ids)
         for start in range(0, len(ids), BLOCK):
             part = ids[start : start + BLOCK]

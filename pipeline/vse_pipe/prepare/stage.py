@@ -1,4 +1,4 @@
-"""prepare: read a data set in any format into images.parquet, captions.parquet and, where it has them, phrases.parquet."""
+"""prepare: write images.parquet, captions.parquet and, if the data set has phrases, phrases.parquet from any format."""
 
 import time
 from pathlib import Path
@@ -14,7 +14,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.core.text import shown_id
-from vse_pipe.prepare.source import Source
+from vse_pipe.prepare.source import Source, refuse_rows
 from vse_pipe.project import paths, step
 from vse_pipe.project.params.typed import Dataset, Params
 from vse_pipe.project.registry import FORMATS
@@ -24,10 +24,10 @@ _LEFT_OUT = 20
 
 
 def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
-    """Write data/prepare/<dataset>/. Raises InputError on unusable data and then leaves what was there before.
+    """Write data/prepare/<dataset>/. Raises InputError for unusable data and then leaves the folder unchanged.
 
-    Images that are missing or do not decode are unusable data too, unless the data set says ``on_error: skip``: then
-    they keep their rows, and ``extract`` records why they have no features. device: of proposals that a network makes.
+    Images that are missing or do not decode are unusable data, unless the data set has ``on_error: skip``. Then they keep
+    their rows, and ``extract`` records why they have no features. device: of networks that propose boxes.
     """
     started = time.monotonic()
     node = params.datasets[dataset]
@@ -64,35 +64,24 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
 
 
 def check(dataset: str, source: Source) -> None:
-    """Raises InputError when captions and images do not fit together.
+    """Raise InputError when captions and images do not fit together.
 
-    A box that is only proposed has no caption, and a data set may have none at all. Where other images have some, one without
-    is refused: as a query it would have no correct answer, and no recall is defined.
+    A data set may have no captions at all, and proposed boxes have none. Otherwise an image without a caption is refused: as
+    a query it would have no correct answer, and no recall is defined.
     """
     if not source.captions.num_rows:
         return
     image_ids, owners = (source.images["image_id"].combine_chunks(), source.captions["image_id"].combine_chunks())
     rows = pc.index_in(owners, value_set=image_ids)
-    _refuse(dataset, source.captions.filter(pc.is_null(rows)), "caption_id", "its image_id {image_id} does not exist")
+    unknown, problem = source.captions.filter(pc.is_null(rows)), "its image_id {image_id} does not exist"
+    refuse_rows(f"data set {dataset}, ", unknown, "caption_id", problem)
     differs = pc.not_equal(source.images["split"].take(rows), source.captions["split"])
-    _refuse(
-        dataset, source.captions.filter(differs), "caption_id", "its split {split} is not that of image_id {image_id}"
-    )
+    problem = "its split {split} is not that of image_id {image_id}"
+    refuse_rows(f"data set {dataset}, ", source.captions.filter(differs), "caption_id", problem)
     proposed = pc.equal(source.images["split"].combine_chunks(), images.PROPOSAL)
     bare = pc.invert(pc.or_(proposed, pc.is_in(image_ids, value_set=owners)))
-    _refuse(
-        dataset,
-        source.images.filter(bare),
-        "image_id",
-        "{file} has no caption; write one, or leave the image out of the data set",
-    )
-
-
-def _refuse(dataset: str, wrong: pa.Table, key: str, problem: str) -> None:
-    if wrong.num_rows:
-        first = wrong.slice(0, 1).to_pylist()[0]
-        more = f" (and {wrong.num_rows - 1} more)" if wrong.num_rows > 1 else ""
-        raise InputError(f"data set {dataset}, {key} {first[key]}: {problem.format(**first)}{more}")
+    problem = "{file} has no caption; write one, or leave the image out of the data set"
+    refuse_rows(f"data set {dataset}, ", source.images.filter(bare), "image_id", problem)
 
 
 def _tell_left_out(dataset: str, lines: list[str]) -> None:
@@ -103,7 +92,7 @@ def _tell_left_out(dataset: str, lines: list[str]) -> None:
 
 
 def _decide(dataset: str, source: Source, node: Dataset) -> None:
-    """Raises InputError for broken images, under ``skip`` only when there are no others."""
+    """Raise InputError for broken images, under ``skip`` only when all are broken."""
     broken, count = source.broken, source.images.num_rows
     if not broken:
         return
@@ -117,7 +106,7 @@ def _decide(dataset: str, source: Source, node: Dataset) -> None:
 
 
 def _elsewhere(dataset: str, source: Source, node: Dataset) -> str:
-    """Where the format lets the user name the folder of the images, how, and the folder if it is one below the root."""
+    """Advice to name the folder of the images, if the format has this option and no image was read."""
     params, root = node.format.params, Path(source.root)
     any_read = pc.any(pc.not_equal(source.images["sha256"], images.UNREAD)).as_py()
     if any_read or not isinstance(getattr(params, "images", None), str):
@@ -129,7 +118,7 @@ def _elsewhere(dataset: str, source: Source, node: Dataset) -> str:
 
 
 def _settled_root(root: str, folder: Path, out: Path) -> str:
-    """Images drawn into ``folder`` lie below ``out`` once the folder has been renamed."""
+    """The root after ``folder`` has been renamed to ``out``, which holds images that the format has drawn."""
     return str(out / Path(root).relative_to(folder)) if Path(root).is_relative_to(folder) else root
 
 
@@ -181,7 +170,7 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
 
 
 def _first_repeated(hashes: np.ndarray) -> list[tuple[int, int]]:
-    """(row, the first row that is alike) of the first rows that repeat an earlier one."""
+    """(row, the first equal row) of the first rows that repeat an earlier row."""
     values, counts = np.unique(hashes, return_counts=True)
     rows = np.flatnonzero(np.isin(hashes, values[counts > 1]))
     first: dict[int, int] = {}
@@ -206,7 +195,7 @@ def _named(source: Source, image_id: pa.Scalar) -> int | str:
 
 
 def _hashes(column: pa.ChunkedArray) -> np.ndarray:
-    """64 bits of each text, enough to count those that are alike: of 10^8 two others are so once in 3,000 calls. The texts
+    """64 bits of each text, enough to count equal texts: two different ones of 10^8 agree once in 3,000 calls. The texts
     themselves would take gigabytes."""
     parts = [np.fromiter(map(hash, chunk.to_pylist()), np.int64, len(chunk)) for chunk in column.chunks]
     return np.concatenate([np.empty(0, np.int64), *parts])

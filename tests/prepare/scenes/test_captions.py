@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import data as naive
-from vse_pipe.prepare.scenes import captions as scenes_captions
-from vse_pipe.prepare.scenes.captions import describe
-from vse_pipe.prepare.scenes.scene import Background, Figure, Scene, sample_scene
+from vse_pipe.prepare.scenes import scene as scenes_captions
+from vse_pipe.prepare.scenes.scene import Background, Figure, Scene, describe, sample_scene
 
 SEEDS = st.integers(0, 2**32 - 1)
 RED_STAR = Figure("star", "red", "small", 0.2, 0.2, 0.0, 0.0)

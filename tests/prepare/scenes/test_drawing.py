@@ -18,9 +18,9 @@ from vse_pipe.prepare.formats.options import ShapesParams
 from vse_pipe.prepare.scenes.drawing import FIGURE_RGB, TINT_RGB, box, draw, outline, render, sample_split
 from vse_pipe.prepare.scenes.scene import (
     COLOURS,
+    NOUNS,
     PATTERNS,
     RADII,
-    SHAPES,
     TINTS,
     Background,
     Figure,
@@ -166,7 +166,7 @@ def test_a_figure_has_its_colour_at_its_centre(colour):
 
 
 @pytest.mark.parametrize("size", RADII)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", NOUNS)
 def test_a_figure_stays_inside_its_circle(shape, size):
     figure = Figure(shape, "blue", size, 0.5, 0.4, 12.0, 0.0)
     drawn = (pixels(figure) != TINT_RGB["white"]).any(axis=2)
@@ -175,14 +175,14 @@ def test_a_figure_stays_inside_its_circle(shape, size):
     assert drawn.sum() > 0.2 * np.pi * (RADII[size] * SIDE) ** 2
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", NOUNS)
 def test_outlines_touch_the_unit_circle_from_inside(shape):
     radii = np.hypot(*outline(shape).T)
     assert 0.89 <= radii.max() <= 1 + 1e-9
 
 
 def test_shapes_look_different():
-    images = [pixels(Figure(shape, "red", "large", 0.5, 0.5, 0.0, 0.0)) for shape in SHAPES]
+    images = [pixels(Figure(shape, "red", "large", 0.5, 0.5, 0.0, 0.0)) for shape in NOUNS]
     for index, one in enumerate(images):
         for other in images[:index]:
             assert (one != other).any(axis=2).sum() > 100
@@ -244,7 +244,7 @@ def test_a_box_is_tight_around_the_pixels_that_show_a_figure(side):
             assert box(figure, side) == (columns.min(), rows.min(), columns.max(), rows.max()), figure
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", NOUNS)
 def test_a_box_ends_where_the_picture_does(shape):
     figure = Figure(shape, "red", "large", 1.0, 0.0, 0.0, 0.0)
     left, top, right, bottom = box(figure, SIDE)

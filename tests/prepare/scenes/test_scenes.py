@@ -16,9 +16,9 @@ from vse_pipe.prepare.scenes.drawing import sample_split
 from vse_pipe.prepare.scenes.scene import (
     COLOURS,
     MIN_GAP,
+    NOUNS,
     PATTERNS,
     RADII,
-    SHAPES,
     TINTS,
     Background,
     Figure,
@@ -58,7 +58,7 @@ def test_every_attribute_and_count_occurs():
     scenes = [scene_of(seed) for seed in range(400)]
     figures = [one for scene in scenes for one in scene.figures]
     assert {len(scene.figures) for scene in scenes} == {1, 2, 3, 4}
-    assert {one.shape for one in figures} == set(SHAPES)
+    assert {one.shape for one in figures} == set(NOUNS)
     assert {one.colour for one in figures} == set(COLOURS)
     assert {one.size for one in figures} == set(RADII)
     assert {scene.background for scene in scenes} == {Background(p, t) for p in PATTERNS for t in TINTS}

@@ -1,5 +1,5 @@
-"""A table with the header ``image,caption`` or ``image,caption,split``, maybe ``image_id`` and ``caption_id``: one row a
-caption, RFC 4180 quoting, UTF-8."""
+"""A table with the columns ``image,caption`` or ``image,caption,split``, optionally ``image_id`` and ``caption_id``: a row
+for each caption, RFC 4180 quoting, UTF-8."""
 
 import csv
 import io
@@ -28,17 +28,16 @@ _REQUIRED, _OPTIONAL = ("image", "caption"), ("split", "image_id", "caption_id")
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the table. Rows of one image need not be adjacent; images keep the order of their first rows.
+    """source: the table. Rows of an image need not be adjacent; images keep the order of their first rows.
 
-    image_id and caption_id are those of the columns of these names, numbers or text, and running numbers without them. Cells
-    are kept as they are: ``NA`` and ``null`` are captions like any other. Without a split column an image's split comes from a
-    hash of the seed and its name, so that it does not change when other images are added. Raises InputError with the row,
-    counted as a spreadsheet does (the header is row 1): a malformed or empty cell, an unknown split, an image in two splits
-    or of two ids, an id of two images or captions.
+    image_id and caption_id are the columns of these names, numbers or text, else running numbers. Cells stay unchanged, so
+    ``NA`` and ``null`` are captions. Without a split column the split of an image is a hash of the seed and its name, so it
+    does not change when images are added. Raises InputError with the row, counted as in a spreadsheet (the header is row
+    1), for a malformed or empty cell, an unknown split, an image in two splits or with two ids, a repeated id.
     """
     places, rows = _rows(existing(source))
     numbers: dict[str, int] = {}
-    first_rows: list[int] = []  # of each image its place in rows
+    first_rows: list[int] = []  # of each image
     splits: list[str] = []
     image_ids: list[int] = []
     for at, cells in enumerate(rows):
@@ -47,7 +46,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         cell = cells.get("split")
         number = numbers.setdefault(image, len(numbers))
         if number == len(splits):
-            # Drawn by the name as it is written: another spelling of it moves no image of a data set that exists.
+            # Drawn by the name as written, so that the split of existing data sets stays when names are normalised.
             drawn = drawn_split(cells["image"], params.val, params.test, seed)
             splits.append(drawn if cell is None else split_of(cell, where))
             first_rows.append(at)
@@ -75,15 +74,15 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 def _ids(
     source: Path, rows: list[dict[str, str]], places: list[int], key: str, at: Sequence[int]
 ) -> tuple[list[int], dict]:
-    """As of ``numbered``, from the cells in the rows ``at``; running numbers without that column. places: their numbers."""
+    """``numbered`` for the cells in the rows ``at``, or running numbers without the column. places: numbers of rows."""
     if key not in rows[0]:
         return list(range(len(at))), {}
     return numbered([rows[row][key] for row in at], key, lambda place: f"{source} row {places[at[place]]}")
 
 
 def _rows(source: Path) -> tuple[list[int], list[dict[str, str]]]:
-    """Of each row its number, and its cells by their columns. Blank lines are no rows, but are counted."""
-    # newline="": the csv module itself cuts rows, so that a quoted line break stays in its caption.
+    """The number of each row, and its cells by columns. Blank lines are no rows, but are counted."""
+    # newline="": the csv module splits rows, so that a quoted line break stays in its caption.
     reader = csv.reader(io.StringIO(read_text(source), newline=""), strict=True)
     try:
         header = next(reader, [])

@@ -1,4 +1,4 @@
-"""A folder of pictures, and those in it, without captions: what is embedded and searched, never trained on or measured."""
+"""A folder of pictures and its subfolders, without captions: for embedding and search, not for training or evaluation."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +15,7 @@ from vse_pipe.prepare.scan import Read, ReadingCache, Stamp, readings, stamp_of,
 from vse_pipe.prepare.source import Source, caption_table, existing, image_table
 from vse_pipe.project import paths
 
-# All are what is searched where nothing else is asked for.
+# The split that is searched by default.
 _SPLIT = "test"
 # Readings of a file that is written meanwhile.
 _TRIES = 3
@@ -23,12 +23,12 @@ _CHANGING = ((0, 0), 1, UNREAD, "changes while it is read")
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder. ``file`` is a picture's path below it and its id as text; ids inside are numbers that follow from the
-    path alone, so that a picture keeps its own whatever is added or removed. All are of split test, in the order of their paths.
+    """source: the folder. ``file`` is the path of a picture below it and its id as text. The number of a picture depends on
+    the path alone, so it stays when pictures are added or removed. All are of split test, in the order of their paths.
 
-    Pictures are files with one of ``ENDINGS``. Hidden files and folders are none; links to folders, links that lead out of the
-    folder and names that cannot be ids are left out and named. Raises InputError for a source that is no folder or has no
-    picture.
+    Pictures are files with one of ``ENDINGS``. Hidden files and folders are skipped; links to folders, links out of the
+    folder and names that cannot be ids are left out and reported. Raises InputError for a source that is no folder or has
+    no picture.
     """
     if not existing(source).is_dir():
         raise InputError(f"source {source} is no folder; format folder reads a folder of pictures")
@@ -50,7 +50,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 
 
 def _readings(source: Path, stamps: dict[str, Stamp], cache: ReadingCache) -> dict[str, Read]:
-    """Of every file, with the stamp that it had before and after it was read."""
+    """The readings of all files; a file whose stamp changes while it is read is read again, a few times."""
     results: dict[str, Read] = {}
     unread = []
     for file, stamp in sorted(stamps.items()):
@@ -82,7 +82,7 @@ def _number(file: str) -> int:
 
 
 def _must_differ(ids: np.ndarray, files: list[str], source: Path) -> None:
-    """Raises InputError for two of one number: once in ten million folders of a million pictures."""
+    """Raise InputError for two pictures with the same number: once in ten million folders of a million pictures."""
     _, first, which = np.unique(ids, return_index=True, return_inverse=True)
     for row in np.flatnonzero(first[which] != np.arange(len(ids))):
         raise InputError(

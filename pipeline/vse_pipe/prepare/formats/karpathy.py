@@ -39,8 +39,8 @@ _Id = Annotated[
 ]
 
 
-# What a byte of the json takes as its entries at most: an estimate, for entries as short as they can be.
-_OF_JSON = 16
+# Bytes that a byte of the json takes at most as entries: an estimate for the shortest possible entries.
+_BYTES_OF_JSON = 16
 _STRICT = ConfigDict(strict=True, extra="ignore")
 
 
@@ -75,11 +75,11 @@ class _Image:
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the json, or the folder that holds exactly one ``dataset_*.json``.
+    """source: the json, or a folder with exactly one ``dataset_*.json``.
 
-    image_id is ``imgid`` and caption_id ``sentid``, numbers or text; where the file has none, the running number. Raises InputError
-    naming the entry: a field that is missing or of the wrong type, an id or file name given twice, an unknown split,
-    an empty caption, a sentence of another image.
+    image_id is ``imgid`` and caption_id ``sentid``, numbers or text; without them, running numbers. Raises InputError naming
+    the entry for a field that is missing or of the wrong type, a repeated id or file name, an unknown split, an empty
+    caption, a sentence of another image.
     """
     document = _find(existing(source))
     entries = _parse(document).images
@@ -114,7 +114,7 @@ def _find(source: Path) -> Path:
 
 
 def _parse(document: Path) -> _Document:
-    memory.require(str(document), document.stat().st_size * _OF_JSON)
+    memory.require(str(document), document.stat().st_size * _BYTES_OF_JSON)
     try:
         return TypeAdapter(_Document).validate_json(document.read_bytes().removeprefix(codecs.BOM_UTF8))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Parquet files with a row an image: its bytes, as the Hugging Face hub has them or plain, and its caption or captions."""
+"""Parquet files with a row for each image: its bytes, plain or as on the Hugging Face hub, and its caption or captions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +16,11 @@ from vse_pipe.prepare.source import Source, caption_text, split_of
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder of the files. ``file`` is the address of a cell, read in place; ids are those of ``image_id``, else running
-    numbers, as those of captions.
+    """source: the folder of the files. ``file`` is the address of a cell, read in place. Ids of images are those of
+    ``image_id``, else running numbers; captions have running numbers.
 
-    Raises InputError naming file and row: a damaged file, a column that is missing or of another type, a row without a
-    caption or with an empty one, an unknown split.
+    Raises InputError naming file and row for a damaged file, a column that is missing or of another type, a missing or
+    empty caption, an unknown split.
     """
     root, listed = files(source, params, ".parquet")
     assembly = Assembly(root, out)
@@ -46,7 +46,7 @@ def _image_id(value: int | str | None, column: str, where: str) -> int | str:
 
 
 def _rows(path: Path, params: Params) -> Iterator[tuple[Any, Any, Any]]:
-    """Caption or captions, split and id of each row; the images are not read."""
+    """Yield caption or captions, split and id of each row; the images are not read."""
     with opened(path, Damage(InputError, "copy it again")) as file:
         _check(path, file.schema, params)
         if not file.metadata.num_rows:

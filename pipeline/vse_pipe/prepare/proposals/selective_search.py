@@ -17,9 +17,9 @@ _drawing = threading.Lock()
 
 
 def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
-    """The boxes in OpenCV's order: by a random number times their place in the hierarchy, drawn anew for each picture from
-    ``seed``, whatever came before it. One picture at a time. Source: Uijlings et al., Selective Search for Object
-    Recognition, IJCV 2013. Raises MissingResource without OpenCV's contributed modules."""
+    """The boxes in OpenCV's order: by a random number times their place in the hierarchy. Each picture starts from ``seed``,
+    so its boxes do not depend on other pictures. Source: Uijlings et al., Selective Search for Object Recognition, IJCV
+    2013. Raises MissingResource without OpenCV's contributed modules."""
     return partial(_proposed, _segmentation(), params, seed)
 
 
@@ -38,7 +38,7 @@ def _proposed(segmentation: ModuleType, params: Params, seed: int, image: Pictur
     picture = image.load()
     scale = max(1.0, max(picture.size) / params.longer)
     width, height = (max(1, round(side / scale)) for side in picture.size)
-    # OpenCV has blue first.
+    # OpenCV has the channels in the order BGR.
     small = np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR))[:, :, ::-1]
     search = segmentation.createSelectiveSearchSegmentation()
     search.setBaseImage(np.ascontiguousarray(small))
