@@ -115,15 +115,12 @@ def test_as_they_are() -> None:
     assert np.array_equal(forward(normalise=False)(BATCH).features, BATCH)
 
 
-@pytest.mark.parametrize(
-    ("store", "given", "dtype"),
-    [
-        ("float32", "float32", "float32"),
-        ("float16", "float32", "float16"),
-        (None, "float16", "float16"),
-        ("float32", "float16", "float32"),
-    ],
-)
+@pytest.mark.parametrize(("store", "given", "dtype"), [
+    ("float32", "float32", "float32"),
+    ("float16", "float32", "float16"),
+    (None, "float16", "float16"),
+    ("float32", "float16", "float32"),
+])  # fmt: skip
 def test_stored_type(store: str | None, given: str, dtype: str) -> None:
     found = forward(normalise=False, store=store)(BATCH.astype(given)).features
     assert found.dtype == np.dtype(dtype)

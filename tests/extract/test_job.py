@@ -55,43 +55,34 @@ def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
     assert job.digest_of({"a": 1}) != job.digest_of({"a": 2})
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ("resnet152", ("resnet152", {})),
-        ("torchvision:mobilenet_v2", ("torchvision", {"model": "mobilenet_v2"})),
-        ("timm:resnet18.a1_in1k", ("timm", {"model": "resnet18.a1_in1k"})),
-        ("precomp", ("precomp", {})),
-    ],
-)
+@pytest.mark.parametrize(("spec", "expected"), [
+    ("resnet152", ("resnet152", {})),
+    ("torchvision:mobilenet_v2", ("torchvision", {"model": "mobilenet_v2"})),
+    ("timm:resnet18.a1_in1k", ("timm", {"model": "resnet18.a1_in1k"})),
+    ("precomp", ("precomp", {})),
+])  # fmt: skip
 def test_from_spec(spec: str, expected: tuple) -> None:
     assert from_spec(spec) == expected
 
 
-@pytest.mark.parametrize(
-    ("spec", "error", "message"),
-    [
-        ("resnet125", UnknownMember, "unknown backbone 'resnet125'; did you mean 'resnet152'"),
-        ("torchvision", UsageError, "name the model too, for example torchvision:resnet18"),
-        ("timm:", UsageError, "name the model too"),
-        ("vgg19:bn", UsageError, "vgg19 takes no model; write --backbone vgg19"),
-        ("vgg19:", UsageError, "vgg19 takes no model"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "error", "message"), [
+    ("resnet125", UnknownMember, "unknown backbone 'resnet125'; did you mean 'resnet152'"),
+    ("torchvision", UsageError, "name the model too, for example torchvision:resnet18"),
+    ("timm:", UsageError, "name the model too"),
+    ("vgg19:bn", UsageError, "vgg19 takes no model; write --backbone vgg19"),
+    ("vgg19:", UsageError, "vgg19 takes no model"),
+])  # fmt: skip
 def test_from_spec_refuses(spec: str, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         from_spec(spec)
 
 
-@pytest.mark.parametrize(
-    ("spec", "weights", "name"),
-    [
-        ("vgg19", "imagenet", "vgg19"),
-        ("torchvision:resnet18", "random", "torchvision-resnet18-random"),
-        ("timm:resnet18.a1_in1k", "own/best.pth", "timm-resnet18.a1_in1k-best"),
-        ("precomp", "imagenet", "precomp"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "weights", "name"), [
+    ("vgg19", "imagenet", "vgg19"),
+    ("torchvision:resnet18", "random", "torchvision-resnet18-random"),
+    ("timm:resnet18.a1_in1k", "own/best.pth", "timm-resnet18.a1_in1k-best"),
+    ("precomp", "imagenet", "precomp"),
+])  # fmt: skip
 def test_with_backbone(folder: Path, spec: str, weights: str, name: str) -> None:
     params, found = with_backbone(project.params(), spec, None, weights)
     assert found == name

@@ -74,17 +74,13 @@ def test_memory_is_what_the_data_set_says(tmp_path: Path, kind: str) -> None:
             _read(kind, tmp_path, "x" * 20_000)
 
 
-@pytest.mark.parametrize(
-    ("make", "least"),
-    [
-        (bombs.repeated_caption, "of 4194304 characters"),
-        (bombs.repeated_captions_in_lists, "more than the 64 MiB of datasets.tiny.memory"),
-        (bombs.shared_beginnings, "of 4194304 characters"),
-        (bombs.long_captions, "of 4194304 characters"),
-        (bombs.repeated_picture, "image: takes"),
-    ],
-    ids=lambda value: getattr(value, "__name__", ""),
-)
+@pytest.mark.parametrize(("make", "least"), [
+    (bombs.repeated_caption, "of 4194304 characters"),
+    (bombs.repeated_captions_in_lists, "more than the 64 MiB of datasets.tiny.memory"),
+    (bombs.shared_beginnings, "of 4194304 characters"),
+    (bombs.long_captions, "of 4194304 characters"),
+    (bombs.repeated_picture, "image: takes"),
+], ids=lambda value: getattr(value, "__name__", ""))  # fmt: skip
 def test_bombs(tmp_path: Path, make: Callable, least: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = make(tmp_path / "raw" / "a.parquet", length=2**22, rows=60)

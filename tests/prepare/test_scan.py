@@ -93,11 +93,8 @@ NOISE = _saved(Image.fromarray(_noise((64, 64, 3))), "JPEG")
 PROGRESSIVE = _saved(Image.fromarray(_noise((64, 64, 3))), "JPEG", progressive=True)
 BAD = [
     ("zero bytes", b"", "is empty (0 bytes)"),
-    (
-        "web page",
-        b"<!DOCTYPE html><html></html>",
-        "is no image in a known format (28 bytes, the first are b'<!DOCTYPE ht')",
-    ),
+    ("web page", b"<!DOCTYPE html><html></html>",
+     "is no image in a known format (28 bytes, the first are b'<!DOCTYPE ht')"),
     ("truncated jpeg", NOISE[: len(NOISE) // 2], "does not decode (OSError: image file is truncated"),
     ("jpeg without its last bytes", NOISE[:-40], "does not decode (OSError: image file is truncated"),
     ("truncated progressive jpeg", PROGRESSIVE[:-40], "does not decode (OSError: image file is truncated"),
@@ -107,12 +104,9 @@ BAD = [
     ("damaged png", PNG[:2000] + b"vandal" + PNG[2006:], "does not decode ("),
     ("bomb, a warning in Pillow", _bomb(12_000, 12_000), "has too many pixels ("),
     ("bomb, an error in Pillow", _bomb(30_000, 30_000), "has too many pixels ("),
-    (
-        "postscript",
-        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n",
-        "is no image in a known format",
-    ),
-]
+    ("postscript", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n",
+     "is no image in a known format"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("content", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])

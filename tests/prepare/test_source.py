@@ -41,17 +41,12 @@ def test_groups(captions, values, wanted, expected):
 BAD = [
     ("not a multiple", 9, [1, 2], None, "here: 9 captions, 2 rows of features: not a multiple"),
     ("more rows", 2, [1, 2, 3], None, "here: 2 captions, 3 rows of features: not a multiple"),
-    (
-        "uneven",
-        7,
-        [1, 1, 1, 2, 2, 3, 3],
-        None,
-        "here: 7 of 7 rows are equal to the row before or after them, but not in groups",
-    ),
+    ("uneven", 7, [1, 1, 1, 2, 2, 3, 3], None,
+     "here: 7 of 7 rows are equal to the row before or after them, but not in groups"),
     ("told another", 10, [1, 2], 4, "with captions_per_image 4 there must be 4 captions a row"),
     ("told, no multiple", 7, [1, 2, 3, 4, 5, 6, 7], 5, "as many rows as captions and a multiple of 5"),
     ("told, rows differ", 10, [1] * 5 + [2, 2, 2, 2, 3], 5, "rows 5 to 9 differ"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

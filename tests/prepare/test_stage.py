@@ -124,27 +124,15 @@ BAD = [
     ("karpathy", _bad_image, "dataset_tiny.json images[1]: 1.png does not decode", InputError),
     ("karpathy", _same_id, "dataset_tiny.json images[1]: imgid 0 was given to", InputError),
     ("karpathy", _empty_caption, "dataset_tiny.json images[1].sentences[1]: the caption is empty", InputError),
-    (
-        "karpathy",
-        _outside,
-        "dataset_tiny.json images[0]: file '../../secret.png' lies outside its root raw/images",
-        InputError,
-    ),
+    ("karpathy", _outside, "dataset_tiny.json images[0]: file '../../secret.png' lies outside its root raw/images",
+     InputError),
     ("karpathy", lambda: None, "source raw does not exist", MissingResource),
-    (
-        "precomp",
-        _nan,
-        "2 of 6 images below raw cannot be used: test_ims.npy#0 holds NaN or infinite values",
-        InputError,
-    ),
-    (
-        "precomp",
-        _wrong_rows,
-        "raw/dev_caps.txt and dev_ims.npy: 3 captions, 4 rows of features: not a multiple",
-        InputError,
-    ),
+    ("precomp", _nan, "2 of 6 images below raw cannot be used: test_ims.npy#0 holds NaN or infinite values",
+     InputError),
+    ("precomp", _wrong_rows, "raw/dev_caps.txt and dev_ims.npy: 3 captions, 4 rows of features: not a multiple",
+     InputError),
     ("precomp", _latin_1, "raw/dev_caps.txt line 2: byte 0xe9 is not UTF-8", InputError),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "spoil", "message", "error"), BAD, ids=[case[1].__name__ for case in BAD])
@@ -189,18 +177,12 @@ def _source(images_: list[tuple[int, str]], captions_: list[tuple[int, int, str]
 
 
 MISFITS = [
-    (
-        [(1, "train")],
-        [(5, 1, "train"), (6, 9, "train"), (7, 8, "train")],
-        "data set tiny, caption_id 6: its image_id 9 does not exist (and 1 more)",
-    ),
-    (
-        [(1, "train"), (2, "test")],
-        [(5, 1, "train"), (6, 2, "train")],
-        "data set tiny, caption_id 6: its split train is not that of image_id 2",
-    ),
+    ([(1, "train")], [(5, 1, "train"), (6, 9, "train"), (7, 8, "train")],
+     "data set tiny, caption_id 6: its image_id 9 does not exist (and 1 more)"),
+    ([(1, "train"), (2, "test")], [(5, 1, "train"), (6, 2, "train")],
+     "data set tiny, caption_id 6: its split train is not that of image_id 2"),
     ([(1, "train"), (2, "test")], [(5, 1, "train")], "data set tiny, image_id 2: 2.png has no caption"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pictured", "described", "message"), MISFITS)

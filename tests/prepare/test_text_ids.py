@@ -58,18 +58,15 @@ def test_one_side_may_have_text_and_the_other_numbers(tmp_path):
     assert source.names.has("image_id")
 
 
-@pytest.mark.parametrize(
-    ("ids", "captions", "message"),
-    [
-        (["A", "b", "a"], "wxyz", "row 4: image_id 'a' differs from 'A' in capitals only"),
-        (["A", "b", "b"], "wxyz", "row 4: image_id 'b' is given twice"),
-        (["5", "7", "7"], "1234", "row 4: image_id '?7'? was given to .*row 2 already"),
-        (IDS, ["w", "x", "x", "z"], "row 4: caption_id 'x' is given twice"),
-        (IDS, ["w", "x", "", "z"], "row 4: caption_id '' is empty"),
-        (["a\tb", "c", "d"], "wxyz", r"row 3: image_id 'a\\tb' holds a control character"),
-        (["x" * 201, "c", "d"], "wxyz", r"row 3: image_id 'x{40}'\.\.\. is longer than 200 characters"),
-    ],
-)
+@pytest.mark.parametrize(("ids", "captions", "message"), [
+    (["A", "b", "a"], "wxyz", "row 4: image_id 'a' differs from 'A' in capitals only"),
+    (["A", "b", "b"], "wxyz", "row 4: image_id 'b' is given twice"),
+    (["5", "7", "7"], "1234", "row 4: image_id '?7'? was given to .*row 2 already"),
+    (IDS, ["w", "x", "x", "z"], "row 4: caption_id 'x' is given twice"),
+    (IDS, ["w", "x", "", "z"], "row 4: caption_id '' is empty"),
+    (["a\tb", "c", "d"], "wxyz", r"row 3: image_id 'a\\tb' holds a control character"),
+    (["x" * 201, "c", "d"], "wxyz", r"row 3: image_id 'x{40}'\.\.\. is longer than 200 characters"),
+])  # fmt: skip
 def test_what_cannot_be_an_id_is_named_with_its_row(tmp_path, ids, captions, message):
     with pytest.raises(InputError, match=message):
         read("csv", _csv(tmp_path, ids, captions), tmp_path / "out")

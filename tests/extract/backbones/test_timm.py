@@ -82,33 +82,16 @@ def test_the_tag_says_where_weights_come_from() -> None:
     assert on_the_hub.source.digest == ""
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"model": "resnet1888"}, UnknownMember, "unknown timm model 'resnet1888'; did you mean 'resnet18"),
-        (
-            {"model": "resnet18.a9_in1k"},
-            UnknownMember,
-            "unknown timm model 'resnet18.a9_in1k'; did you mean 'resnet18.a",
-        ),
-        (
-            {"model": "vit_base_patch16_224.augreg2_in21k_ft_in1k"},
-            UsageError,
-            "set sha256 to the digest its publisher gives",
-        ),
-        ({"model": "resnet18", "weights": "IMAGENET1K_V1"}, UsageError, "in timm the tag says it"),
-        (
-            {"model": "resnet18", "weights": "random", "model_args": {"depht": 3}},
-            UsageError,
-            "does not take model_args",
-        ),
-        (
-            {"model": "vit_tiny_patch16_224", "weights": "random", "image_size": 96},
-            UsageError,
-            "timm vit_tiny_patch16_224 does not take images of 96 pixels",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"model": "resnet1888"}, UnknownMember, "unknown timm model 'resnet1888'; did you mean 'resnet18"),
+    ({"model": "resnet18.a9_in1k"}, UnknownMember, "unknown timm model 'resnet18.a9_in1k'; did you mean 'resnet18.a"),
+    ({"model": "vit_base_patch16_224.augreg2_in21k_ft_in1k"}, UsageError,
+     "set sha256 to the digest its publisher gives"),
+    ({"model": "resnet18", "weights": "IMAGENET1K_V1"}, UsageError, "in timm the tag says it"),
+    ({"model": "resnet18", "weights": "random", "model_args": {"depht": 3}}, UsageError, "does not take model_args"),
+    ({"model": "vit_tiny_patch16_224", "weights": "random", "image_size": 96}, UsageError,
+     "timm vit_tiny_patch16_224 does not take images of 96 pixels"),
+])  # fmt: skip
 def test_refuses(folder: Path, options: dict, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         build(Params(**options), seed=1)

@@ -125,28 +125,16 @@ def test_densenets_published_names_are_translated() -> None:
     assert old.keys() != found.keys()
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"model": "resnet125"}, UnknownMember, "unknown torchvision model 'resnet125'; did you mean 'resnet152'"),
-        ({"model": "fasterrcnn_resnet50_fpn"}, UnknownMember, "unknown torchvision model 'fasterrcnn_resnet50_fpn'"),
-        (
-            {"model": "resnet18", "weights": "IMAGENET1K_V3"},
-            UnknownMember,
-            "no weights 'IMAGENET1K_V3'; did you mean 'IMAGENET1K_V1'",
-        ),
-        (
-            {"model": "alexnet", "weights": "random", "image_size": 16},
-            UsageError,
-            "torchvision alexnet does not take images of 16 pixels",
-        ),
-        (
-            {"model": "alexnet", "weights": "random", "model_args": {"width": 2}},
-            UsageError,
-            r"does not take model_args \{'width': 2\}",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"model": "resnet125"}, UnknownMember, "unknown torchvision model 'resnet125'; did you mean 'resnet152'"),
+    ({"model": "fasterrcnn_resnet50_fpn"}, UnknownMember, "unknown torchvision model 'fasterrcnn_resnet50_fpn'"),
+    ({"model": "resnet18", "weights": "IMAGENET1K_V3"}, UnknownMember,
+     "no weights 'IMAGENET1K_V3'; did you mean 'IMAGENET1K_V1'"),
+    ({"model": "alexnet", "weights": "random", "image_size": 16}, UsageError,
+     "torchvision alexnet does not take images of 16 pixels"),
+    ({"model": "alexnet", "weights": "random", "model_args": {"width": 2}}, UsageError,
+     r"does not take model_args \{'width': 2\}"),
+])  # fmt: skip
 def test_refuses(folder: Path, options: dict, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         build(Params(**options), seed=1)

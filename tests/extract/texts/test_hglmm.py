@@ -115,15 +115,12 @@ def test_a_sample_of_the_train_captions_for_the_principal_components(file: str) 
     assert not np.array_equal(state.arrays["pca_mean"], other.arrays["pca_mean"])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"components": 61}, r"components is 61, the train captions hold \d+ known words"),
-        ({"ica": 4}, "ica asks for 4 components of .* known words with 3 dimensions"),
-        ({"pca": 19}, "pca is 19, but 50 train captions with 18 dimensions"),
-        ({"pca": 12, "pca_captions": 12}, "pca is 12, but 12 train captions"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"components": 61}, r"components is 61, the train captions hold \d+ known words"),
+    ({"ica": 4}, "ica asks for 4 components of .* known words with 3 dimensions"),
+    ({"pca": 19}, "pca is 19, but 50 train captions with 18 dimensions"),
+    ({"pca": 12, "pca_captions": 12}, "pca is 12, but 12 train captions"),
+])  # fmt: skip
 def test_too_few_words_or_captions(file: str, options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         fitted(file, **options)

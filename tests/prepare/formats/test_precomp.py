@@ -157,13 +157,10 @@ def test_image_ids(tmp_path, ids, expected):
 BAD_IDS = [
     ("twice", {"train": "a\nb\na\n"}, "train_ids.txt: id 'a' names 2 images"),
     ("count", {"train": "a\nb\n"}, "train_ids.txt: 2 ids, expected one per image (3) or one per caption (6)"),
-    (
-        "groups",
-        {"train": "5\n5\n9\n7\n7\n7\n"},
-        "train_ids.txt line 4: id '7', but the 2 captions of that image begin with id '9'",
-    ),
+    ("groups", {"train": "5\n5\n9\n7\n7\n7\n"},
+     "train_ids.txt line 4: id '7', but the 2 captions of that image begin with id '9'"),
     ("name in two splits", {"train": "a\nb\nc\n", "dev": "d\n", "test": "e\na\n"}, "_ids.txt: id 'a' names 2 images"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("ids", "message"), [case[1:] for case in BAD_IDS], ids=[case[0] for case in BAD_IDS])
@@ -212,13 +209,10 @@ BAD_ARRAYS = [
     ("empty file", _raw(b""), "train_ims.npy: not a whole .npy file ("),
     ("text", _raw(b"<html>not found</html>"), "train_ims.npy: not a whole .npy file ("),
     ("archive", _archive, "train_ims.npy: not a whole .npy file ("),
-    (
-        "objects",
-        lambda path: np.save(path, np.array([Hostile(path.parent / "pwned.txt")] * 3), allow_pickle=True),
-        "holds pickled Python objects",
-    ),
+    ("objects", lambda path: np.save(path, np.array([Hostile(path.parent / "pwned.txt")] * 3), allow_pickle=True),
+     "holds pickled Python objects"),
     ("pickle", _raw(b"cbuiltins\nopen\n(Vpwned.txt\nVw\ntR."), "train_ims.npy: not a whole .npy file ("),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("spoil", "message"), [case[1:] for case in BAD_ARRAYS], ids=[case[0] for case in BAD_ARRAYS])
@@ -234,18 +228,15 @@ def test_bad_array(tmp_path, monkeypatch, spoil, message):
 
 
 BAD_CAPTIONS = [
-    (
-        "lost line",
-        b"a\nb\nc\nd\ne\n",
-        "train_caps.txt and train_ims.npy: 5 captions, 3 rows of features: not a multiple",
-    ),
+    ("lost line", b"a\nb\nc\nd\ne\n",
+     "train_caps.txt and train_ims.npy: 5 captions, 3 rows of features: not a multiple"),
     ("empty line", b"a\nb\n\nd\ne\nf\n", "train_caps.txt line 3: the caption is empty"),
     ("empty at the end", b"a\nb\nc\nd\ne\nf\n\n", "train_caps.txt line 7: the caption is empty"),
     ("blank", b"a\nb\nc\n \t\r\ne\nf\n", "train_caps.txt line 4: the caption is empty"),
     ("not UTF-8", b"a\nb\nc\ncaf\xe9\ne\nf\n", "train_caps.txt line 4: byte 0xe9 is not UTF-8"),
     ("UTF-16", "a\nb\n".encode("utf-16"), "train_caps.txt line 1: byte 0xff is not UTF-8"),
     ("no captions", b"", "train_caps.txt: no captions"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

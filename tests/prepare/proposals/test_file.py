@@ -96,20 +96,15 @@ def test_by_the_name_of_the_file(tmp_path: Path, of: Picture):
     assert len(proposed("file", of, 9, path=str(path), by="file")[0]) == 5
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"boxes": BOXES + np.array([0, 0, 1, 0])},
-            "line 2: the box from 0, 0 to 120, 79, counted from 0, reaches outside 12.png of 120 x 80 pixels",
-        ),
-        ({"boxes": BOXES - 1}, "line 2: the box from -1, -1 to 118, 78, counted from 0, reaches outside 12.png"),
-        ({"boxes": BOXES[:, [2, 1, 0, 3]]}, "line 2: 119, 0, 0, 79 is a box without area, in the form corners"),
-        ({"boxes": np.where(BOXES == 60, np.nan, BOXES)}, "line 3: boxes [5.0, 6.0, 50.0, nan]: not all are finite"),
-        ({"scores": np.where(SCORES == 1, np.inf, SCORES)}, "line 5: scores inf: not all are finite"),
-        ({"image": ["1", "2", "3", "4", "5"]}, "no boxes for 12.png, looked for by stem as '12'"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    ({"boxes": BOXES + np.array([0, 0, 1, 0])},
+     "line 2: the box from 0, 0 to 120, 79, counted from 0, reaches outside 12.png of 120 x 80 pixels"),
+    ({"boxes": BOXES - 1}, "line 2: the box from -1, -1 to 118, 78, counted from 0, reaches outside 12.png"),
+    ({"boxes": BOXES[:, [2, 1, 0, 3]]}, "line 2: 119, 0, 0, 79 is a box without area, in the form corners"),
+    ({"boxes": np.where(BOXES == 60, np.nan, BOXES)}, "line 3: boxes [5.0, 6.0, 50.0, nan]: not all are finite"),
+    ({"scores": np.where(SCORES == 1, np.inf, SCORES)}, "line 5: scores inf: not all are finite"),
+    ({"image": ["1", "2", "3", "4", "5"]}, "no boxes for 12.png, looked for by stem as '12'"),
+])  # fmt: skip
 def test_what_is_no_box_has_a_row(tmp_path: Path, of: Picture, change: dict, message: str):
     refused("file", of, message, path=str(write(tmp_path / "edges.csv", **change)))
 

@@ -51,29 +51,26 @@ def test_mentions_are_the_phrases_for_one_figure_and_name_the_right_one(seed):
         assert len(set(named)) == len(named)
 
 
-@pytest.mark.parametrize(
-    ("caption", "expected"),
-    [
-        ("a small red star to the left of a blue hoop on a striped background", True),
-        ("a small red star to the right of a blue hoop", False),
-        ("there is a red star next to a ring", False),
-        ("a blue star", False),
-        ("a large star", False),
-        ("a red star and a red star", False),
-        ("a picture of a ring and a star on a diagonally striped pale green backdrop", True),
-        ("a ring on a dotted background", False),
-        ("a ring on a striped pink background", False),
-        ("we see a tiny star in the top left corner", True),
-        ("a tiny star at the bottom", False),
-        ("a star in the centre", False),
-        ("one hoop and one star", True),
-        ("one hoop", False),
-        ("two hoops", False),
-        ("two shapes on a striped background", True),
-        ("three shapes on a striped background", False),
-        ("a single shape on a striped background", False),
-    ],
-)
+@pytest.mark.parametrize(("caption", "expected"), [
+    ("a small red star to the left of a blue hoop on a striped background", True),
+    ("a small red star to the right of a blue hoop", False),
+    ("there is a red star next to a ring", False),
+    ("a blue star", False),
+    ("a large star", False),
+    ("a red star and a red star", False),
+    ("a picture of a ring and a star on a diagonally striped pale green backdrop", True),
+    ("a ring on a dotted background", False),
+    ("a ring on a striped pink background", False),
+    ("we see a tiny star in the top left corner", True),
+    ("a tiny star at the bottom", False),
+    ("a star in the centre", False),
+    ("one hoop and one star", True),
+    ("one hoop", False),
+    ("two hoops", False),
+    ("two shapes on a striped background", True),
+    ("three shapes on a striped background", False),
+    ("a single shape on a striped background", False),
+])  # fmt: skip
 def test_the_checker_tells_true_from_false(caption, expected):
     assert naive.true_of(caption, SCENE) is expected
 

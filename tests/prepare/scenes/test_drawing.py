@@ -122,19 +122,16 @@ def test_same_seed_same_bytes_in_another_process_locale_and_thread_count(made, t
     assert content(tmp_path) == content(folder)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"train": 0}, "greater than 0"),
-        ({"pixels": 8}, "greater than or equal to 32"),
-        ({"min_captions": 0}, "greater than or equal to 1"),
-        ({"max_captions": 8}, "less than or equal to 7"),
-        ({"min_captions": 5, "max_captions": 4}, "min_captions 5 is above max_captions 4"),
-        ({"vague": 1.5}, "less than or equal to 1"),
-        ({"near_duplicates": -0.1}, "greater than or equal to 0"),
-        ({"sides": 3}, "Extra inputs are not permitted"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"train": 0}, "greater than 0"),
+    ({"pixels": 8}, "greater than or equal to 32"),
+    ({"min_captions": 0}, "greater than or equal to 1"),
+    ({"max_captions": 8}, "less than or equal to 7"),
+    ({"min_captions": 5, "max_captions": 4}, "min_captions 5 is above max_captions 4"),
+    ({"vague": 1.5}, "less than or equal to 1"),
+    ({"near_duplicates": -0.1}, "greater than or equal to 0"),
+    ({"sides": 3}, "Extra inputs are not permitted"),
+])  # fmt: skip
 def test_refuses(options, message):
     with pytest.raises(ValidationError, match=message):
         ShapesParams(**options)

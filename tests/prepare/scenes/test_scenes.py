@@ -103,36 +103,30 @@ def test_a_figure_without_room_does_not_grow():
     assert sizes == {"small", "medium"}
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "expected"),
-    [
-        (0.1, 0.1, "top left"),
-        (0.9, 0.1, "top right"),
-        (0.2, 0.5, "left"),
-        (0.8, 0.5, "right"),
-        (0.5, 0.9, "bottom"),
-        (0.1, 0.9, "bottom left"),
-        (0.5, 0.5, "middle"),
-        (0.39, 0.5, None),
-        (0.5, 0.61, None),
-    ],
-)
+@pytest.mark.parametrize(("x", "y", "expected"), [
+    (0.1, 0.1, "top left"),
+    (0.9, 0.1, "top right"),
+    (0.2, 0.5, "left"),
+    (0.8, 0.5, "right"),
+    (0.5, 0.9, "bottom"),
+    (0.1, 0.9, "bottom left"),
+    (0.5, 0.5, "middle"),
+    (0.39, 0.5, None),
+    (0.5, 0.61, None),
+])  # fmt: skip
 def test_place(x, y, expected):
     assert place(figure(x, y)) == expected
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        ((0.2, 0.5), (0.8, 0.6), {"left of"}),
-        ((0.8, 0.5), (0.2, 0.6), {"right of"}),
-        ((0.5, 0.2), (0.6, 0.8), {"above"}),
-        ((0.5, 0.8), (0.6, 0.2), {"below"}),
-        ((0.3, 0.5), (0.6, 0.5), {"left of", "next to"}),
-        ((0.45, 0.45), (0.57, 0.58), {"next to"}),
-        ((0.25, 0.25), (0.75, 0.75), {"left of", "above"}),
-    ],
-)
+@pytest.mark.parametrize(("first", "second", "expected"), [
+    ((0.2, 0.5), (0.8, 0.6), {"left of"}),
+    ((0.8, 0.5), (0.2, 0.6), {"right of"}),
+    ((0.5, 0.2), (0.6, 0.8), {"above"}),
+    ((0.5, 0.8), (0.6, 0.2), {"below"}),
+    ((0.3, 0.5), (0.6, 0.5), {"left of", "next to"}),
+    ((0.45, 0.45), (0.57, 0.58), {"next to"}),
+    ((0.25, 0.25), (0.75, 0.75), {"left of", "above"}),
+])  # fmt: skip
 def test_relations(first, second, expected):
     assert set(relations(figure(*first), figure(*second))) == expected
 
