@@ -17,7 +17,7 @@ from vse_pipe.project.params.schema import EngineParams
 from vse_pipe.project.registry import BACKBONES
 
 # What ``extract`` runs besides and does not decide a number: parameters, and what puts finished parts together.
-DECIDES_NOTHING = {"assemble", "recognise", "spread", "stage", "work"}
+DECIDES_NOTHING = {"assemble", "stage", "work"}
 
 
 def room(modules: set[str]) -> set[str]:

@@ -179,6 +179,6 @@ def test_writing_what_was_seen_takes_a_small_part_of_the_time(tmp_path, monkeypa
     for number in range(50):
         seen.add(f"{number}.png", (1, LONG_AGO, LONG_AGO), read_)
     assert len(written) == 1
-    seen._written -= 2.0
+    seen._written_at -= 2.0
     seen.add("later.png", (1, LONG_AGO, LONG_AGO), read_)
     assert len(written) == 2
