@@ -1,4 +1,4 @@
-"""Regions of a data set with phrases: which rows, which boxes, which captions; against plain loops."""
+"""Regions of a data set with phrases: rows, boxes, captions and options, compared with plain loops."""
 
 from pathlib import Path
 
@@ -7,10 +7,21 @@ import pytest
 from PIL import Image
 
 from tests.naive.data import overlap
-from tests.prepare._data import prepare
-from tests.prepare.regions._whole import HEIGHT, SOURCE, SPLITS, WIDTH, WORDS, drawn, made, refused, write
+from tests.prepare._data import (
+    HEIGHT,
+    SOURCE,
+    SPLITS,
+    WIDTH,
+    WORDS,
+    drawn_phrases,
+    made_regions,
+    prepare,
+    refused_regions,
+    write_whole,
+)
+from tests.toy_project import load_params
 from vse_pipe.artifacts import captions, images, regions
-from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, ParamsError
 from vse_pipe.core.files import sha256
 from vse_pipe.core.tables import footer
 from vse_pipe.pictures.address import cut
@@ -23,9 +34,9 @@ def _own_project(tmp_path, monkeypatch):
 
 
 def test_every_row_by_plain_loops():
-    rows = drawn(60, SPLITS)
-    write(rows, SPLITS)
-    pictured, said, spoken, table = made(count=6, regions_per_phrase=99, splits=["test"])
+    rows = drawn_phrases(60, SPLITS)
+    write_whole(rows, SPLITS)
+    pictured, said, spoken, table = made_regions(count=6, regions_per_phrase=99, splits=["test"])
     source = regions.read_phrases(SOURCE).to_pylist()
     expected, owner, seen = [], {}, set()
     for number, split in SPLITS.items():
@@ -72,7 +83,7 @@ def _pixels(row: dict) -> tuple[int, ...]:
 def test_of_one_phrase_so_many_regions_drawn_by_the_seed():
     splits = dict.fromkeys(range(40), "train") | {99: "val"}
     spoken = [(n, text if n % 2 else text.capitalize(), (n, 1, 50, 30)) for n in range(40) for text in WORDS]
-    write(spoken + [(99, "a man", (0, 0, 9, 9))] * 30, splits)
+    write_whole(spoken + [(99, "a man", (0, 0, 9, 9))] * 30, splits)
     found = {}
     for seed in (1, 2):
         out = prepare("regions", SOURCE, seed=seed, count=3, regions_per_phrase=5)
@@ -94,8 +105,8 @@ def test_mentions_that_no_caption_shows_keep_their_regions():
     splits = dict.fromkeys(range(12), "train") | {99: "val"}
     many = [(n, "a man", (n, 1, 50, 30)) for n in range(12)]
     # The box of a man in the first pictures is shown as grass, that of the others not at all.
-    write(many + [(n, "grass", (n, 1, 50, 30)) for n in range(2)] + [(99, "a man", (0, 0, 9, 9))], splits)
-    pictured, said, spoken, table = made(count=3, regions_per_phrase=2)
+    write_whole(many + [(n, "grass", (n, 1, 50, 30)) for n in range(2)] + [(99, "a man", (0, 0, 9, 9))], splits)
+    pictured, said, spoken, table = made_regions(count=3, regions_per_phrase=2)
     shown = {row["image_id"]: row["file"] for row in pictured if row["split"] != "proposal"}
     assert len(spoken) == 15
     assert len([row for row in said if row["text"] == "a man" and row["split"] == "train"]) == 2
@@ -113,29 +124,29 @@ def test_mentions_that_no_caption_shows_keep_their_regions():
 
 
 def test_phrases_and_proposals_take_no_more_memory_than_the_data_set_may():
-    write(drawn(300, SPLITS), SPLITS)
+    write_whole(drawn_phrases(300, SPLITS), SPLITS)
     prepare("regions", SOURCE, memory=2, count=100)
-    refused(
+    refused_regions(
         "takes 1 MiB in memory beside the 2 MiB read before, more than the 2 MiB of datasets.tiny.memory; raise it",
         memory=2,
         count=1000,
         options={"scales": [0.3, 0.25, 0.2, 0.15, 0.1, 0.05], "ratios": [1.0, 0.5, 2.0, 1.5]},
         splits=["train", "val", "test"],
     )
-    write(drawn(1100, SPLITS), SPLITS)
-    refused(" in memory, more than the 1 MiB of datasets.tiny", memory=1)
+    write_whole(drawn_phrases(1100, SPLITS), SPLITS)
+    refused_regions(" in memory, more than the 1 MiB of datasets.tiny", memory=1)
 
 
 def test_the_digest_of_phrases_stands_in_the_footer_of_images():
-    write(drawn(20, SPLITS), SPLITS)
+    write_whole(drawn_phrases(20, SPLITS), SPLITS)
     out = prepare("regions", SOURCE)
     assert footer(images.read(out))[regions.PHRASES] == sha256(out / regions.PHRASES)
 
 
 def test_recall_of_the_proposals_is_kept_and_said(capsys):
-    rows = drawn(50, SPLITS)
-    write(rows, SPLITS)
-    *_, table = made(count=20, splits=["train", "test"])
+    rows = drawn_phrases(50, SPLITS)
+    write_whole(rows, SPLITS)
+    *_, table = made_regions(count=20, splits=["train", "test"])
     listed = table.to_pylist()
     expected = {}
     for split in ("train", "test"):
@@ -165,22 +176,22 @@ def _edges(corners) -> list[float]:
 
 
 def test_boxes_are_of_the_upright_picture_and_cut_at_its_edges():
-    write([(1, "a man", (0, 0, 39, 59)), (1, "the dog", (30.5, 50.2, 70, 90))], {1: "test"}, orientation=6)
-    pictured, *_ = made(count=1, splits=["val"])
+    write_whole([(1, "a man", (0, 0, 39, 59)), (1, "the dog", (30.5, 50.2, 70, 90))], {1: "test"}, orientation=6)
+    pictured, *_ = made_regions(count=1, splits=["val"])
     assert [cut(row["file"])[1] for row in pictured] == [(0, 0, 40, 60), (30, 50, 10, 10)]
 
 
 def test_a_picture_that_changed_since():
-    write([(1, "a man", (0, 0, 9, 9))], {1: "test"})
+    write_whole([(1, "a man", (0, 0, 9, 9))], {1: "test"})
     Image.new("RGB", (WIDTH, HEIGHT)).save(SOURCE / "images" / "p1.png")
-    refused("the file changed after prepare read it", IntegrityError)
+    refused_regions("the file changed after prepare read it", IntegrityError)
 
 
 def test_pictures_that_cannot_be_read():
-    write([(1, "a man", (0, 0, 9, 9)), (2, "the dog", (1, 1, 9, 9.5))], {1: "test", 2: "test"})
+    write_whole([(1, "a man", (0, 0, 9, 9)), (2, "the dog", (1, 1, 9, 9.5))], {1: "test", 2: "test"})
     (SOURCE / "images" / "p2.png").unlink()
     where = "data/prepare/whole/images.parquet image_id 2: p2.png#xywh=1,1,9,10 does not exist"
-    refused(f"1 of 7 images below data/prepare/whole/images cannot be used: {where}", count=5)
+    refused_regions(f"1 of 7 images below data/prepare/whole/images cannot be used: {where}", count=5)
     out = prepare("regions", SOURCE, on_error="skip", count=5)
     rows = images.read(out).to_pylist()
     assert [row["file"] for row in rows if not row["width"]] == ["p2.png#xywh=1,1,9,10"]
@@ -193,17 +204,17 @@ def test_pictures_that_cannot_be_read():
     ([(2, "a man", (0, 0, 3, 3))], {1: "test"}, "phrase_id 500: 2 is no image_id of images.parquet"),
 ])  # fmt: skip
 def test_phrases_that_do_not_fit_their_pictures(rows, splits, message):
-    write(rows, splits)
-    refused(message)
+    write_whole(rows, splits)
+    refused_regions(message)
 
 
 def test_sources_that_hold_no_phrases():
-    refused("source data/prepare/whole does not exist", MissingResource)
-    write([(1, "a man", (0, 0, 9, 9))], {1: "test"})
+    refused_regions("source data/prepare/whole does not exist", MissingResource)
+    write_whole([(1, "a man", (0, 0, 9, 9))], {1: "test"})
     prepare("regions", SOURCE)
     (SOURCE / regions.PHRASES).unlink()
     Path("data/prepare/tiny").rename("data/prepare/other")
-    refused("data/prepare/whole has no phrases.parquet: its format gives no boxes of phrases")
+    refused_regions("data/prepare/whole has no phrases.parquet: its format gives no boxes of phrases")
     with pytest.raises(InputError, match=r"data/prepare/other: holds regions already; name the data set that has"):
         prepare("regions", "data/prepare/other")
 
@@ -214,3 +225,21 @@ def test_recall_counts_an_overlap_of_exactly_a_half():
         True,
         False,
     ]
+
+
+def test_params_name_the_proposals_and_their_options(tmp_path):
+    node = {"format": "regions", "source": "data/prepare/whole"}
+    assert load_params(tmp_path, datasets={"toy": node | {"options": {"scales": [0.5]}}})
+    for given, message in [
+        (
+            {"proposals": "window"},
+            "datasets.toy.proposals: unknown proposals 'window'; did you mean 'windows'? known: ",
+        ),
+        ({"options": {"scale": [0.5]}}, "datasets.toy.options.scale: unknown key; did you mean 'scales'?"),
+        ({"options": {"scales": [2.0]}}, "datasets.toy.options.scales.0: input should be less than or equal to 1"),
+        ({"count": 0}, "datasets.toy.count: input should be greater than 0"),
+        ({"splits": ["tset"]}, "datasets.toy.splits.0: "),
+    ]:
+        with pytest.raises(ParamsError) as caught:
+            load_params(tmp_path, datasets={"toy": node | given})
+        assert message in str(caught.value)

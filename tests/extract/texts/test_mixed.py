@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.extract.texts import project
-from tests.extract.texts.vector_files import WORDS, as_npz, vectors
+from tests.extract.texts.project import WORDS, as_npz, vectors
 from tests.naive.extract import texts_unit
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import texts

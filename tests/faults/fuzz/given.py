@@ -17,7 +17,7 @@ from scipy import io
 
 from tests.evaluate.external import files as embedded
 from tests.extract.backbones import test_bottom_up as bottom_up
-from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
+from tests.extract.texts.project import WORDS, as_binary, as_npz, as_text, vectors
 from tests.faults.fuzz.child import Reader
 from tests.prepare import _data as data
 from tests.prepare.formats.test_parquet import hub

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.tokenize import word_tokenize
 
-from tests.extract.texts.vector_files import as_npz
+from tests.extract.texts.project import as_npz
 from vse_pipe.extract.text_methods import Corpus, bags, known_words, split
 from vse_pipe.extract.texts import mean_vectors
 
