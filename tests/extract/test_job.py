@@ -125,9 +125,6 @@ def test_refuses_other_shares(shard: str) -> None:
         work(shard, EngineParams())
 
 
-REPOSITORY = Path(__file__).parents[3]
-
-
 @pytest.mark.parametrize(("options", "message"), [
     ({"weights": "imagnet"}, "expected imagenet, random or a path that ends in .pth, .pt, .safetensors"),
     ({"weights": "model.npz"}, "expected imagenet, random or a path"),

@@ -155,11 +155,12 @@ needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason='Ray is not installed (80 MB): pip install "vse-pipe[ray]"'
 )
 # Ray leaves sockets open when it is shut down, and warns of its own defaults.
-pytestmark = pytest.mark.filterwarnings("ignore")
+quiet = pytest.mark.filterwarnings("ignore")
 TWO = Work(engine=EngineParams(name="ray", workers=2))
 
 
 @needs_ray
+@quiet
 def test_two_workers_equal_the_plain_run(tiny: Path, capsys: pytest.CaptureFixture) -> None:
     given = {"model": "random_filters", "image_size": 16, "rows": 2, "columns": 3}
     params = project.params("grid", batch_size=2, shard_size=2, **given)
@@ -173,6 +174,7 @@ def test_two_workers_equal_the_plain_run(tiny: Path, capsys: pytest.CaptureFixtu
 
 
 @needs_ray
+@quiet
 def test_an_error_of_a_worker_is_the_error_of_the_command(tiny: Path) -> None:
     project.prepared(Path("raw"), [f"{number:03d}.png" for number in range(9)], digests=[""] * 9)
     Path("raw/005.png").write_bytes(Path("raw/005.png").read_bytes()[:90])
