@@ -1,7 +1,6 @@
 """A folder of pictures: files that are no pictures are named, and unchanged files are not read again."""
 
 import hashlib
-import io
 import os
 import shutil
 import signal
@@ -9,13 +8,13 @@ import struct
 import subprocess
 import sys
 import time
-import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.extract.test_corpus import bomb, saved
 from tests.prepare._data import picture, pictures, prepare, read
 from tests.rules.sources import ROOT
 from vse_pipe.artifacts import captions, images, names
@@ -33,23 +32,8 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def _bomb() -> bytes:
-    """A PNG that claims 400 megapixels."""
-    parts = [
-        (b"IHDR", struct.pack(">IIBBBBB", 20000, 20000, 8, 0, 0, 0, 0)),
-        (b"IDAT", zlib.compress(b"\0")),
-        (b"IEND", b""),
-    ]
-    chunks = [
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
-    ]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-
-
 def _saved(kind: str, **options) -> bytes:
-    stream = io.BytesIO()
-    Image.new("RGB", (16, 8), "red").save(stream, kind, **options)
-    return stream.getvalue()
+    return saved(Image.new("RGB", (16, 8), "red"), kind, **options)
 
 
 def test_pictures_of_all_folders_but_hidden_ones_in_the_order_of_their_paths(tmp_path):
@@ -113,7 +97,7 @@ def test_broken_files_keep_their_rows_and_stop_what_does_not_skip_them(tmp_path,
     for name, content in {
         "cut.jpg": _saved("JPEG")[:300],
         "empty.png": b"",
-        "huge.png": _bomb(),
+        "huge.png": bomb(20_000, 20_000),
         "text.jpg": b"hello",
     }.items():
         (tmp_path / "photos" / name).write_bytes(content)
