@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.prepare._data import ODD_CAPTIONS, entry, karpathy, picture, pictures, precomp, prepare, rows, three_splits
+from tests.prepare._data import ODD_CAPTIONS, entry, karpathy, picture, pictures, precomp, prepare, three_splits
 from vse_pipe.artifacts import captions, images
 from vse_pipe.core.errors import InputError, LockedError, MissingResource
 from vse_pipe.prepare import stage
@@ -88,22 +88,8 @@ def _no_image():
     Path("raw/images/1.png").unlink()
 
 
-def _bad_image():
-    karpathy(Path("raw"), [entry(0), entry(1)])
-    Path("raw/images/1.png").write_bytes(picture(1)[:-30])
-
-
 def _same_id():
     karpathy(Path("raw"), [entry(0), entry(1) | {"imgid": 0, "sentences": [{"raw": "x", "sentid": 9}]}])
-
-
-def _empty_caption():
-    karpathy(Path("raw"), [entry(0), entry(1, captions=("x", " "))])
-
-
-def _outside():
-    karpathy(Path("raw"), [entry(0)])
-    Path("raw/dataset_tiny.json").write_text(json.dumps({"images": [entry(0) | {"filename": "../../secret.png"}]}))
 
 
 def _nan():
@@ -111,29 +97,17 @@ def _nan():
     np.save("raw/test_ims.npy", np.full((2, 4), np.nan, dtype=np.float32))
 
 
-def _wrong_rows():
-    precomp(Path("raw"), three_splits() | {"dev": (rows(4), ["a", "b", "c"])})
-
-
-def _latin_1():
-    precomp(Path("raw"), three_splits())
-    Path("raw/dev_caps.txt").write_bytes(b"ok\ncaf\xe9\n")
-
-
 BAD = [
     ("karpathy", _no_image, "dataset_tiny.json images[1]: 1.png does not exist", InputError),
-    ("karpathy", _bad_image, "dataset_tiny.json images[1]: 1.png does not decode", InputError),
     ("karpathy", _same_id, "dataset_tiny.json images[1]: imgid 0 was given to", InputError),
-    ("karpathy", _empty_caption, "dataset_tiny.json images[1].sentences[1]: the caption is empty", InputError),
-    ("karpathy", _outside, "dataset_tiny.json images[0]: file '../../secret.png' lies outside its root raw/images",
-     InputError),
     ("karpathy", lambda: None, "source raw does not exist", MissingResource),
-    ("precomp", _nan, "2 of 6 images below raw cannot be used: test_ims.npy#0 holds NaN or infinite values",
-     InputError),
-    ("precomp", _wrong_rows, "raw/dev_caps.txt and dev_ims.npy: 3 captions, 4 rows of features: not a multiple",
-     InputError),
-    ("precomp", _latin_1, "raw/dev_caps.txt line 2: byte 0xe9 is not UTF-8", InputError),
-]  # fmt: skip
+    (
+        "precomp",
+        _nan,
+        "2 of 6 images below raw cannot be used: test_ims.npy#0 holds NaN or infinite values",
+        InputError,
+    ),
+]
 
 
 @pytest.mark.parametrize(("kind", "spoil", "message", "error"), BAD, ids=[case[1].__name__ for case in BAD])

@@ -261,11 +261,6 @@ def test_missing_file(tmp_path, name):
     assert read("precomp", tmp_path, tmp_path / "out", splits=["test", "train"]).images.num_rows == 5
 
 
-def test_missing_source(tmp_path):
-    with pytest.raises(MissingResource, match="nowhere does not exist"):
-        read("precomp", tmp_path / "nowhere", tmp_path / "out")
-
-
 def test_header_written_by_python_2(tmp_path):
     precomp(tmp_path, {"test": (rows(3), ["a", "b", "c"])})
     path = tmp_path / "test_ims.npy"
