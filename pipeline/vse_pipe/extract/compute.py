@@ -32,7 +32,8 @@ Read = Callable[[Item], Arrays]
 
 @dataclass(frozen=True)
 class ReadBatch:
-    """arrays: (B, ...), or a tuple of such, for the B readable ``items``, None when B is 0; failures: of the other images.
+    """arrays: (B, ...), or a tuple of such, for the B readable ``items``, None when B is 0; failures: of the other
+    images.
 
     Both lists keep the order of the images.
     """
@@ -45,7 +46,8 @@ class ReadBatch:
 def batches(
     work: Iterable[list[Item]], read: Read, ahead: int, workers: int | None = None
 ) -> Generator[ReadBatch, None, None]:
-    """Yield a ReadBatch for each list of items, in order; Pillow and numpy release the interpreter lock in their threads.
+    """Yield a ReadBatch for each list of items, in order; Pillow and numpy release the interpreter lock in their
+    threads.
 
     ahead: batches that are read while the caller works; 0 on a CPU, where readers would take cores from the network.
     Images for which ``read`` raises UnreadableImage become failures. Other errors are raised for the first such item.
@@ -111,9 +113,9 @@ _DTYPES = {"float16": torch.float16, "float32": torch.float32}
 
 @dataclass
 class Forward:
-    """The network on its device. module: compiled at its first batch when params say so; limit: the largest batch that fits
-    into memory, None until memory has run out; even: images of every pass, 0 for any number. Smaller batches are filled up,
-    because the number of images can change the last bits of features; the other images of a batch never do.
+    """The network on its device. module: compiled at its first batch when params say so; limit: the largest batch that
+    fits into memory, None until memory has run out; even: images of every pass, 0 for any number. Smaller batches are
+    filled up, because the number of images can change the last bits of features; the other images of a batch never do.
     """
 
     module: Callable
@@ -198,15 +200,16 @@ class Computer:
         self.forward = Forward(job.backbone.module.to(device), backbone.params, device, even=even)
 
     def shards(self, numbers: list[int], title: str = "") -> Iterator[tuple[int, Shard]]:
-        """Yield the shards of ``numbers`` in order, each with its number. title: of the progress, which is off without one.
+        """Yield the shards of ``numbers`` in order, each with its number. title: of the progress, which is off without
+        one.
 
         All shards share a stream of batches, so reading goes on while a shard is written. Raises what the backbone's
         ``read`` raises, InputError for features that are not finite.
         """
         job = self.job
         batches_left: deque[tuple[int, bool]] = deque()
-        # A GPU must not wait for readers. On a CPU readers and network need the same cores: working at once is no faster
-        # than taking turns and costs up to 7 % more time (measured on 2 cores).
+        # A GPU must not wait for readers. On a CPU readers and network need the same cores: working at once is no
+        # faster than taking turns and costs up to 7 % more time (measured on 2 cores).
         ahead = _AHEAD_OF_A_GPU if self.device.type == "cuda" else 0
         reading = batches(self._batches(numbers, batches_left), partial(self.read, job.root), ahead)
         rows: list[Output] = []
@@ -245,8 +248,8 @@ def _finite(rows: Output, items: list[Item]) -> Output:
     return rows
 
 
-# The best batch size is measured and then written into params.yaml by hand: a size chosen at every run would change the last
-# bits of the features from run to run.
+# The best batch size is measured and then written into params.yaml by hand: a size chosen at every run would change the
+# last bits of the features from run to run.
 _LARGEST = 256
 _PASSES = 3
 # The smallest batch with this share of the best rate is chosen.

@@ -37,9 +37,9 @@ class Failure(NamedTuple):
 class Output(NamedTuple):
     """The features of a batch of B images: tensors of a module, later numpy arrays.
 
-    features: (B, D), or (B, R, D) for R regions. boxes: (B, R, 4) float32, the edges x1, y1, x2, y2 of each region in pixels
-    of the upright image; x2 - x1 is the width, and the whole image is (0, 0, width, height). scores: (B, R) float32, the
-    confidence of a detector.
+    features: (B, D), or (B, R, D) for R regions. boxes: (B, R, 4) float32, the edges x1, y1, x2, y2 of each region in
+    pixels of the upright image; x2 - x1 is the width, and the whole image is (0, 0, width, height). scores: (B, R)
+    float32, the confidence of a detector.
     """
 
     features: Any
@@ -51,10 +51,10 @@ class Output(NamedTuple):
 class Backbone:
     """A backbone reads one image at a time and turns batches of them into features.
 
-    read: (image root, item) -> an array whose shape and type are the same for every image, or a tuple of such arrays. It
-    is called from several threads at once and raises InputError naming the file and the image.
-    module: in eval mode, on the CPU; the stage moves it. It takes tensors (B, ...) of these arrays, an argument for each
-    array of a tuple, and returns (B, D), or (B, R, D) for R regions, or Output.
+    read: (image root, item) -> an array whose shape and type are the same for every image, or a tuple of such arrays.
+    It is called from several threads at once and raises InputError naming the file and the image.
+    module: in eval mode, on the CPU; the stage moves it. It takes tensors (B, ...) of these arrays, an argument for
+    each array of a tuple, and returns (B, D), or (B, R, D) for R regions, or Output.
     about: JSON for meta.json and the fingerprint; everything besides Params that the features depend on, such as the
     digest of weights and the resolved transform.
     libraries: distributions whose version matters. precision: ``auto``, ``float32`` or ``bfloat16``.
@@ -100,7 +100,8 @@ def digest_of(about: dict) -> str:
 def from_spec(spec: str) -> tuple[str, dict]:
     """``torchvision:resnet18`` -> (``torchvision``, {"model": "resnet18"}); ``vgg19`` -> (``vgg19``, {}).
 
-    Raises UnknownMember for an unknown backbone, UsageError for a missing model or for one that the backbone does not take.
+    Raises UnknownMember for an unknown backbone, UsageError for a missing model or for one that the backbone does not
+    take.
     """
     name, colon, model = spec.partition(":")
     takes_model = "model" in BACKBONES.options(name).model_fields
@@ -149,8 +150,8 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True)
 class Reused:
-    """Rows that earlier calls computed. number: int64 (N,), the source with the row of each image of the job, -1 without
-    one; row: int64 (N,), the row in that source."""
+    """Rows that earlier calls computed. number: int64 (N,), the source with the row of each image of the job, -1
+    without one; row: int64 (N,), the row in that source."""
 
     sources: tuple[RowSource, ...]
     number: np.ndarray

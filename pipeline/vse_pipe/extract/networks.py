@@ -34,8 +34,7 @@ class Recipe:
 
 
 def resolve(params: ImageParams, published: Recipe) -> Transform:
-    """The transform of ``params``; missing values are those of the published weights. Raises UsageError for sizes that do
-    not fit."""
+    """The transform of ``params``; missing values are those of the published weights. Raises UsageError for unfit sizes."""
     size = params.image_size or published.image_size
     default = round(size * published.resize / published.image_size) if params.resize_mode == "shorter" else size
     resize = params.resize or default
@@ -107,8 +106,9 @@ def dimensions(network: Extractor, size: int, name: str) -> int:
 
 @dataclass(frozen=True)
 class Classifier:
-    """make: returns the network, freshly initialised; strip: removes its classifier; source: address of published weights,
-    None when params name a file or random weights; rename: (tensors of the file, network) -> tensors under its keys."""
+    """make: returns the network, freshly initialised; strip: removes its classifier; source: address of published
+    weights, None when params name a file or random weights; rename: (tensors of the file, network) -> tensors under its
+    keys."""
 
     name: str
     library: str
@@ -188,10 +188,11 @@ class Timm(nn.Module):
 
 
 def cut(model: nn.Module, size: int, name: str) -> nn.Module:
-    """``model``, in eval mode and without its classifier, up to its last map; ``feature_map`` returns the map of its output.
+    """``model``, in eval mode and without its classifier, up to its last map; ``feature_map`` returns the map of its
+    output.
 
-    size: pixels of images that are large enough for a map of several places; name: for messages. Raises UsageError when the
-    network has no map.
+    size: pixels of images that are large enough for a map of several places; name: for messages. Raises UsageError when
+    the network has no map.
     """
     # Traced and not hooked, so that layers after the map, such as the 120 million weights of VGG, are never computed.
     node = _last(model, size, name)
@@ -212,7 +213,8 @@ def map_size(net: nn.Module, pixels: int, name: str) -> tuple[int, int]:
 def _last(model: nn.Module, size: int, name: str) -> str:
     """The module whose output is the last map (B, D, H, W) with more than one place, before pooling.
 
-    In DenseNet it is the ReLU after the map, which is no module. Raises UsageError for networks that end with tokens (ViT).
+    In DenseNet it is the ReLU after the map, which is no module. Raises UsageError for networks that end with tokens
+    (ViT).
     """
     if name.split()[-1].startswith("densenet"):
         return "relu"
@@ -244,8 +246,8 @@ def _run(model: nn.Module, pixels: Tensor, size: int, name: str) -> Any:
 class RandomFilters(nn.Module):
     """(B, 3, S, S) to (B, 2 * filters): the strongest response of the image to each filter, and to its negative.
 
-    Filters are Gaussian, scaled to unit length. The mean over the features is subtracted from every vector, because maxima
-    are all positive and any two images would otherwise point the same way (cosine 0.94 on ``shapes``).
+    Filters are Gaussian, scaled to unit length. The mean over the features is subtracted from every vector, because
+    maxima are all positive and any two images would otherwise point the same way (cosine 0.94 on ``shapes``).
     """
 
     def __init__(self, filters: int, size: int, stride: int) -> None:

@@ -79,8 +79,9 @@ _DATA = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """content: model_cfg and preprocess_cfg, as in a hub's open_clip_config.json; tag: name of the published weights, None
-    for other weights; source: address of weights to fetch; file: description of the architecture's file, for meta.json."""
+    """content: model_cfg and preprocess_cfg, as in a hub's open_clip_config.json; tag: name of the published weights,
+    None for other weights; source: address of weights to fetch; file: description of the architecture's file, for
+    meta.json."""
 
     name: str
     content: dict
@@ -92,8 +93,8 @@ class Architecture:
 def published_architecture(options: PairParams) -> Architecture:
     """The architecture that ``options`` name.
 
-    Raises UnknownMember for a name that open_clip does not have, UsageError for options that contradict it, MissingResource
-    without the file or the package, InputError for a file that describes no model.
+    Raises UnknownMember for a name that open_clip does not have, UsageError for options that contradict it,
+    MissingResource without the file or the package, InputError for a file that describes no model.
     """
     try:
         import open_clip  # seconds
@@ -218,8 +219,8 @@ class Tower(nn.Module):
 
 @dataclass(frozen=True)
 class Pair:
-    """config: of the architecture, as in open_clip's JSON files; preprocessing: as open_clip has it; about: network, weights,
-    scale and bias of the logits, for meta.json."""
+    """config: of the architecture, as in open_clip's JSON files; preprocessing: as open_clip has it; about: network,
+    weights, scale and bias of the logits, for meta.json."""
 
     model: nn.Module
     config: dict
@@ -235,8 +236,8 @@ class Pair:
 def load(options: PairParams, seed: int) -> Pair:
     """The model that ``options`` name, in evaluation mode and on the CPU; random weights are drawn by ``seed``.
 
-    Raises as ``published_architecture``, MissingResource without the weights, UsageError for options that open_clip cannot
-    build, InputError for weights of another architecture, IntegrityError for weights with another digest.
+    Raises as ``published_architecture``, MissingResource without the weights, UsageError for options that open_clip
+    cannot build, InputError for weights of another architecture, IntegrityError for weights with another digest.
     """
     architecture = published_architecture(options)
     source = weights.locate(options, architecture.source, seed)
@@ -258,7 +259,8 @@ def load(options: PairParams, seed: int) -> Pair:
 
 @contextlib.contextmanager
 def folder(content: dict, files: Path | None = None) -> Iterator[str]:
-    """The name by which open_clip reads a temporary folder like one of a hub. files: a folder whose files are linked too.
+    """The name by which open_clip reads a temporary folder like one of a hub. files: a folder whose files are linked
+    too.
 
     The warning of open_clip that the folder holds no weights is silenced."""
     root = logging.getLogger()

@@ -1,7 +1,9 @@
-"""The shards of an extraction. Each is a file that appears whole: ``<out>/shards/<fingerprint>/<number>-<digest>.safetensors``.
+"""The shards of an extraction. Each is a file that appears whole:
+``<out>/shards/<fingerprint>/<number>-<digest>.safetensors``.
 
-The tensors are ``features`` and, for regions, ``boxes`` and ``scores``. The manifest in the header names the images, the
-images without features with the reason, and everything that the features depend on. The digest is that of the whole file.
+The tensors are ``features`` and, for regions, ``boxes`` and ``scores``. The manifest in the header names the images,
+the images without features with the reason, and everything that the features depend on. The digest is that of the whole
+file.
 """
 
 import contextlib
@@ -48,8 +50,8 @@ class Damaged(Exception):
 
 
 class Shards:
-    """The shards of one extraction. fingerprint: hex digest of everything that they depend on; used: folders of shards of
-    other extractions whose rows it reuses."""
+    """The shards of one extraction. fingerprint: hex digest of everything that they depend on; used: folders of shards
+    of other extractions whose rows it reuses."""
 
     def __init__(self, out: Path, fingerprint: str, used: Iterable[Path] = ()) -> None:
         self.fingerprint = fingerprint

@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 def extract(params: Params, features: str, device: str = "auto", work: Work | None = None) -> Path:
     """Write data/extract/<dataset>/<features>/: features.npy with a row for each row of images.parquet, in its order.
 
-    A call goes on where a killed one stopped and ends with the same bytes. It returns at once when the same features exist.
-    work: how the shards are spread over processes; with a share, only its shards are computed and nothing is assembled.
-    Raises InputError (naming an image), MissingResource or IntegrityError (weights), UsageError, LockedError.
+    A call goes on where a killed one stopped and ends with the same bytes. It returns at once when the same features
+    exist. work: how the shards are spread over processes; with a share, only its shards are computed and nothing is
+    assembled. Raises InputError (naming an image), MissingResource or IntegrityError (weights), UsageError,
+    LockedError.
     """
     started = time.monotonic()
     work = work or Work()
@@ -81,8 +82,8 @@ def finish(params: Params, features: str, device: str = "auto", work: Work | Non
     """Return whether the features are finished; shards that are complete are put together first.
 
     With a share, all shards of the share are enough. No network is built, and only the seed and the entry of ``params``
-    are read. Raises LockedError, InputError for more unreadable images than the entry allows, PipelineError when the disk
-    is too full to put the shards together.
+    are read. Raises LockedError, InputError for more unreadable images than the entry allows, PipelineError when the
+    disk is too full to put the shards together.
     """
     work = work or Work()
     node = params.features[features]
@@ -213,7 +214,7 @@ def _say_shared(job: Job, shards: Shards, name: str, share: tuple[int, int]) -> 
 
 
 def _compute(job: Job, shards: Shards, name: str, device: str, work: Work, timed: Path | None = None) -> None:
-    """Compute the missing shards of this process and write each as soon as it is complete. timed: folder of the seconds."""
+    """Compute the missing shards of this process and write each when it is complete. timed: folder of the seconds."""
     numbers, files = work.numbers(job.count), shards.files()
     missing = [number for number in numbers if number not in files]
     if len(missing) < len(numbers):

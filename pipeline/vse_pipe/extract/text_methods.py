@@ -24,8 +24,8 @@ from vse_pipe.extract.texts.options import EncoderParams, WordVectorParams
 
 @dataclass(frozen=True)
 class Corpus:
-    """The captions of a data set and their splits, in the order of captions.parquet. Both can be iterated several times and
-    need not be in memory."""
+    """The captions of a data set and their splits, in the order of captions.parquet. Both can be iterated several times
+    and need not be in memory."""
 
     texts: Iterable[str]
     splits: Iterable[str]
@@ -90,9 +90,9 @@ def _load(name: str, revision: str | None, device: str):
         ) from error
 
 
-# Captions of letters, digits, single hyphens, commas behind words and a full stop at the end, without words that the rules
-# take apart. The other rules change no such caption, but nltk tries all sixty: 540 us instead of 23. The quantifiers are
-# possessive, so that a caption with many spaces fails after one pass.
+# Captions of letters, digits, single hyphens, commas behind words and a full stop at the end, without words that the
+# rules take apart. The other rules change no such caption, but nltk tries all sixty: 540 us instead of 23. The
+# quantifiers are possessive, so that a caption with many spaces fails after one pass.
 _WORD = "[a-z0-9]++(?:-[a-z0-9]++)*+"
 _PLAIN = re.compile(
     rf"(?!.*(?:cannot|gimme|gonna|gotta|lemme|wanna))(?:{_WORD},?+ ++)*+(?:{_WORD})?+ *+\.?+ *+",
@@ -103,8 +103,8 @@ _PLAIN = re.compile(
 def tokenize(caption: str) -> list[str]:
     """Lower case, then Treebank rules.
 
-    The authors first split sentences with punkt, which needs downloaded data. Here a caption is one line, so a full stop
-    inside a caption stays with its word.
+    The authors first split sentences with punkt, which needs downloaded data. Here a caption is one line, so a full
+    stop inside a caption stays with its word.
     """
     return split(caption.lower())
 
@@ -130,8 +130,8 @@ def build_vocabulary(captions: Iterable[str], min_count: int) -> list[str]:
 
 
 def encode(captions: Iterable[str], words: list[str], max_words: int) -> tuple[Tokens, int]:
-    """The ids of ``<start>`` words ``<end>``, with ``<unk>`` for unknown words, and the number of captions that were cut
-    at ``max_words``."""
+    """The ids of ``<start>`` words ``<end>``, with ``<unk>`` for unknown words, and the number of captions that were
+    cut at ``max_words``."""
     ids = {word: place for place, word in enumerate(words)}
     rows, cut = [], 0
     for caption in captions:

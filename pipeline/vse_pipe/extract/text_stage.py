@@ -30,10 +30,11 @@ _TOKENS = 2**14
 
 
 def extract_texts(params: Params, name: str) -> Path:
-    """Write data/extract/<dataset>/<name>/ for the node ``texts.<name>``: a row for each row of captions.parquet, in its order.
+    """Write data/extract/<dataset>/<name>/ for the node ``texts.<name>``: a row for each row of captions.parquet, in
+    its order.
 
-    A call returns at once when the same text features exist; a killed call leaves the folder unchanged. Raises InputError,
-    MissingResource or IntegrityError for captions, word vectors and models that cannot be used.
+    A call returns at once when the same text features exist; a killed call leaves the folder unchanged. Raises
+    InputError, MissingResource or IntegrityError for captions, word vectors and models that cannot be used.
     """
     started = time.monotonic()
     node = params.texts[name]

@@ -53,8 +53,8 @@ class Proposed(NamedTuple):
 
     @classmethod
     def ranked(cls, edges: np.ndarray) -> "Proposed":
-        """Boxes of a method without scores: evenly falling from 1 for the first box. edges: x1, y1, x2, y2 between pixels,
-        so that x2 - x1 is a width."""
+        """Boxes of a method without scores: evenly falling from 1 for the first box. edges: x1, y1, x2, y2 between
+        pixels, so that x2 - x1 is a width."""
         return cls(edges - np.array([0.0, 0.0, 1.0, 1.0]), np.linspace(1, 0, len(edges), endpoint=False))
 
 
@@ -116,8 +116,9 @@ class Mentions:
 
     @classmethod
     def read(cls, source: Path) -> "Mentions":
-        """The mentions in ``source``, a folder below data/prepare. Raises MissingResource without it; InputError for a data
-        set without phrases or one of regions, a phrase whose picture is unknown or of another split, too many phrases."""
+        """The mentions in ``source``, a folder below data/prepare. Raises MissingResource without it; InputError for a
+        data set without phrases or one of regions, a phrase whose picture is unknown or of another split, too many
+        phrases."""
         if (existing(source) / artifacts_regions.NAME).exists():
             raise InputError(f"{source}: holds regions already; name the data set that has the whole pictures")
         if not (source / artifacts_regions.PHRASES).is_file():
@@ -141,8 +142,8 @@ class Mentions:
         return artifacts_regions.boxes(self.table)
 
     def whole_pixels(self, sizes: np.ndarray) -> np.ndarray:
-        """``boxes`` in whole pixels inside the picture. sizes: int (pictures, 2), 0 for unreadable pictures, whose boxes are
-        not cut. Raises InputError for a box outside of its picture."""
+        """``boxes`` in whole pixels inside the picture. sizes: int (pictures, 2), 0 for unreadable pictures, whose
+        boxes are not cut. Raises InputError for a box outside of its picture."""
         boxes, extents = self.boxes(), sizes[self.picture]
         edges = np.where(extents > 0, extents, np.ceil(boxes[:, 2:]) + 1)
         pixels = clipped(boxes, edges[:, 0], edges[:, 1])
@@ -159,7 +160,8 @@ class Mentions:
     def regions(self, boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The number of the region of each mention, and the first mention of each region.
 
-        Regions are the different boxes of each picture, ordered by picture and first mention. boxes: of ``whole_pixels``.
+        Regions are the different boxes of each picture, ordered by picture and first mention. boxes: of
+        ``whole_pixels``.
         """
         keys = np.concatenate([self.picture[:, None], boxes], axis=1)
         _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -174,8 +176,8 @@ class Mentions:
         return self.table.set_column(at, artifacts_regions.PHRASES_SCHEMA.field("region_id"), pa.array(regions))
 
     def drawn(self, region: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-        """The mentions that become captions, in order: all of val and test, and in train one for each pair of region and
-        words. At most ``most`` regions for the same words are drawn by ``rng``."""
+        """The mentions that become captions, in order: all of val and test, and in train one for each pair of region
+        and words. At most ``most`` regions for the same words are drawn by ``rng``."""
         train = np.flatnonzero(pc.equal(self.table["split"], "train").to_numpy())
         words = artifacts_regions.phrase_key(self.table).dictionary_encode().indices.to_numpy()[train]
         _, first = np.unique(np.stack([words, region[train]], axis=1), axis=0, return_index=True)
@@ -197,8 +199,8 @@ _PROPOSAL_BYTES = 700
 def assembled(
     source: Path, proposer: Proposer, threads: int, count: int, splits: Sequence[str], most: int, seed: int
 ) -> Source:
-    """The data set of regions. Rows of a picture are adjacent: boxes of its phrases by first mention, then proposals, best
-    first. Images have running numbers, captions the numbers of their phrases.
+    """The data set of regions. Rows of a picture are adjacent: boxes of its phrases by first mention, then proposals,
+    best first. Images have running numbers, captions the numbers of their phrases.
 
     source: folder of the data set with whole pictures; threads: that call ``proposer``; count: proposals of a picture;
     splits: whose pictures get proposals; most: boxes of the same words in train. Boxes of an unreadable picture are

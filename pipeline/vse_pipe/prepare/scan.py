@@ -50,9 +50,9 @@ class Scanned:
 def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: bool = False) -> Scanned:
     """Read and decode ``root / file`` for every file, in threads (Pillow and hashlib release the lock).
 
-    files: names below ``root``, or addresses of ``vse_pipe.pictures.address`` if ``in_shards``; where: returns the place in
-    the data set that names file ``i``. Raises MissingResource without the folder, InputError for the first name that leaves
-    ``root`` or, without ``in_shards``, reads as an address.
+    files: names below ``root``, or addresses of ``vse_pipe.pictures.address`` if ``in_shards``; where: returns the
+    place in the data set that names file ``i``. Raises MissingResource without the folder, InputError for the first
+    name that leaves ``root`` or, without ``in_shards``, reads as an address.
     """
     if not root.is_dir():
         raise MissingResource(
@@ -158,8 +158,8 @@ class ReadingCache:
     @classmethod
     @contextlib.contextmanager
     def opened(cls, folder: Path) -> Iterator["ReadingCache"]:
-        """The cache of ``folder``, written from time to time and at the end, also after an interruption. A damaged file is
-        reported and ignored."""
+        """The cache of ``folder``, written from time to time and at the end, also after an interruption. A damaged file
+        is reported and ignored."""
         cache = cls(folder)
         if (folder / images.SEEN).is_file():
             try:

@@ -40,9 +40,9 @@ class Sample:
 def samples(path: Path, file: BinaryIO) -> list[Sample]:
     """The samples of a shard in its order. path: for messages and addresses.
 
-    A key is a name up to the first dot of its last part, as in webdataset. Folders are skipped. Raises InputError for a file
-    that is no tar file, cut off or damaged; a member that is no plain file; a key that is repeated after other keys; two
-    members of a key with the same ending.
+    A key is a name up to the first dot of its last part, as in webdataset. Folders are skipped. Raises InputError for a
+    file that is no tar file, cut off or damaged; a member that is no plain file; a key that is repeated after other
+    keys; two members of a key with the same ending.
     """
     listed: list[Sample] = []
     keys = set()
@@ -74,7 +74,7 @@ def text(path: Path, file: BinaryIO, member: TarMember) -> str:
 
 
 def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
-    """The members and their names with folders. A member's own name has no folder, because an address must hold no ``..``."""
+    """The members and their names with folders. A member itself has no folder: an address must hold no ``..``."""
     try:
         headers = _Headers(file)
         with tarfile.open(fileobj=headers, mode="r:") as tar:  # type: ignore[call-overload]
@@ -96,8 +96,8 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
 
 
 class _Headers:
-    """A file from which tarfile reads only headers. Their total length is limited, because a header may announce a name of
-    any length, and any number of headers may follow each other."""
+    """A file from which tarfile reads only headers. Their total length is limited, because a header may announce a name
+    of any length, and any number of headers may follow each other."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.read_since = file, 0
@@ -145,8 +145,8 @@ def drawn(params: ShardParams, name: str, seed: int) -> str:
 def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tuple[Path, str]]]:
     """The image root, and each file with its split, ordered by split and name.
 
-    source: the folder of the files; or a file, or files by a range of numbers, that are all train. Raises InputError for a
-    pattern without files, a file of two splits, another suffix, a file outside of the folder.
+    source: the folder of the files; or a file, or files by a range of numbers, that are all train. Raises InputError
+    for a pattern without files, a file of two splits, another suffix, a file outside of the folder.
     """
     if RANGE.search(source.name):
         root, groups = source.parent, {"train": _matching(source.parent, source.name)}
@@ -193,8 +193,8 @@ def _matching(root: Path, pattern: str) -> list[Path]:
 
 
 class Assembly:
-    """The tables of a data set of shards. Rows are added first, and then all pictures are read. folder: for rows that do not
-    fit in memory."""
+    """The tables of a data set of shards. Rows are added first, and then all pictures are read. folder: for rows that
+    do not fit in memory."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self._folder = root, folder
@@ -207,8 +207,8 @@ class Assembly:
         return self._images.count
 
     def add(self, file: str, split: str, where: str, texts: Iterable[str]) -> None:
-        """Add an image and its captions. file: its address; where: its place, for messages. Raises InputError for another
-        name than an address."""
+        """Add an image and its captions. file: its address; where: its place, for messages. Raises InputError for
+        another name than an address."""
         locate(self.root, file, where, in_shards=True)
         for text in texts:
             self._captions.add(self._captions.count, self.count, text, split)

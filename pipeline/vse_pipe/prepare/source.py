@@ -46,12 +46,14 @@ class RegionRows:
 
 @dataclass(frozen=True)
 class Source:
-    """images and captions: the columns of ``vse_pipe.artifacts.images`` and ``.captions``, in the order of the data set.
+    """images and captions: the columns of ``vse_pipe.artifacts.images`` and ``.captions``, in the order of the data
+    set.
 
-    root: the folder of the names in the column ``file``, relative to the project or absolute. broken: a line for each image
-    that is missing or does not decode; the stage decides whether it stops. phrases: the columns of
-    ``vse_pipe.artifacts.regions``, for data sets with boxes of phrases. regions: for a data set of boxes in the pictures of
-    another data set. names: for text ids. left_out: a line for each file that could be a picture but is no row.
+    root: the folder of the names in the column ``file``, relative to the project or absolute. broken: a line for each
+    image that is missing or does not decode; the stage decides whether it stops. phrases: the columns of
+    ``vse_pipe.artifacts.regions``, for data sets with boxes of phrases. regions: for a data set of boxes in the
+    pictures of another data set. names: for text ids. left_out: a line for each file that could be a picture but is no
+    row.
     """
 
     images: pa.Table
@@ -65,8 +67,8 @@ class Source:
 
 
 def existing(source: Path) -> Path:
-    """``source`` if it exists. Raises MissingResource, because no command makes raw data; UsageError for a URL, which only
-    formats of shards can read."""
+    """``source`` if it exists. Raises MissingResource, because no command makes raw data; UsageError for a URL, which
+    only formats of shards can read."""
     if files.is_remote(source):
         raise UsageError(
             f"source {files.url(source)}: object storage is read by the formats webdataset and parquet alone"
@@ -96,8 +98,8 @@ def drawn_split(name: str, val: float, test: float, seed: int) -> str:
 def caption_text(text: str, where: str) -> str:
     """``text`` unchanged: captions keep their case, quotes and spaces.
 
-    Raises InputError for a text without visible characters or longer than ``LONGEST_CAPTION``, for more captions than memory
-    may hold, and for half of a surrogate pair, which JSON can hold and UTF-8 cannot."""
+    Raises InputError for a text without visible characters or longer than ``LONGEST_CAPTION``, for more captions than
+    memory may hold, and for half of a surrogate pair, which JSON can hold and UTF-8 cannot."""
     if not text.strip():
         raise InputError(f"{where}: the caption is empty; write one or remove the row")
     if all(unicodedata.category(letter) in _UNSEEN for letter in text):
@@ -148,8 +150,8 @@ def numbered(
     """The numbers of ids, and the arguments of ``TextIds.of``.
 
     Ids that are all numbers, also as text, keep their numbers and need no names. Other ids get running numbers. where:
-    returns the place of an id, for messages; called: the name of the id in the source. Raises InputError for repeated ids
-    and for texts that cannot be ids.
+    returns the place of an id, for messages; called: the name of the id in the source. Raises InputError for repeated
+    ids and for texts that cannot be ids.
     """
     odd = next((place for place, value in enumerate(ids) if not is_text(str(value))), None)
     if odd is not None:
@@ -235,8 +237,8 @@ BLOCK = 2**14
 
 
 class Rows:
-    """The rows of a table, written in blocks to an unnamed file in ``folder``, so that they need not fit in memory. Bytes
-    that ``memory.take`` counted for rows are released once the rows are written."""
+    """The rows of a table, written in blocks to an unnamed file in ``folder``, so that they need not fit in memory.
+    Bytes that ``memory.take`` counted for rows are released once the rows are written."""
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
         self.count, self._schema = 0, schema
@@ -297,8 +299,8 @@ _BLOCK_BYTES = 64 * 2**20
 def open_array(path: Path) -> np.ndarray:
     """Memory map (rows, D) or (rows, R, D) of float16, float32 or float64.
 
-    Raises MissingResource without the file; InputError for a file that is not .npy, pickled objects, another type or shape,
-    no rows, or another number of bytes than in the header.
+    Raises MissingResource without the file; InputError for a file that is not .npy, pickled objects, another type or
+    shape, no rows, or another number of bytes than in the header.
     """
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
@@ -311,8 +313,8 @@ def open_array(path: Path) -> np.ndarray:
 
 
 def row_digests(array: np.ndarray, path: Path) -> tuple[np.ndarray, dict[int, str]]:
-    """sha256 of the stored bytes of every row, uint8 (rows, 32), and lines of ``Source.broken`` for rows with values that
-    are not finite, by number. The file is read once in blocks, because it may be larger than the memory."""
+    """sha256 of the stored bytes of every row, uint8 (rows, 32), and lines of ``Source.broken`` for rows with values
+    that are not finite, by number. The file is read once in blocks, because it may be larger than the memory."""
     row_bytes = math.prod(array.shape[1:]) * array.itemsize
     memory.require(f"{path}: a row", row_bytes)
     step = max(1, _BLOCK_BYTES // row_bytes)

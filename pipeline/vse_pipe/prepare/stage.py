@@ -26,8 +26,8 @@ _LEFT_OUT = 20
 def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
     """Write data/prepare/<dataset>/. Raises InputError for unusable data and then leaves the folder unchanged.
 
-    Images that are missing or do not decode are unusable data, unless the data set has ``on_error: skip``. Then they keep
-    their rows, and ``extract`` records why they have no features. device: of networks that propose boxes.
+    Images that are missing or do not decode are unusable data, unless the data set has ``on_error: skip``. Then they
+    keep their rows, and ``extract`` records why they have no features. device: of networks that propose boxes.
     """
     started = time.monotonic()
     node = params.datasets[dataset]
@@ -66,8 +66,8 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
 def check(dataset: str, source: Source) -> None:
     """Raise InputError when captions and images do not fit together.
 
-    A data set may have no captions at all, and proposed boxes have none. Otherwise an image without a caption is refused: as
-    a query it would have no correct answer, and no recall is defined.
+    A data set may have no captions at all, and proposed boxes have none. Otherwise an image without a caption is
+    refused: as a query it would have no correct answer, and no recall is defined.
     """
     if not source.captions.num_rows:
         return
@@ -195,8 +195,8 @@ def _named(source: Source, image_id: pa.Scalar) -> int | str:
 
 
 def _hashes(column: pa.ChunkedArray) -> np.ndarray:
-    """64 bits of each text, enough to count equal texts: two different ones of 10^8 agree once in 3,000 calls. The texts
-    themselves would take gigabytes."""
+    """64 bits of each text, enough to count equal texts: two different ones of 10^8 agree once in 3,000 calls. The
+    texts themselves would take gigabytes."""
     parts = [np.fromiter(map(hash, chunk.to_pylist()), np.int64, len(chunk)) for chunk in column.chunks]
     return np.concatenate([np.empty(0, np.int64), *parts])
 

@@ -1,4 +1,4 @@
-"""Bottom-up-attention features (Anderson et al., CVPR 2018) from the authors' TSV files: regions and their boxes, unchanged."""
+"""Bottom-up-attention features (Anderson et al., CVPR 2018) from the authors' TSV files: regions and their boxes."""
 
 import binascii
 import hashlib
@@ -28,8 +28,8 @@ def build(params: Params, seed: int) -> Backbone:
     """Features (regions, dimensions) and boxes; the files have no scores.
 
     The files are read once for their digests and the places of their rows; memory holds the places and one row. Raises
-    MissingResource without a file, InputError naming file and row: not six columns, two rows of an image or none, another
-    number of boxes or features, no base64, values that are not finite.
+    MissingResource without a file, InputError naming file and row: not six columns, two rows of an image or none,
+    another number of boxes or features, no base64, values that are not finite.
     """
 
     class Stored(nn.Module):

@@ -43,7 +43,8 @@ class MeanGrid(nn.Module):
 
 
 class ExtremesGrid(nn.Module):
-    """The same for random filters: the strongest response to each filter and its negative in each cell, mean subtracted.
+    """The same for random filters: the strongest response to each filter and its negative in each cell, mean
+    subtracted.
 
     The filters are those of the backbone ``random_filters`` for the same seed; a 1 x 1 grid has its features.
     """
@@ -61,7 +62,7 @@ class ExtremesGrid(nn.Module):
 
 
 class Grid(Extractor):
-    """Pixels (B, 1, S, S, 3) and windows (B, 4), the crop's edges in the image, to ``Output`` of rows * columns regions."""
+    """Pixels (B, 1, S, S, 3) and windows (B, 4), the crop's edges in the image, to regions of a grid."""
 
     cells: Tensor
 
@@ -80,8 +81,8 @@ class Grid(Extractor):
 
 
 def cells(rows: int, columns: int, height: int, width: int) -> Float[Tensor, "regions 4"]:
-    """x1, y1, x2, y2 of each cell as shares of the map, row by row. Adaptive pooling of a ``height`` x ``width`` map averages
-    rows floor(i h / rows) to ceil((i + 1) h / rows)."""
+    """x1, y1, x2, y2 of each cell as shares of the map, row by row. Adaptive pooling of a ``height`` x ``width`` map
+    averages rows floor(i h / rows) to ceil((i + 1) h / rows)."""
     across = [(i * width // columns / width, -(-(i + 1) * width // columns) / width) for i in range(columns)]
     down = [(i * height // rows / height, -(-(i + 1) * height // rows) / height) for i in range(rows)]
     return torch.tensor([[x1, y1, x2, y2] for y1, y2 in down for x1, x2 in across], dtype=torch.float32)
@@ -90,9 +91,10 @@ def cells(rows: int, columns: int, height: int, width: int) -> Float[Tensor, "re
 def build(params: Params, seed: int) -> Backbone:
     """(rows * columns, D) an image, row by row from the top left, with the boxes of the cells and no scores.
 
-    A box is the part of the picture under the cell, in pixels of the upright image. After a centre crop the boxes together
-    are that crop, and the rest of the picture is in no box. The network sees more than the box of a cell (its receptive
-    field). When the map is no multiple of the grid, neighbouring cells share a line of the map and their boxes overlap.
+    A box is the part of the picture under the cell, in pixels of the upright image. After a centre crop the boxes
+    together are that crop, and the rest of the picture is in no box. The network sees more than the box of a cell (its
+    receptive field). When the map is no multiple of the grid, neighbouring cells share a line of the map and their
+    boxes overlap.
 
     Raises UnknownMember for another name, UsageError for a network without a map (torchvision's ViT; timm's gives its
     patches) or with a smaller one; else as ``networks.assemble``.

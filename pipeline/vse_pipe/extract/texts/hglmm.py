@@ -14,7 +14,8 @@ from vse_pipe.extract.texts.options import HglmmOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    """ICA, then the mixture, on the distinct words of the train captions that have a vector; then PCA on train captions.
+    """ICA, then the mixture, on the distinct words of the train captions that have a vector; then PCA on train
+    captions.
 
     Raises InputError for a file that cannot be used and for too few words or captions.
     """
@@ -185,10 +186,11 @@ def posteriors(mixture: Mixture, points: Points) -> tuple[Shares, Float64[np.nda
 def fit_mixture(points: Points, components: int, seed: int, max_iterations: int, tolerance: float) -> MixtureFit:
     """EM from a k-means++ start, until the mean log-likelihood gains less than ``tolerance`` or ``max_iterations``.
 
-    The M step takes, per component and dimension, the density with the higher expected log-likelihood, at its best location
-    and scale, so the log-likelihood never falls. Scales stay above a hundredth of the standard deviation of their
-    dimension; a component on a single point would otherwise have an infinite likelihood. The paper and the authors'
-    binaries state neither start, floor nor stop. Each distinct word is one point, as the authors fit on the vocabulary.
+    The M step takes, per component and dimension, the density with the higher expected log-likelihood, at its best
+    location and scale, so the log-likelihood never falls. Scales stay above a hundredth of the standard deviation of
+    their dimension; a component on a single point would otherwise have an infinite likelihood. The paper and the
+    authors' binaries state neither start, floor nor stop. Each distinct word is one point, as the authors fit on the
+    vocabulary.
     """
     spread = points.std(axis=0)
     floor = _FLOOR * np.where(spread > 0, spread, 1.0)
@@ -253,9 +255,9 @@ def fisher_vectors(
     """(captions, 2 * components * dim): the direction in which the words of a caption would move the mixture.
 
     counts: (captions, points), the occurrences of each word; points: of any precision, converted to float64 when used.
-    It is the gradient of the log-likelihood of a caption's N words with respect to location m and scale s, divided by the
-    root of the (diagonal) Fisher information. With z = (x - m) / s, a word's share g of the component and the component's
-    weight w, summed over the words:
+    It is the gradient of the log-likelihood of a caption's N words with respect to location m and scale s, divided by
+    the root of the (diagonal) Fisher information. With z = (x - m) / s, a word's share g of the component and the
+    component's weight w, summed over the words:
 
         Gaussian   location  g z / sqrt(N w)          scale  g (z^2 - 1) / sqrt(2 N w)     information N w / s^2, 2 N w / s^2
         Laplacian  location  g sign(z) / sqrt(N w)    scale  g (|z| - 1) / sqrt(N w)       information N w / s^2, both
@@ -290,8 +292,8 @@ def principal(
 ) -> tuple[Float64[np.ndarray, " dim"], Float64[np.ndarray, "components dim"]]:
     """The mean and the ``components`` directions of largest variance, largest first, each of unit length.
 
-    The covariance, 8 * dim * dim bytes, is summed and decomposed in place; the decomposition needs about the same memory.
-    The largest entry of a direction is positive. Raises ValueError for fewer directions than ``components``.
+    The covariance, 8 * dim * dim bytes, is summed and decomposed in place; the decomposition needs about the same
+    memory. The largest entry of a direction is positive. Raises ValueError for fewer directions than ``components``.
     """
     from scipy.linalg import eigh
 

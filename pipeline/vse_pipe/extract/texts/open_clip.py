@@ -1,4 +1,4 @@
-"""The captions' side of a pretrained pair (CLIP, SigLIP, MobileCLIP, CoCa): any model of open_clip, one vector a caption."""
+"""The text side of a pretrained pair (CLIP, SigLIP, MobileCLIP, CoCa): any model of open_clip, one vector a caption."""
 
 from functools import lru_cache
 from pathlib import Path

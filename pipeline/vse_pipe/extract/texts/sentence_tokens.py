@@ -19,7 +19,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 def transform(
     texts: list[str], state: State, params: Params
 ) -> tuple[Float32[np.ndarray, "tokens dim"], Int64[np.ndarray, " captions"]]:
-    """The tokens of all captions, concatenated, and the number of each caption; the encoder cuts captions that are too long."""
+    """The tokens of all captions, concatenated, and the number of each caption; the encoder cuts long captions."""
     model = text_methods.encoder(params)
     if not params.special and (added := model.tokenizer.num_special_tokens_to_add()) != _MARKS:
         raise UsageError(

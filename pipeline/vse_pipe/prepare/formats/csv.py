@@ -1,5 +1,4 @@
-"""A table with the columns ``image,caption`` or ``image,caption,split``, optionally ``image_id`` and ``caption_id``: a row
-for each caption, RFC 4180 quoting, UTF-8."""
+"""A table ``image,caption[,split]``, optionally with ``image_id`` and ``caption_id``: RFC 4180, UTF-8, a row a caption."""
 
 import csv
 import io
@@ -30,10 +29,11 @@ _REQUIRED, _OPTIONAL = ("image", "caption"), ("split", "image_id", "caption_id")
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """source: the table. Rows of an image need not be adjacent; images keep the order of their first rows.
 
-    image_id and caption_id are the columns of these names, numbers or text, else running numbers. Cells stay unchanged, so
-    ``NA`` and ``null`` are captions. Without a split column the split of an image is a hash of the seed and its name, so it
-    does not change when images are added. Raises InputError with the row, counted as in a spreadsheet (the header is row
-    1), for a malformed or empty cell, an unknown split, an image in two splits or with two ids, a repeated id.
+    image_id and caption_id are the columns of these names, numbers or text, else running numbers. Cells stay unchanged,
+    so ``NA`` and ``null`` are captions. Without a split column the split of an image is a hash of the seed and its
+    name, so it does not change when images are added. Raises InputError with the row, counted as in a spreadsheet (the
+    header is row 1), for a malformed or empty cell, an unknown split, an image in two splits or with two ids, a
+    repeated id.
     """
     places, rows = _rows(existing(source))
     numbers: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Flickr30k Entities: ``Sentences/<id>.txt``, ``Annotations/<id>.xml``, the ids in ``train.txt``, ``val.txt`` and ``test.txt``.
+"""Flickr30k Entities: ``Sentences/<id>.txt``, ``Annotations/<id>.xml``, ids in ``train.txt``, ``val.txt``, ``test.txt``.
 
 Plummer et al., "Flickr30k Entities: Collecting Region-to-Phrase Correspondences for Richer Image-to-Sentence Models", ICCV
 2015. A phrase with several boxes gets the enclosing box, as in the authors' pl-clc (``Entity.getGTBox``). Coordinates count
@@ -48,8 +48,8 @@ _LEFT_OVER = re.compile(r"\[|/EN#")
 
 @dataclass
 class Annotation:
-    """width, height: pixels; boxes: of each chain the enclosing box, pixels from 0, inside the picture; flags: ``scene`` or
-    ``nobndbox`` of chains without a box; clipped: the number of boxes that reached over an edge."""
+    """width, height: pixels; boxes: of each chain the enclosing box, pixels from 0, inside the picture; flags:
+    ``scene`` or ``nobndbox`` of chains without a box; clipped: the number of boxes that reached over an edge."""
 
     width: int
     height: int
@@ -69,7 +69,7 @@ class Phrase(NamedTuple):
 
 @dataclass
 class _Rows:
-    """without: picture and chain of each phrase without a box, by reason; clipped: number of boxes; turned: of pictures."""
+    """without: picture and chain of each phrase without a box, by reason; clipped: count of boxes; turned: of pictures."""
 
     captions: list[tuple] = field(default_factory=list)
     phrases: list[tuple] = field(default_factory=list)
@@ -109,11 +109,12 @@ class _Rows:
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """source: the folder of ``Sentences``, ``Annotations`` and the lists of splits; only listed pictures are read.
 
-    image_id is the id of the picture; caption_id and phrase_id are running numbers. Lines without a caption are skipped, as
-    by the authors' interface. A phrase whose chain has no box gets no row, and boxes are cut at the edges of the picture;
-    both are counted in the log. When EXIF turns a picture and its annotations have the stored size, the boxes are turned
-    too. Raises InputError and MissingResource as ``parse`` and ``read_annotation``, and for a picture that is listed twice,
-    lacks files or differs in size from its annotations, for an empty caption, and without any phrase with a box.
+    image_id is the id of the picture; caption_id and phrase_id are running numbers. Lines without a caption are
+    skipped, as by the authors' interface. A phrase whose chain has no box gets no row, and boxes are cut at the edges
+    of the picture; both are counted in the log. When EXIF turns a picture and its annotations have the stored size, the
+    boxes are turned too. Raises InputError and MissingResource as ``parse`` and ``read_annotation``, and for a picture
+    that is listed twice, lacks files or differs in size from its annotations, for an empty caption, and without any
+    phrase with a box.
     """
     listed = list(_listed(existing(source)))
     rows, sizes = _Rows(), []

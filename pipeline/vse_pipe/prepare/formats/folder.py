@@ -23,12 +23,13 @@ _CHANGING = ((0, 0), 1, UNREAD, "changes while it is read")
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder. ``file`` is the path of a picture below it and its id as text. The number of a picture depends on
-    the path alone, so it stays when pictures are added or removed. All are of split test, in the order of their paths.
+    """source: the folder. ``file`` is the path of a picture below it and its id as text. The number of a picture
+    depends on the path alone, so it stays when pictures are added or removed. All are of split test, in the order of
+    their paths.
 
     Pictures are files with one of ``ENDINGS``. Hidden files and folders are skipped; links to folders, links out of the
-    folder and names that cannot be ids are left out and reported. Raises InputError for a source that is no folder or has
-    no picture.
+    folder and names that cannot be ids are left out and reported. Raises InputError for a source that is no folder or
+    has no picture.
     """
     if not existing(source).is_dir():
         raise InputError(f"source {source} is no folder; format folder reads a folder of pictures")

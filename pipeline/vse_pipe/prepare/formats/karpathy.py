@@ -77,9 +77,9 @@ class _Image:
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """source: the json, or a folder with exactly one ``dataset_*.json``.
 
-    image_id is ``imgid`` and caption_id ``sentid``, numbers or text; without them, running numbers. Raises InputError naming
-    the entry for a field that is missing or of the wrong type, a repeated id or file name, an unknown split, an empty
-    caption, a sentence of another image.
+    image_id is ``imgid`` and caption_id ``sentid``, numbers or text; without them, running numbers. Raises InputError
+    naming the entry for a field that is missing or of the wrong type, a repeated id or file name, an unknown split, an
+    empty caption, a sentence of another image.
     """
     document = _find(existing(source))
     entries = _parse(document).images

@@ -1,7 +1,7 @@
-"""VSE++ and SCAN's precomputed features: ``<split>_ims.npy``, ``<split>_caps.txt`` and, where it exists, ``<split>_ids.txt``.
+"""VSE++ and SCAN's precomputed features: ``<split>_ims.npy``, ``<split>_caps.txt``, optionally ``<split>_ids.txt``.
 
-The layout of Kiros et al. as VSE++, SCAN, SGRAF, NCR and L2RM read it. Differs from the authors' loaders: see ``group``; and
-the development split is read completely (they cut it after 5000 captions).
+The layout of Kiros et al. as VSE++, SCAN, SGRAF, NCR and L2RM read it. Differs from the authors' loaders: see
+``group``; and the development split is read completely (they cut it after 5000 captions).
 """
 
 import math
@@ -31,7 +31,7 @@ from vse_pipe.prepare.source import (
 
 @dataclass(frozen=True)
 class Grouping:
-    """Captions of image k begin at ``k * captions``, and its features are in row ``k * rows``; both counts are per image."""
+    """Captions of image k begin at ``k * captions``, and its features are in row ``k * rows``; counts are per image."""
 
     captions: int
     rows: int
@@ -56,10 +56,10 @@ class _Split:
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the stored bytes of the row.
 
-    image_id is the number in ids.txt if every split has whole numbers without repetition, else a running number; caption_id
-    is a running number. Raises InputError for a missing, truncated or pickled file, captions and rows that do not fit
-    together, inferred captions per image that differ between splits, a caption that is empty or not UTF-8, repeated or
-    missing ids.
+    image_id is the number in ids.txt if every split has whole numbers without repetition, else a running number;
+    caption_id is a running number. Raises InputError for a missing, truncated or pickled file, captions and rows that
+    do not fit together, inferred captions per image that differ between splits, a caption that is empty or not UTF-8,
+    repeated or missing ids.
     """
     existing(source)
     _warn_of_first_1k(source, params)
@@ -73,7 +73,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 
 
 def _warn_of_first_1k(source: Path, params: Params) -> None:
-    # Results of "test" under the 5K protocol are a frequent mistake (SCAN #14, SGRAF #7); setting ``test`` silences this.
+    # Results of "test" under the 5K protocol are a frequent mistake (SCAN #14, SGRAF #7); setting ``test`` silences
+    # this.
     unsaid = "test" in params.splits and "test" not in params.model_fields_set
     if unsaid and (source / "testall_ims.npy").exists():
         warn(
@@ -103,7 +104,7 @@ def _captions_per_image(params: Params, prefix: str) -> int | None:
 
 
 def _must_agree(source: Path, splits: list[_Split], params: Params) -> None:
-    """Raise InputError when inferred counts differ: a file that lost rows can still divide the captions into larger groups."""
+    """Raise InputError when inferred counts differ: a file that lost rows can still divide the captions evenly."""
     inferred = {
         split.prefix: split.groups.captions for split in splits if _captions_per_image(params, split.prefix) is None
     }
@@ -170,9 +171,9 @@ def group(captions: int, digests: np.ndarray, per_image: int | None, where: str)
     """The captions and rows of each image. captions: their number; digests: (rows, 32); per_image: captions, or None.
 
     VSE++ and its descendants divide the number of a caption by 5 when the counts differ and never when they agree, so a
-    lost caption is not noticed and repeated rows count as images. Here the captions per image are captions / rows, which
-    must be whole. When the counts agree, they are the greatest common divisor of the lengths of runs of equal rows, because
-    two adjacent images may be equal. Raises InputError when nothing fits or the repetition is uneven.
+    lost caption is not noticed and repeated rows count as images. Here the captions per image are captions / rows,
+    which must be whole. When the counts agree, they are the greatest common divisor of the lengths of runs of equal
+    rows, because two adjacent images may be equal. Raises InputError when nothing fits or the repetition is uneven.
     """
     rows = len(digests)
     if per_image is not None:

@@ -16,12 +16,12 @@ from vse_pipe.prepare.source import Source, caption_text
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder of the shards. ``file`` is the address of a member, read in place. The option ``ids`` chooses the ids
-    of images; captions have running numbers.
+    """source: the folder of the shards. ``file`` is the address of a member, read in place. The option ``ids`` chooses
+    the ids of images; captions have running numbers.
 
-    Keys must be unique within a shard. Other members (``.cls``, ``.npy``) are not read. Raises InputError naming shard and
-    key for a damaged shard, interleaved or repeated keys, a sample without image or caption or with two images, a caption
-    that is empty or not UTF-8.
+    Keys must be unique within a shard. Other members (``.cls``, ``.npy``) are not read. Raises InputError naming shard
+    and key for a damaged shard, interleaved or repeated keys, a sample without image or caption or with two images, a
+    caption that is empty or not UTF-8.
     """
     root, shards = files(source, params, ".tar")
     assembly = Assembly(root, out)

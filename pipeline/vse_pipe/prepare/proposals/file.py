@@ -30,8 +30,8 @@ _NUMBER_BYTES = 16
 
 
 def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
-    """The boxes of the file for each picture. Raises what ``read_boxes`` raises; InputError for a box without area or outside
-    its picture, for a picture without boxes, and for two pictures that ``by`` does not distinguish."""
+    """The boxes of the file for each picture. Raises what ``read_boxes`` raises; InputError for a box without area or
+    outside its picture, for a picture without boxes, and for two pictures that ``by`` does not distinguish."""
     path = Path(params.path)
     names, boxes, scores = read_boxes(path, params.sha256)
     corners = _corners(path, boxes, params)

@@ -1,8 +1,8 @@
 """A scene of one to four figures on a background, and true captions of it.
 
-Coordinates and lengths are fractions of the image side; x grows to the right and y grows downwards. Most captions are true
-of other scenes too. A caption with few details fits many images, which makes hubs; near duplicates differ only in the
-captions that mention the change.
+Coordinates and lengths are fractions of the image side; x grows to the right and y grows downwards. Most captions are
+true of other scenes too. A caption with few details fits many images, which makes hubs; near duplicates differ only in
+the captions that mention the change.
 """
 
 import math
@@ -145,7 +145,8 @@ def place(figure: Figure) -> str | None:
 
 
 def relations(a: Figure, b: Figure) -> list[str]:
-    """The relations of ``a`` to ``b``: ``left of``/``right of``/``above``/``below`` along the longer axis, and ``next to``.
+    """The relations of ``a`` to ``b``: ``left of``/``right of``/``above``/``below`` along the longer axis, and ``next
+    to``.
 
     The list is never empty: two figures that are too close for the first four are near each other.
     """
@@ -262,8 +263,9 @@ _Parts = list[str | NamedShape]
 
 
 def describe(scene: Scene, count: int, vague: float, rng: np.random.Generator) -> dict[str, list[Mention]]:
-    """``count`` different captions, each vague with probability ``vague``; lower case, no full stop. Each has its phrases
-    that name a single figure, also if they would fit others; phrases of several figures or the background have none."""
+    """``count`` different captions, each vague with probability ``vague``; lower case, no full stop. Each has its
+    phrases that name a single figure, also if they would fit others; phrases of several figures or the background have
+    none."""
     captions: dict[str, list[Mention]] = {}
     while len(captions) < count:
         captions.setdefault(*_joined(_caption(scene, vague, rng)))
