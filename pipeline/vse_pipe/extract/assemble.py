@@ -150,7 +150,7 @@ def merged(
 
 
 def _mixed(job: Job, places: np.ndarray, new: np.ndarray | None, name: str) -> np.ndarray | None:
-    """(len(places), ...): ``new`` for rows that were computed now, else reused rows; None when no source has the array."""
+    """(len(places), ...): ``new`` for rows computed now, else reused rows; None when no source has the array."""
     assert job.reused is not None
     number, row = job.reused.number[places], job.reused.row[places]
     mixed: np.ndarray | None = None
@@ -263,7 +263,7 @@ def _features(shards: Shards, number: int, path: Path, manifest: dict) -> np.nda
 
 
 def _index(ids: np.ndarray, arrays: Arrays, failures: dict[int, Failure]) -> pa.Table:
-    """A row of index.parquet for every image, numbered from 0; images without features have the reason in ``detail``."""
+    """A row of index.parquet for each image, numbered from 0; images without features have the reason in ``detail``."""
     missing = np.isin(ids, list(failures))
     places = pa.array(np.cumsum(~missing) - 1, pa.int64(), mask=missing)
     reasons = [failures.get(image_id, _FINE) for image_id in ids.tolist()]

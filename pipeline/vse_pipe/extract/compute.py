@@ -225,7 +225,7 @@ class Computer:
                     rows, failures = [], []
 
     def _batches(self, numbers: list[int], batches_left: deque[tuple[int, bool]]) -> Iterator[list[Item]]:
-        """Yield the batches of all shards; ``batches_left`` gets the shard of each, and whether it is the shard's last."""
+        """Yield the batches of all shards; ``batches_left`` gets the shard of each, and whether it is the last."""
         for number in numbers:
             work = self.job.batches(number)
             for place, items in enumerate(work, start=1):

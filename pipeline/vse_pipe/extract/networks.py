@@ -34,7 +34,7 @@ class Recipe:
 
 
 def resolve(params: ImageParams, published: Recipe) -> Transform:
-    """The transform of ``params``; missing values are those of the published weights. Raises UsageError for unfit sizes."""
+    """The transform of ``params``; missing values are the published ones. Raises UsageError for unfit sizes."""
     size = params.image_size or published.image_size
     default = round(size * published.resize / published.image_size) if params.resize_mode == "shorter" else size
     resize = params.resize or default

@@ -327,7 +327,7 @@ def _fill(model: Any, path: Path) -> None:
 
 @dataclass(frozen=True)
 class TextTower:
-    """The text side of a pair. tokens: n sentences to token ids (n, L); dimensions: of a vector; about: for meta.json."""
+    """The text side of a pair. tokens: n sentences to token ids (n, L); dimensions: of a vector; about: meta.json."""
 
     tower: Tower
     tokens: Callable[[list[str]], torch.Tensor]

@@ -1,4 +1,4 @@
-"""The shards of an extraction that this process computes. Light: a lock is refused before anything heavy is imported."""
+"""The shards of an extraction that this process computes. Light: a lock is refused before heavy imports."""
 
 import re
 from contextlib import AbstractContextManager
@@ -12,7 +12,7 @@ from vse_pipe.project.params.schema import EngineParams
 
 @dataclass(frozen=True)
 class Work:
-    """share: (i, n) computes every n-th shard from the i-th on and assembles nothing; None computes and assembles all."""
+    """share: (i, n) computes every n-th shard from the i-th on and assembles nothing; None: all of it."""
 
     share: tuple[int, int] | None = None
     engine: EngineParams = field(default_factory=EngineParams)

@@ -46,7 +46,7 @@ def covered(mentions: list[np.ndarray], proposals: list[np.ndarray]) -> np.ndarr
 
 
 class Proposed(NamedTuple):
-    """boxes: float64 (n, 4), x1, y1, x2, y2 in pixels of the upright picture from 0, both corners inside; scores: (n,)."""
+    """boxes: float64 (n, 4), x1, y1, x2, y2 in pixels of the upright picture from 0, corners inside; scores: (n,)."""
 
     boxes: np.ndarray
     scores: np.ndarray
@@ -311,7 +311,7 @@ def _rows(
 
 
 def _recall(mentions: Mentions, proposals: list[np.ndarray], chosen: np.ndarray) -> dict[str, dict]:
-    """The recall by split, as of ``artifacts.regions.recall``; mentions in pictures without proposals are not counted."""
+    """The recall by split, as of ``artifacts.regions.recall``; pictures without proposals are not counted."""
     order = np.argsort(mentions.picture, kind="stable")
     ends = np.cumsum(np.bincount(mentions.picture, minlength=len(proposals)))[:-1]
     by_picture = np.split(mentions.boxes()[order], ends)

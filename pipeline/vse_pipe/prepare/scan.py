@@ -208,14 +208,14 @@ def _read(folder: Path) -> dict[str, tuple[Stamp, Read]]:
 
 @dataclass
 class FolderPictures:
-    """stamps: of the pictures, by name below the folder; left_out: a line for each other file that could be a picture."""
+    """stamps: of the pictures, by name below the folder; left_out: a line for each other possible picture."""
 
     stamps: dict[str, Stamp] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 
 
 def walked(source: Path) -> FolderPictures:
-    """The pictures below ``source``. Names are strings and each file is looked at once, because a million are common."""
+    """The pictures below ``source``. Names are strings and each file is looked at once, since a million are common."""
     pictures, waiting = FolderPictures(), [("", str(source))]
     for below, folder in waiting:
         try:

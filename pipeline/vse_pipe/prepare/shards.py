@@ -1,4 +1,4 @@
-"""Data sets in shards: the samples of a tar file by its headers, the files of each split, and the tables of their rows."""
+"""Data sets in shards: the samples of a tar file by its headers, the files of each split, and the tables."""
 
 import sys
 import tarfile

@@ -72,7 +72,7 @@ class Index:
 
 
 def tsv_files(names: list[str]) -> list[Path]:
-    """The files, and the files in folders by name. Raises MissingResource for a missing file or a folder without files."""
+    """The files, and the files in folders by name. Raises MissingResource for a missing file or an empty folder."""
     paths = []
     for path in (Path(name).expanduser() for name in names):
         inside = (

@@ -121,7 +121,7 @@ def _trunk(params: Params, seed: int) -> tuple[Trunk, dict]:
 
 
 def _halves(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
-    """The network up to its map of stride 16, and the block after it. Raises UsageError for networks of another build."""
+    """The network up to its map of stride 16, and the block after it. Raises UsageError for other networks."""
     if isinstance(model, models.ResNet):
         stem = (model.conv1, model.bn1, model.relu, model.maxpool, model.layer1, model.layer2, model.layer3)
         return nn.Sequential(*stem), model.layer4

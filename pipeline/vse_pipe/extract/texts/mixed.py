@@ -16,7 +16,7 @@ _COUNTS = "words"
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    """The states of all parts in one: arrays have the place of the part in their names, vocabularies are concatenated."""
+    """The states of all parts in one: arrays have the place of the part in their names, words are concatenated."""
     states = [method.fit(corpus, part.options, seed) for method, part in _methods(params)]
     arrays = {f"{place}.{name}": array for place, part in enumerate(states) for name, array in part.arrays.items()}
     arrays[_COUNTS] = np.array([len(part.words) for part in states])
@@ -25,7 +25,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
-    """The vectors of the parts, each of unit length times its weight, or zero when the part knows no word of a caption."""
+    """The vectors of the parts, each of unit length times its weight, or zero when the part knows no word."""
     ends = accumulate(state.arrays[_COUNTS].tolist(), initial=0)
     blocks = []
     for place, ((method, part), (start, end)) in enumerate(zip(_methods(params), pairwise(ends), strict=True)):

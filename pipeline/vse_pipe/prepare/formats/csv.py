@@ -1,4 +1,4 @@
-"""A table ``image,caption[,split]``, optionally with ``image_id`` and ``caption_id``: RFC 4180, UTF-8, a row a caption."""
+"""A table ``image,caption[,split]``, optionally with ``image_id`` and ``caption_id``; RFC 4180, UTF-8."""
 
 import csv
 import io

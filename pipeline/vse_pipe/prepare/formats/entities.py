@@ -1,8 +1,8 @@
-"""Flickr30k Entities: ``Sentences/<id>.txt``, ``Annotations/<id>.xml``, ids in ``train.txt``, ``val.txt``, ``test.txt``.
+"""Flickr30k Entities: ``Sentences/<id>.txt``, ``Annotations/<id>.xml``, ids in ``train.txt``, ``val.txt``, ``test.txt``
 
-Plummer et al., "Flickr30k Entities: Collecting Region-to-Phrase Correspondences for Richer Image-to-Sentence Models", ICCV
-2015. A phrase with several boxes gets the enclosing box, as in the authors' pl-clc (``Entity.getGTBox``). Coordinates count
-from 0, 1 less than in the files, as in their Python interface.
+Plummer et al., "Flickr30k Entities: Collecting Region-to-Phrase Correspondences for Richer Image-to-Sentence Models",
+ICCV 2015. A phrase with several boxes gets the enclosing box, as in the authors' pl-clc (``Entity.getGTBox``).
+Coordinates count from 0, 1 less than in the files, as in their Python interface.
 """
 
 import re
@@ -69,7 +69,7 @@ class Phrase(NamedTuple):
 
 @dataclass
 class _Rows:
-    """without: picture and chain of each phrase without a box, by reason; clipped: count of boxes; turned: of pictures."""
+    """without: picture and chain of each phrase without a box, by reason; clipped: boxes; turned: pictures."""
 
     captions: list[tuple] = field(default_factory=list)
     phrases: list[tuple] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A folder of pictures and its subfolders, without captions: for embedding and search, not for training or evaluation."""
+"""A folder of pictures and its subfolders, without captions: for embedding and search, not for training."""
 
 from hashlib import sha256
 from pathlib import Path

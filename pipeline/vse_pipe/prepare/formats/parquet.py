@@ -1,4 +1,4 @@
-"""Parquet files with a row for each image: its bytes, plain or as on the Hugging Face hub, and its caption or captions."""
+"""Parquet files with a row for each image: its bytes, plain or as on the Hugging Face hub, and its captions."""
 
 from collections.abc import Iterator
 from pathlib import Path

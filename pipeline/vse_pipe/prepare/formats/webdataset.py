@@ -1,4 +1,4 @@
-"""Tar shards in webdataset's layout: ``<key>.jpg`` beside ``<key>.txt`` or ``<key>.json``, the files of a key in a row."""
+"""Tar shards in webdataset's layout: ``<key>.jpg`` beside ``<key>.txt`` or ``<key>.json``, adjacent for each key."""
 
 import json
 from collections.abc import Iterator

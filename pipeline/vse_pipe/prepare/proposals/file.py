@@ -148,7 +148,7 @@ def _npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _mat(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a MATLAB file, whose columns are (n, 1). ``boxes`` may be a cell with an array for each ``image``."""
+    """The arrays of a MATLAB file, with columns (n, 1). ``boxes`` may be a cell with an array for each ``image``."""
     from scipy.io import loadmat, whosmat
 
     memory.require(str(path), path.stat().st_size)

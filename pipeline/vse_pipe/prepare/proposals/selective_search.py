@@ -17,9 +17,11 @@ _drawing = threading.Lock()
 
 
 def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
-    """The boxes in OpenCV's order: by a random number times their place in the hierarchy. Each picture starts from ``seed``,
-    so its boxes do not depend on other pictures. Source: Uijlings et al., Selective Search for Object Recognition, IJCV
-    2013. Raises MissingResource without OpenCV's contributed modules."""
+    """The boxes in OpenCV's order: by a random number times their place in the hierarchy.
+
+    Each picture starts from ``seed``, so its boxes do not depend on other pictures. Source: Uijlings et al., Selective
+    Search for Object Recognition, IJCV 2013. Raises MissingResource without OpenCV's contributed modules.
+    """
     return partial(_proposed, _segmentation(), params, seed)
 
 
