@@ -61,11 +61,11 @@ def load_encoder(params: EncoderParams) -> State:
 
 def encoder(params: EncoderParams):
     """The encoder, loaded once: from safetensors only, without code of the model."""
-    return _load(params.model, params.revision, params.device)
+    return _loaded(params.model, params.revision, params.device)
 
 
 @lru_cache(maxsize=4)  # a mixture has several
-def _load(name: str, revision: str | None, device: str):
+def _loaded(name: str, revision: str | None, device: str):
     from vse_pipe.core.devices import resolve_device
 
     chosen = resolve_device(device)

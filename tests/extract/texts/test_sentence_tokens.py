@@ -48,10 +48,10 @@ def tiny(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: name)
     monkeypatch.setattr(text_stage, "version", lambda package: "1")
-    text_methods._load.cache_clear()
+    text_methods._loaded.cache_clear()
     project.prepared()
     yield tmp_path
-    text_methods._load.cache_clear()
+    text_methods._loaded.cache_clear()
 
 
 def test_the_tokens_of_every_caption_come_back_and_a_sentence_is_read_alike(tiny):

@@ -44,7 +44,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     module.SentenceTransformer = Encoder
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
     Encoder.asked.clear()
-    text_methods._load.cache_clear()
+    text_methods._loaded.cache_clear()
 
 
 def test_captions_go_through_the_encoder(installed: None) -> None:
@@ -96,6 +96,6 @@ def test_a_device_that_is_not_there(installed: None) -> None:
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    text_methods._load.cache_clear()
+    text_methods._loaded.cache_clear()
     with pytest.raises(MissingResource, match=r"not installed: pip install 'vse-pipe\[sentences\]'"):
         method.fit(CORPUS, method.Params(model="hub/name", device="cpu"), 0)
