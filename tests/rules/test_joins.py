@@ -16,7 +16,7 @@ ALLOWED = {
     "pipeline/vse_pipe/evaluate/judgements.py": COMPARED,
     "pipeline/vse_pipe/evaluate/stage.py": "a bank from a folder of its own is compared by model (must_match)",
     "pipeline/vse_pipe/extract/job.py": ALONE,
-    "pipeline/vse_pipe/extract/recognise.py": ALONE,
+    "pipeline/vse_pipe/extract/assemble.py": ALONE,
     "pipeline/vse_pipe/extract/text_stage.py": ALONE,
     "pipeline/vse_pipe/inject/stage.py": ALONE,
     "pipeline/vse_pipe/prepare/declaration.py": ALONE,

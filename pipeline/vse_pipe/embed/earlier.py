@@ -24,9 +24,8 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, sha256
 from vse_pipe.extract import text_stage
-from vse_pipe.extract.params import TextParams
 from vse_pipe.extract.text_methods import State
-from vse_pipe.extract.texts.options import EncoderParams
+from vse_pipe.extract.texts.options import EncoderParams, TextParams
 from vse_pipe.project import code, paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits

@@ -42,7 +42,7 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
         ids = captions.read(prepared, columns=["caption_id"])["caption_id"].to_numpy()
         treated = run_texts.treated(Path(folder) / run_texts.name, ids, sentences) if len(ids) else None
         corpus = Corpus(sentences, captions.CaptionColumn(prepared, "split"))
-        shares = {split: run_texts.unknown_share(corpus.of(split)) for split in sorted(set(corpus.splits))}
+        shares = {split: run_texts.unknown_share(corpus.texts_of(split)) for split in sorted(set(corpus.splits))}
         unknown = {split: round(share, _DIGITS) for split, share in shares.items() if share is not None}
         about = {
             "run": node.run,

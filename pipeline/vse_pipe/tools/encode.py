@@ -23,8 +23,8 @@ from vse_pipe.core.errors import InputError, MissingResource, PipelineError, Usa
 from vse_pipe.embed.earlier import Fitted, fitted
 from vse_pipe.embed.stage import about_model
 from vse_pipe.embed.vectors import BATCH, parts_of
-from vse_pipe.extract.backbone import Failure
 from vse_pipe.extract.compute import Arrays, Read, batches
+from vse_pipe.extract.job import Failure
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.prepare.formats.options import ENDINGS

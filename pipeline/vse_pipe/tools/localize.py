@@ -20,7 +20,7 @@ from vse_pipe.localize import stage
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box
 from vse_pipe.pictures.images import Item
-from vse_pipe.prepare.regions import Seen, settled
+from vse_pipe.prepare.regions import Picture, settled
 from vse_pipe.prepare.source import is_text
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import PROPOSALS
@@ -97,7 +97,7 @@ def _proposed(params: Params, dataset: str, photo: Photo, device: str) -> list[B
     settings = params.datasets[dataset].format.params
     options = PROPOSALS.options(settings.proposals).model_validate(settings.options)
     proposer = PROPOSALS.load(settings.proposals).proposer(options, settings.count, params.seed, device)
-    image = Seen(photo.folder, photo.item(), *photo.picture.size)
+    image = Picture(photo.folder, photo.item(), *photo.picture.size)
     corners = settled(proposer(image), image, settings.count).boxes.astype(int).tolist()
     return [Box(x1, y1, x2 - x1 + 1, y2 - y1 + 1) for x1, y1, x2, y2 in corners]
 

@@ -17,7 +17,7 @@ from scipy import io
 
 from tests.evaluate import files as embedded
 from tests.extract.backbones import test_bottom_up as bottom_up
-from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
+from tests.extract.texts.project import WORDS, as_binary, as_npz, as_text, vectors
 from tests.faults.fuzz.child import Reader
 from tests.prepare import _data as data
 from tests.prepare.formats.test_parquet import hub
@@ -35,7 +35,7 @@ from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.prepare.proposals import file as from_file
 from vse_pipe.prepare.proposals.file import proposer, read_boxes
-from vse_pipe.prepare.regions import Seen
+from vse_pipe.prepare.regions import Picture
 from vse_pipe.prepare.stage import check
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
@@ -126,7 +126,7 @@ def _prepared(kind: str, source: str, **options: object) -> object:
 
 def _proposed(path: Path) -> object:
     params = from_file.Params(path=str(path))
-    return read_boxes(path, None), proposer(params, 3, 1)(Seen(Path(), Item(7, "12.png", "", "x"), 120, 80))
+    return read_boxes(path, None), proposer(params, 3, 1)(Picture(Path(), Item(7, "12.png", "", "x"), 120, 80))
 
 
 def _noise(path: Path) -> object:

@@ -20,8 +20,8 @@ from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.embed.earlier import Fitted, fitted, identity
-from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.compute import Forward
+from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths

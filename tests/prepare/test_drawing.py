@@ -18,9 +18,9 @@ from vse_pipe.prepare.formats.options import ShapesParams
 from vse_pipe.prepare.scenes.drawing import FIGURE_RGB, TINT_RGB, box, draw, outline, render, sample_split
 from vse_pipe.prepare.scenes.scene import (
     COLOURS,
+    NOUNS,
     PATTERNS,
     RADII,
-    SHAPES,
     TINTS,
     Background,
     Figure,
@@ -122,19 +122,16 @@ def test_same_seed_same_bytes_in_another_process_locale_and_thread_count(made, t
     assert content(tmp_path) == content(folder)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"train": 0}, "greater than 0"),
-        ({"pixels": 8}, "greater than or equal to 32"),
-        ({"min_captions": 0}, "greater than or equal to 1"),
-        ({"max_captions": 8}, "less than or equal to 7"),
-        ({"min_captions": 5, "max_captions": 4}, "min_captions 5 is above max_captions 4"),
-        ({"vague": 1.5}, "less than or equal to 1"),
-        ({"near_duplicates": -0.1}, "greater than or equal to 0"),
-        ({"sides": 3}, "Extra inputs are not permitted"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"train": 0}, "greater than 0"),
+    ({"pixels": 8}, "greater than or equal to 32"),
+    ({"min_captions": 0}, "greater than or equal to 1"),
+    ({"max_captions": 8}, "less than or equal to 7"),
+    ({"min_captions": 5, "max_captions": 4}, "min_captions 5 is above max_captions 4"),
+    ({"vague": 1.5}, "less than or equal to 1"),
+    ({"near_duplicates": -0.1}, "greater than or equal to 0"),
+    ({"sides": 3}, "Extra inputs are not permitted"),
+])  # fmt: skip
 def test_refuses(options, message):
     with pytest.raises(ValidationError, match=message):
         ShapesParams(**options)
@@ -166,7 +163,7 @@ def test_a_figure_has_its_colour_at_its_centre(colour):
 
 
 @pytest.mark.parametrize("size", RADII)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", NOUNS)
 def test_a_figure_stays_inside_its_circle(shape, size):
     figure = Figure(shape, "blue", size, 0.5, 0.4, 12.0, 0.0)
     drawn = (pixels(figure) != TINT_RGB["white"]).any(axis=2)
@@ -175,14 +172,14 @@ def test_a_figure_stays_inside_its_circle(shape, size):
     assert drawn.sum() > 0.2 * np.pi * (RADII[size] * SIDE) ** 2
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", NOUNS)
 def test_outlines_touch_the_unit_circle_from_inside(shape):
     radii = np.hypot(*outline(shape).T)
     assert 0.89 <= radii.max() <= 1 + 1e-9
 
 
 def test_shapes_look_different():
-    images = [pixels(Figure(shape, "red", "large", 0.5, 0.5, 0.0, 0.0)) for shape in SHAPES]
+    images = [pixels(Figure(shape, "red", "large", 0.5, 0.5, 0.0, 0.0)) for shape in NOUNS]
     for index, one in enumerate(images):
         for other in images[:index]:
             assert (one != other).any(axis=2).sum() > 100
@@ -244,7 +241,7 @@ def test_a_box_is_tight_around_the_pixels_that_show_a_figure(side):
             assert box(figure, side) == (columns.min(), rows.min(), columns.max(), rows.max()), figure
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", NOUNS)
 def test_a_box_ends_where_the_picture_does(shape):
     figure = Figure(shape, "red", "large", 1.0, 0.0, 0.0, 0.0)
     left, top, right, bottom = box(figure, SIDE)

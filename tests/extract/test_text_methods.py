@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.tokenize import word_tokenize
 
-from tests.extract.texts.vector_files import as_npz
-from vse_pipe.extract.text_methods import Corpus
+from tests.extract.texts.project import as_npz
+from vse_pipe.extract.text_methods import Corpus, bags, known_words, split
 from vse_pipe.extract.texts import mean_vectors
-from vse_pipe.extract.tokens import bags, known_words, split
 
 WORDS = ["a", "b", "c"]
 
