@@ -10,7 +10,7 @@ import pytest
 from vse_pipe.artifacts import embeddings, joins
 from vse_pipe.artifacts.embeddings import FragmentRows, Side, StoredVectors
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.core.parquet import Parquet
+from vse_pipe.core.tables import Parquet
 
 SIZES = (5, 1, 7)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from vse_pipe.core import mapped, tables
+from vse_pipe.core import memory, tables
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.locks import claim
 
@@ -49,19 +49,19 @@ def test_a_file_that_is_cut_while_it_is_read_is_one_line(path, read):
 
 def test_what_is_changed_in_place_is_refused_and_what_is_replaced_is_not(path):
     array = np.load(path, mmap_mode="r")
-    mapped.guard(path)
-    mapped.require_unchanged(array)
-    mapped.require_unchanged(np.zeros(3))
+    memory.guard(path)
+    memory.require_unchanged(array)
+    memory.require_unchanged(np.zeros(3))
     other = path.with_name("b.npy")
     np.save(other, np.ones(3))
     other.replace(path)
-    mapped.require_unchanged(array)
-    mapped.guard(path)
+    memory.require_unchanged(array)
+    memory.guard(path)
     with path.open("r+b") as file:
         file.seek(-1, os.SEEK_END)
         file.write(b"x")
     with pytest.raises(IntegrityError, match=r"a\.npy: changed while it was read"):
-        mapped.require_unchanged(array)
+        memory.require_unchanged(array)
 
 
 SCHEMA = pa.schema([tables.field("id", pa.int64(), "a number")])
@@ -90,11 +90,11 @@ def test_what_is_written_anew_between_two_readings_is_refused(tmp_path: Path, id
 def test_a_file_that_is_changed_in_place_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ids.parquet"
     write(path, 1, 2)
-    with mapped.required(tmp_path / "out"):
-        mapped.unchanged_path(path)
+    with memory.unchanged_inputs(tmp_path / "out"):
+        memory.unchanged_path(path)
         os.utime(path, ns=(0, 0))
         with pytest.raises(IntegrityError, match=FOUND):
-            mapped.unchanged_path(path)
+            memory.unchanged_path(path)
 
 
 def test_what_is_written_oneself_or_read_without_a_claim_may_change(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests import bombs
 from tests.mutants import mutants, refusals
-from vse_pipe.core import memory, parquet
+from vse_pipe.core import memory, tables
 from vse_pipe.core.errors import InputError
 
 TEXTS = ["a" * 40, "b", "", None] * 300
@@ -33,7 +33,7 @@ def test_what_is_whole_is_read_as_pyarrow_reads_it(
     tmp_path: Path, name: str, options: dict, mebibytes: int | None
 ) -> None:
     pq.write_table(TABLES[name], tmp_path / "a.parquet", data_page_size=100, **options)
-    with parquet.opened(tmp_path / "a.parquet") as file:
+    with tables.open_parquet(tmp_path / "a.parquet") as file:
         if mebibytes is None:
             found = file.read()
         else:
@@ -92,7 +92,7 @@ def test_columns_without_end_are_refused_with_the_footer(tmp_path: Path) -> None
 def test_what_is_read_adds_up(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": np.arange(100_000)}), tmp_path / "a.parquet")
     with memory.limit(2, "some.memory"):
-        memory.take("one.txt", 2**20 + 2**19)
+        memory.reserve("one.txt", 2**20 + 2**19)
         with pytest.raises(InputError, match=r"1 MiB in memory beside the 2 MiB read before, more than the 2 MiB"):
             _opened_and_read(tmp_path / "a.parquet", "a")
     assert len(_opened_and_read(tmp_path / "a.parquet", "a")) == 100_000
@@ -113,7 +113,7 @@ def _read(path: Path, mebibytes: int, column: str | None) -> pa.Table:
 
 
 def _opened_and_read(path: Path, column: str | None) -> pa.Table:
-    with parquet.opened(path) as file:
+    with tables.open_parquet(path) as file:
         return file.read(None if column is None else [column])
 
 

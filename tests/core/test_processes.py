@@ -8,17 +8,17 @@ from vse_pipe.core import processes
 
 def test_without_a_pool_the_work_is_done_here_part_by_part() -> None:
     asked = iter(range(3))
-    found = processes.each(lambda parts: (part + 1 for part in parts), asked)
+    found = processes.run_parts(lambda parts: (part + 1 for part in parts), asked)
     assert (next(found), list(asked)) == (1, [1, 2])
-    assert (processes.worker_count(), processes.elsewhere()) == (1, False)
+    assert (processes.worker_count(), processes.has_pool()) == (1, False)
 
 
 def test_a_pool_is_asked_while_it_is_open() -> None:
     pool = Elsewhere(count=4, block=3)
     with pytest.raises(KeyError), processes.using(pool):
-        assert (processes.worker_count(), processes.elsewhere()) == (4, True)
-        assert list(processes.each(lambda parts: [part * part for part in parts], range(10))) == [
+        assert (processes.worker_count(), processes.has_pool()) == (4, True)
+        assert list(processes.run_parts(lambda parts: [part * part for part in parts], range(10))) == [
             n * n for n in range(10)
         ]
         raise KeyError
-    assert (pool.asked, processes.elsewhere()) == ([10], False)
+    assert (pool.asked, processes.has_pool()) == ([10], False)

@@ -10,7 +10,7 @@ from torch import nn
 
 from tests.hostile import Hostile
 from tests.mutants import mutants, refusals
-from vse_pipe.core import memory, states
+from vse_pipe.core import devices, memory
 from vse_pipe.core.errors import InputError, IntegrityError
 
 
@@ -36,13 +36,13 @@ STATE = {name: torch.randn(value.shape) if value.shape else value for name, valu
 def test_pth(tmp_path: Path, content: dict) -> None:
     torch.save(content, tmp_path / "w.pth")
     model = network()
-    states.load(model, states.read(tmp_path / "w.pth"), tmp_path / "w.pth")
+    devices.load_weights(model, devices.read_weights(tmp_path / "w.pth"), tmp_path / "w.pth")
     assert all(torch.equal(value, STATE[name]) for name, value in model.state_dict().items())
 
 
 def test_safetensors(tmp_path: Path) -> None:
     save_file(STATE, tmp_path / "w.safetensors")
-    found = states.read(tmp_path / "w.safetensors")
+    found = devices.read_weights(tmp_path / "w.safetensors")
     assert found.keys() == STATE.keys()
     assert all(torch.equal(found[name], STATE[name]) for name in STATE)
 
@@ -53,7 +53,7 @@ def test_a_pickle_with_code_is_refused_and_not_run(folder: Path, legacy: bool) -
         {"a": torch.zeros(1), "b": Hostile(Path("pwned.txt"))}, "w.pth", _use_new_zipfile_serialization=not legacy
     )
     with pytest.raises(InputError, match=r"w.pth: holds more than tensors, refused"):
-        states.read(Path("w.pth"))
+        devices.read_weights(Path("w.pth"))
     assert not Path("pwned.txt").exists()
     torch.load("w.pth", weights_only=False)
     assert Path("pwned.txt").exists(), "the pickle would not have shown an attack"
@@ -74,7 +74,7 @@ def test_a_class_with_an_endless_name_is_refused_at_once(tmp_path: Path, legacy:
             for member, content in members.items():
                 changed.writestr(member, content)
     with pytest.raises(InputError, match=r"w\.pth: names a class of 1200\d\d characters, refused"):
-        states.read(path)
+        devices.read_weights(path)
 
 
 def damaged_zip(path: Path) -> None:
@@ -103,7 +103,7 @@ def damaged_safetensors(path: Path) -> None:
 def test_refuses(tmp_path: Path, name: str, write, error: type, message: str) -> None:
     write(tmp_path / name)
     with pytest.raises(error, match=f"{name}: .*{message}"):
-        states.read(tmp_path / name)
+        devices.read_weights(tmp_path / name)
 
 
 @pytest.mark.parametrize("kind", ["zip", "legacy", "safetensors"])
@@ -113,7 +113,7 @@ def test_mutants_end_in_one_line(tmp_path: Path, kind: str) -> None:
         save_file(STATE, path)
     else:
         torch.save(STATE, path, _use_new_zipfile_serialization=kind == "zip")
-    assert len(refusals(path, mutants(path.read_bytes(), 250), lambda: states.read(path))) > 60
+    assert len(refusals(path, mutants(path.read_bytes(), 250), lambda: devices.read_weights(path))) > 60
 
 
 def test_weights_that_pack_gigabytes_are_not_unpacked(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_weights_that_pack_gigabytes_are_not_unpacked(tmp_path: Path) -> None:
         memory.limit(8, "some.memory"),
         pytest.raises(InputError, match=r"w\.pth: takes 17 MiB in memory, more than the 8"),
     ):
-        states.read(tmp_path / "w.pth")
+        devices.read_weights(tmp_path / "w.pth")
 
 
 @pytest.mark.parametrize(
@@ -143,15 +143,15 @@ def test_every_key_must_fit(change, message: str) -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
     change(state)
     with pytest.raises(InputError, match=message):
-        states.load(model, state, Path("w.pth"))
+        devices.load_weights(model, state, Path("w.pth"))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 def test_seeded_depends_on_seed_and_names_only() -> None:
     torch.manual_seed(5)
     state = torch.random.get_rng_state()
-    first, again, other = (states.seeded(network, seed, name) for seed, name in [(1, "a"), (1, "a"), (1, "b")])
+    first, again, other = (devices.seeded(network, seed, name) for seed, name in [(1, "a"), (1, "a"), (1, "b")])
     assert torch.equal(torch.random.get_rng_state(), state)
     assert torch.equal(first[0].weight, again[0].weight)
     assert not torch.equal(first[0].weight, other[0].weight)
-    assert not torch.equal(first[0].weight, states.seeded(network, 2, "a")[0].weight)
+    assert not torch.equal(first[0].weight, devices.seeded(network, 2, "a")[0].weight)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.extract.texts.vector_files import WORDS, as_npz, vectors
 from vse_pipe.core import memory
+from vse_pipe.core.arrays import read_word_vectors
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.word_vectors import read
 
 ARRAY = vectors()
 
@@ -21,7 +21,7 @@ def test_an_npz_that_packs_gigabytes_is_not_unpacked(tmp_path: Path) -> None:
         memory.limit(16, "some.memory"),
         pytest.raises(InputError, match=r"v\.npz: takes 65 MiB in memory, more than the 16"),
     ):
-        read(tmp_path / "v.npz", {"dog"})
+        read_word_vectors(tmp_path / "v.npz", {"dog"})
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_an_npz_that_packs_gigabytes_is_not_unpacked(tmp_path: Path) -> None:
 def test_npz_files_of_another_make(tmp_path: Path, arrays: dict) -> None:
     np.savez(tmp_path / "v.npz", **arrays)
     with pytest.raises(InputError, match=r"v\.npz"):
-        read(tmp_path / "v.npz", {"dog"})
+        read_word_vectors(tmp_path / "v.npz", {"dog"})
 
 
 def npy(header: str, content: bytes = b"") -> bytes:
@@ -79,7 +79,7 @@ STRANGE = {
 @pytest.mark.parametrize("fault", STRANGE)
 def test_npz_files_of_strange_members(tmp_path: Path, fault: str) -> None:
     with pytest.raises(InputError, match=r"v\.npz: ") as caught:
-        read(as_zip(tmp_path / "v.npz", STRANGE[fault]), {"dog"})
+        read_word_vectors(as_zip(tmp_path / "v.npz", STRANGE[fault]), {"dog"})
     assert "\n" not in str(caught.value)
 
 
@@ -93,11 +93,11 @@ def test_npz_files_that_cannot_be_unpacked(tmp_path: Path, place: int, value: in
     content[start + place + 2] = value
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"v\.npz: no \.npz file with plain arrays"):
-        read(path, {"dog"})
+        read_word_vectors(path, {"dog"})
 
 
 def test_an_npy_file_under_the_name_of_an_npz(tmp_path: Path) -> None:
     with (tmp_path / "v.npz").open("wb") as file:
         np.save(file, ARRAY)
     with pytest.raises(InputError, match=r"v\.npz: no \.npz file with plain arrays"):
-        read(tmp_path / "v.npz", {"dog"})
+        read_word_vectors(tmp_path / "v.npz", {"dog"})

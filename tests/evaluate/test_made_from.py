@@ -93,12 +93,12 @@ def test_criteria_of_one_bank_are_of_the_same_vectors_in_it():
         return {"bank": name, evaluation.MADE_FROM: made_from}
 
     nns, old, new = document("none"), document("there", "3"), document("there", "4")
-    assert evaluation.together(nns, old)
-    assert evaluation.together(nns, document("train"))
-    assert evaluation.together(old, document("elsewhere", "4"))
-    assert not evaluation.together(old, new)
-    assert evaluation.together({}, {"bank": "none"})
-    assert not evaluation.together({}, nns)
+    assert evaluation.same_inputs(nns, old)
+    assert evaluation.same_inputs(nns, document("train"))
+    assert evaluation.same_inputs(old, document("elsewhere", "4"))
+    assert not evaluation.same_inputs(old, new)
+    assert evaluation.same_inputs({}, {"bank": "none"})
+    assert not evaluation.same_inputs({}, nns)
 
 
 def test_what_cannot_be_computed_is_left_out_with_the_reason(project, warned):

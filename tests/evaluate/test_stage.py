@@ -16,7 +16,7 @@ from vse_pipe.core.errors import InputError, LockedError, UsageError
 from vse_pipe.core.files import write_json
 from vse_pipe.core.locks import claim
 from vse_pipe.evaluate.stage import FILES, evaluate
-from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project import paths
 from vse_pipe.ranking import evaluation as ranking_evaluation
 
 
@@ -155,7 +155,7 @@ def test_the_same_input_gives_the_same_bytes_whatever_the_memory(project, infere
 
 def test_seconds_lie_beside_the_output(project):
     measured(params(project), "nns")
-    seconds = json.loads(step.timing_file(paths.evaluations("sum")).read_text())["seconds"]
+    seconds = json.loads(paths.timing_file(paths.evaluations("sum")).read_text())["seconds"]
     assert 0 < seconds < 600
 
 
@@ -279,6 +279,6 @@ def test_repetitions_that_are_not_measured_are_ours(tmp_path):
     for seed in "123":
         write_json(out / seed / evaluation.UNMEASURED, {"why": "no captions"})
     write_json(out / evaluation.UNMEASURED, {"why": "from before there were seeds"})
-    repetitions.settle(out, {out / "1", out / "2"}, FILES)
+    paths.remove_other_seeds(out, {out / "1", out / "2"}, FILES)
     assert sorted(path.name for path in out.iterdir() if path.is_dir()) == ["1", "2"]
     assert not (out / evaluation.UNMEASURED).exists()

@@ -9,7 +9,7 @@ from tests.rules.sources import ROOT
 from vse_pipe.core.errors import UsageError
 from vse_pipe.papers import catalogue
 from vse_pipe.papers.catalogue import Figure
-from vse_pipe.papers.compare import beside, cautions, label, measured, setting_differences, under
+from vse_pipe.papers.compare import cautions, compared_figures, label, measured, rows_of_model, setting_differences
 from vse_pipe.papers.overlay import overlay, run_name
 from vse_pipe.project.params.load import load
 
@@ -25,7 +25,7 @@ METRICS = {
 
 
 def test_ours_stands_beside_every_printed_figure():
-    assert beside("hal-rgm-emnlp 2.12", METRICS) == [
+    assert compared_figures("hal-rgm-emnlp 2.12", METRICS) == [
         ("i2t R@1", 61.9, 60.5, -1.4),
         ("i2t R@5", 88.8, 88.0, -0.8),
         ("i2t R@10", 95.2, 95.0, -0.2),
@@ -43,24 +43,28 @@ def test_ours_stands_beside_every_printed_figure():
 
 def test_what_was_not_printed_or_not_measured_is_left_out():
     sets = {"image_to_text": {"r@1": 46.0}, "text_to_image": {}}
-    assert beside("vsepp 1.2", sets) == [("i2t R@1", 46.7, 46.0, -0.7)]
-    assert [figure for figure, *_ in beside("vsepp 1.2", METRICS)] == [
+    assert compared_figures("vsepp 1.2", sets) == [("i2t R@1", 46.7, 46.0, -0.7)]
+    assert [figure for figure, *_ in compared_figures("vsepp 1.2", METRICS)] == [
         *("i2t R@1", "i2t R@10", "i2t Med r", "t2i R@1", "t2i R@10", "t2i Med r")
     ]
 
 
 def test_another_criterion_has_its_own_row():
-    assert beside("hal-rgm-emnlp 2.12", METRICS, "csls")[0] == ("i2t R@1", 65.6, 60.5, -5.1)
-    assert beside("hal-rgm-emnlp 2.12", METRICS, "sinkhorn") == []
-    assert beside("hal-aaai2020 2.12", METRICS, "csls") == []
-    assert {name: entry.id for name, entry in under("hal-rgm-emnlp 1.3").items()} == {
+    assert compared_figures("hal-rgm-emnlp 2.12", METRICS, "csls")[0] == ("i2t R@1", 65.6, 60.5, -5.1)
+    assert compared_figures("hal-rgm-emnlp 2.12", METRICS, "sinkhorn") == []
+    assert compared_figures("hal-aaai2020 2.12", METRICS, "csls") == []
+    assert {name: entry.id for name, entry in rows_of_model("hal-rgm-emnlp 1.3").items()} == {
         **{"nns": "1.3", "gm": "4.2", "rgm": "4.3", "is": "4.4"},
         **{"csls": "4.5", "is+rgm": "4.6", "csls+rgm": "4.7"},
     }
 
 
 def test_any_row_of_a_model_leads_to_all_of_them():
-    assert under("hal-rgm-emnlp 4.5") == under("hal-rgm-emnlp 1.3:xavier") == under("hal-rgm-emnlp 1.3")
+    assert (
+        rows_of_model("hal-rgm-emnlp 4.5")
+        == rows_of_model("hal-rgm-emnlp 1.3:xavier")
+        == rows_of_model("hal-rgm-emnlp 1.3")
+    )
 
 
 def test_the_rows_of_a_model_agree_on_what_they_share():
@@ -71,12 +75,12 @@ def test_the_rows_of_a_model_agree_on_what_they_share():
 
 
 def test_a_variant_is_compared_with_its_row():
-    assert beside("hal-aaai2020 1.3:code", METRICS) == beside("hal-aaai2020 1.3", METRICS)
+    assert compared_figures("hal-aaai2020 1.3:code", METRICS) == compared_figures("hal-aaai2020 1.3", METRICS)
 
 
 def test_an_unknown_row():
     with pytest.raises(UsageError, match=r"has no row '2\.99'"):
-        beside("hal-aaai2020 2.99", METRICS)
+        compared_figures("hal-aaai2020 2.99", METRICS)
 
 
 def test_cautions():

@@ -98,4 +98,4 @@ def test_a_note_and_further_tables_are_named():
 
 @pytest.mark.parametrize(("value", "text"), [(30.0, "30.0"), (43.89, "43.89"), (0.1, "0.1"), (40.5, "40.5")])
 def test_figures_have_the_decimals_of_the_tables(value, text):
-    assert listing.shown(value) == text
+    assert listing.figure_text(value) == text

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from vse_pipe.core.states import seeded
+from vse_pipe.core.devices import seeded
 from vse_pipe.extract.networks import Extractor, RandomFilters
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item

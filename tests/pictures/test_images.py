@@ -64,7 +64,7 @@ def test_in_every_place_where_pictures_lie(tmp_path: Path) -> None:
     for whole in ("a.png", str(TarMember("s.tar", 512, len(picture), "a.png")), str(Cell("p.parquet", 0, "image"))):
         file = Box(3, 2, 4, 5).of(whole)
         assert np.array_equal(images.load(tmp_path, Item(1, file, digest, "row 0")), stored()[2:7, 3:7])
-        page = images.shown(tmp_path / file)
+        page = images.page_bytes(tmp_path / file)
         assert np.array_equal(Image.open(io.BytesIO(page)), stored()[2:7, 3:7])
         assert Image.open(io.BytesIO(thumbnail(page, 64))).size == (4, 5)
 
@@ -87,7 +87,7 @@ def test_what_is_no_box_of_the_picture_has_a_reason(tmp_path: Path, box: str, re
             read(tmp_path, item(tmp_path, f"a.png#xywh={box}"))
         assert reason in caught.value.reason
         assert "(image_id 5)" in str(caught.value)
-    assert images.shown(tmp_path / f"a.png#xywh={box}") is None
+    assert images.page_bytes(tmp_path / f"a.png#xywh={box}") is None
 
 
 def test_a_changed_picture_is_refused_for_its_boxes_too(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ ADDRESSES = [
 @pytest.mark.parametrize(("file", "expected"), ADDRESSES)
 def test_bytes(root: Path, file: str, expected: bytes) -> None:
     assert read.content(root, file, "row 0") == expected
-    assert images.shown(root / file) == expected
+    assert images.page_bytes(root / file) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_cannot_be_read_has_a_reason(root: Path, file: str, reason: str) ->
     with pytest.raises(UnreadableImage) as caught:
         read.content(root, file, "row 0")
     assert caught.value.reason.startswith(reason)
-    assert images.shown(root / file) is None
+    assert images.page_bytes(root / file) is None
 
 
 @pytest.mark.parametrize(

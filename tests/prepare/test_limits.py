@@ -67,7 +67,7 @@ def test_captions_have_a_longest_length_and_something_to_see(tmp_path: Path, kin
 @pytest.mark.parametrize("kind", FORMATS)
 def test_memory_is_what_the_data_set_says(tmp_path: Path, kind: str) -> None:
     with memory.limit(2, "datasets.x.memory"):
-        memory.take("y", 2**21 - 10_000)
+        memory.reserve("y", 2**21 - 10_000)
         with pytest.raises(
             InputError, match=r"memory beside the 2 MiB read before, more than the 2 MiB of datasets\.x\.memory"
         ):

@@ -11,8 +11,8 @@ from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import ParamsError, PipelineError
 from vse_pipe.core.files import read_json
 from vse_pipe.project import paths
-from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
+from vse_pipe.project.params.typed import read_document
 from vse_pipe.tools.check.stage import check
 
 SEED = PARAMS["seed"]

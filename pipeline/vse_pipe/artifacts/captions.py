@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.core import parquet, tables
+from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError
 
 NAME = "captions.parquet"
@@ -76,7 +76,7 @@ def _made_by(folder: Path) -> str:
 
 def absent(folder: Path) -> bool:
     """Is the data set prepared, and without a caption? By the footer alone."""
-    return parquet.rows(folder / NAME) == 0
+    return tables.row_count(folder / NAME) == 0
 
 
 def problems(table: pa.Table) -> list[str]:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from vse_pipe.artifacts import names
 from vse_pipe.artifacts.joins import FILES, Origin
-from vse_pipe.core import mapped, parquet, tables
+from vse_pipe.core import memory, tables
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import require, whole_file
 
@@ -38,7 +38,7 @@ _VECTOR = "embedding"
 _ROWS = 2**15
 
 
-def said(about: Mapping[str, str], key: str, split: str, where: Path) -> object:
+def footer_value(about: Mapping[str, str], key: str, split: str, where: Path) -> object:
     """What the footer ``about`` of the file ``where`` has under ``key`` for a split. Raises InputError where it is no JSON."""
     text = about.get(key, "{}")
     try:
@@ -49,7 +49,7 @@ def said(about: Mapping[str, str], key: str, split: str, where: Path) -> object:
 
 def left_out(about: Mapping[str, str], split: str, where: Path) -> dict[str, int]:
     """How many images of a split could not be read and are not in the file, with their captions; empty where all are."""
-    found = said(about, LEFT_OUT, split, where)
+    found = footer_value(about, LEFT_OUT, split, where)
     return {key: int(count) for key, count in found.items()} if isinstance(found, dict) else {}
 
 
@@ -58,8 +58,8 @@ def origin(folder: Path, about: Mapping[str, str], splits: Iterable[str], mend: 
     where = folder / IMAGES
     told = {}
     for split in splits:
-        whole = None if left_out(about, split, where) else said(about, DATA, split, where)
-        digest = said(about, PREPARED, split, where) or whole
+        whole = None if left_out(about, split, where) else footer_value(about, DATA, split, where)
+        digest = footer_value(about, PREPARED, split, where) or whole
         told[split] = None if digest is None else str(digest)
     files = {key: about[key] for key in FILES if key in about}
     return Origin(folder, mend, told, folder if (folder / names.NAME).is_file() else None, files)
@@ -68,10 +68,10 @@ def origin(folder: Path, about: Mapping[str, str], splits: Iterable[str], mend: 
 def schema(side: str, dim: int) -> pa.Schema:
     """side: ``images`` (image_id) or ``captions`` (caption_id, image_id)."""
     vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
-    return of_side(side, "embeddings", tables.field("embedding", vector, "the vector"))
+    return side_schema(side, "embeddings", tables.field("embedding", vector, "the vector"))
 
 
-def of_side(side: str, kind: str, column: pa.Field) -> pa.Schema:
+def side_schema(side: str, kind: str, column: pa.Field) -> pa.Schema:
     """The ids, the split and ``column``, for whatever kind of vectors a model has."""
     ids = [tables.field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
     if side == "captions":
@@ -155,13 +155,13 @@ class StoredVectors:
     count: int
     dim: int
     model: str
-    state: mapped.State
+    state: memory.State
 
     @classmethod
     def of(cls, path: Path) -> "StoredVectors":
         """Raises InputError for a file without vectors, IntegrityError for one whose footer is damaged."""
-        state = mapped.file_state(require(path))
-        with parquet.opened(path) as file:
+        state = memory.file_state(require(path))
+        with tables.open_parquet(path) as file:
             if _VECTOR not in file.schema.names:
                 raise InputError(f"{path}: column '{_VECTOR}' is missing")
             kind = _kind(path, file.schema.field(_VECTOR).type)
@@ -172,10 +172,10 @@ class StoredVectors:
         """(len(rows), D) float32, in the order of ``rows``, which may repeat. Row groups are read one at a time, and those alone that
         are asked for. Raises InputError, IntegrityError for those of them that are not as they were written, and for a file that is another
         one by now."""
-        mapped.require_state(self.path, self.state)
+        memory.require_state(self.path, self.state)
         found, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows)
         rising, first = rows[order], 0
-        with parquet.opened(self.path) as file:
+        with tables.open_parquet(self.path) as file:
             for group in range(file.metadata.num_row_groups):
                 end = first + file.metadata.row_group(group).num_rows
                 asked = np.searchsorted(rising, (first, end))
@@ -184,7 +184,7 @@ class StoredVectors:
                     found[order[here]] = _vectors(self.path, block)[rising[here] - first]
                     first += len(block)
                 first = end
-        mapped.require_state(self.path, self.state)
+        memory.require_state(self.path, self.state)
         return found
 
 
@@ -223,7 +223,7 @@ def fragment_schema(side: str, dim: int) -> pa.Schema:
     """side: ``images`` (image_id) or ``captions`` (caption_id, image_id)."""
     vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
     column = tables.field(_COLUMN, pa.list_(pa.field("element", vector, nullable=False)), "a vector each")
-    return of_side(side, "fragments", column)
+    return side_schema(side, "fragments", column)
 
 
 def write_fragments(path: Path, blocks: Iterable[FragmentRows], dim: int, about: dict[str, str]) -> int:
@@ -272,7 +272,7 @@ class FragmentSide:
     def split(self, name: str) -> FragmentRows:
         """The rows of one split, with their vectors. Raises IntegrityError when the file is damaged."""
         kept = self.splits == name
-        with parquet.opened(self.path) as file:
+        with tables.open_parquet(self.path) as file:
             counts = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
             parts = np.split(kept, np.cumsum(counts)[:-1])
             groups = [i for i, rows in enumerate(parts) if rows.any()]
@@ -296,13 +296,13 @@ class FragmentSide:
 def is_fragments(path: Path, made_by: str) -> bool:
     """Does the file hold fragments, and not vectors? Raises InputError when it is missing, IntegrityError when damaged."""
     require(path, made_by)
-    with parquet.opened(path) as file:
+    with tables.open_parquet(path) as file:
         return _COLUMN in file.schema.names
 
 
 def read_fragments(path: Path) -> FragmentSide:
     """The file without its vectors. Raises InputError on missing columns or repeated ids."""
-    with parquet.opened(path) as file:
+    with tables.open_parquet(path) as file:
         found, key = file.schema, "image_id" if path.stem == "images" else "caption_id"
         wanted = fragment_schema(path.stem, 1)
         for field in wanted:
@@ -314,6 +314,6 @@ def read_fragments(path: Path) -> FragmentSide:
         table = file.read(wanted.names[:-1])
     tables.problems_or_pass(path, tables.repeated(table, key))
     splits = table["split"].to_numpy(zero_copy_only=False)
-    with parquet.OURS.named(path, "a footer that is not UTF-8"):
+    with tables.DAMAGE.named(path, "a footer that is not UTF-8"):
         about = {name.decode(): value.decode() for name, value in (found.metadata or {}).items()}
     return FragmentSide(path, table[key].to_numpy(), table["image_id"].to_numpy(), splits, about)

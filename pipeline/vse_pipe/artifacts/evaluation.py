@@ -25,10 +25,10 @@ import pyarrow.compute as pc
 from vse_pipe.artifacts import embeddings, joins
 from vse_pipe.artifacts.joins import Origin
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import parquet, tables
+from vse_pipe.core import tables
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, sha256, write_json
-from vse_pipe.core.mapped import unchanged_path
+from vse_pipe.core.memory import unchanged_path
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import dvc_stage
@@ -123,13 +123,13 @@ def write(
     """metrics: finite numbers, strings and nested dictionaries only. names: of ids that are text, which get columns of their
     own."""
     write_json(folder / METRICS, metrics)
-    tables.write(folder / RANKS, *named(ranks, with_further(RANKS_SCHEMA, ranks.column_names), names), {})
-    tables.write(folder / OCCURRENCE, *named(occurrence, OCCURRENCE_SCHEMA, names), {})
+    tables.write(folder / RANKS, *with_names(ranks, with_further(RANKS_SCHEMA, ranks.column_names), names), {})
+    tables.write(folder / OCCURRENCE, *with_names(occurrence, OCCURRENCE_SCHEMA, names), {})
     if relaxation is not None:
         tables.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
 
 
-def named(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
+def with_names(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
     """With a column of text for each column of ids, ``query_name`` for ``query_id``; null where the ids of that side are numbers."""
     if names is None:
         return table, schema
@@ -183,7 +183,7 @@ def read_metrics(folder: Path) -> dict:
     return read_json(folder / METRICS)
 
 
-def together(one: dict, other: dict) -> bool:
+def same_inputs(one: dict, other: dict) -> bool:
     """Are two metrics documents of one run of the same models, vectors and data, and, where both have the same bank, of the same
     vectors in it? Documents of an earlier version, which do not say, belong to each other alone."""
     ours, theirs = ({**document.get(MADE_FROM, {})} for document in (one, other))
@@ -246,7 +246,7 @@ SCHEMAS = {JUDGED: JUDGED_SCHEMA, PLAUSIBLE: PLAUSIBLE_SCHEMA}
 def write_judged(folder: Path, found: dict[str, pa.Table], names: TextIds | None = None) -> None:
     """found: by file name; names: of ids that are text, which get the column ``query_name``."""
     for name, table in found.items():
-        tables.write(folder / name, *named(table, with_further(SCHEMAS[name], table.column_names), names), {})
+        tables.write(folder / name, *with_names(table, with_further(SCHEMAS[name], table.column_names), names), {})
 
 
 def read_judged(path: Path) -> pa.Table:
@@ -275,7 +275,7 @@ def made_from(params: Params, name: str, bank: Path | None = None) -> dict[str, 
 
 
 def _model(folder: Path) -> str:
-    with parquet.opened(folder / embeddings.IMAGES) as file:
+    with tables.open_parquet(folder / embeddings.IMAGES) as file:
         return (file.schema.metadata or {}).get(b"model_sha256", b"").decode()
 
 
@@ -301,7 +301,7 @@ def require_current(params: Params, run: str, inferences: Iterable[str] | None =
     for name in names if inferences is None else [name for name in inferences if name in names]:
         metrics = read_metrics(out / name)
         for other, told in known.items():
-            if not together(told, metrics):
+            if not same_inputs(told, metrics):
                 raise IntegrityError(f"{out}: {other} and {name} were evaluated on different embeddings; {mend}")
         known[name] = metrics
         for trained, digest in metrics.get(MADE_FROM, {}).get("models", {}).items():

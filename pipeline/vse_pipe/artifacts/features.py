@@ -115,7 +115,7 @@ def about(meta: dict) -> dict:
     return {key: value for key, value in meta.items() if key not in WRITTEN}
 
 
-def made(about: dict) -> str:
+def row_digest(about: dict) -> str:
     """One digest of what a row follows from beside its picture. about: as of ``about``."""
     row = {key: value for key, value in about.items() if key != IMAGES}
     return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from vse_pipe.artifacts import captions, images, model_files
 from vse_pipe.artifacts import names as artifact_names
 from vse_pipe.artifacts.images import SPLITS, UNREAD
-from vse_pipe.core import mapped, tables
+from vse_pipe.core import memory, tables
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import require as existing
 from vse_pipe.core.files import sha256
@@ -88,7 +88,7 @@ SCHEMA = pa.schema(
 )
 
 
-def of(images: pa.Table) -> pa.Array:
+def picture_contents(images: pa.Table) -> pa.Array:
     """One string for each row of images.parquet, alike where the same pixels are shown; null where ``prepare`` found no file."""
     box = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
     known = pc.invert(pc.is_in(images["sha256"], pa.array(["", UNREAD])))
@@ -144,14 +144,14 @@ def digests(prepared: Path) -> dict[str, str]:
     process for the same files. Raises as the tables' readers do."""
     made_by = f"vse-pipe prepare --dataset {prepared.name}"
     files = [existing(prepared / name, made_by) for name in _TABLES]
-    return _digests(prepared.resolve(), prepared, *map(mapped.file_state, files))
+    return _digests(prepared.resolve(), prepared, *map(memory.file_state, files))
 
 
 @lru_cache(maxsize=16)
-def _digests(where: Path, prepared: Path, *states: mapped.State) -> dict[str, str]:
+def _digests(where: Path, prepared: Path, *states: memory.State) -> dict[str, str]:
     found = by_split(images.read(prepared), partial(captions.blocks, prepared))
     for name, state in zip(_TABLES, states, strict=True):
-        mapped.require_state(prepared / name, state)
+        memory.require_state(prepared / name, state)
     return found
 
 
@@ -180,7 +180,7 @@ def compared(prepared: Path, *origins: Origin) -> Iterator[None]:
     written anew meanwhile."""
     with contextlib.ExitStack() as reading:
         for name in _TABLES:
-            reading.enter_context(mapped.throughout(prepared / name))
+            reading.enter_context(memory.unchanged_file(prepared / name))
         require(prepared, *origins)
         yield
 
@@ -220,7 +220,7 @@ def require_model(artefact: Path, digest: object, trained: Path, run: str, mend:
 
 def made_of(prepared: Path) -> dict[str, str]:
     """What a new artefact keeps of both files, for ``require_file``: their digests by ``images_sha256`` and ``captions_sha256``."""
-    return {key: sha256(mapped.unchanged_path(prepared / name)) for key, name in zip(FILES, _TABLES, strict=True)}
+    return {key: sha256(memory.unchanged_path(prepared / name)) for key, name in zip(FILES, _TABLES, strict=True)}
 
 
 def _same_names(folder: Path, prepared: Path) -> bool:

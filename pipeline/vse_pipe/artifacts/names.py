@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts import images
-from vse_pipe.core import parquet, tables, text
+from vse_pipe.core import tables, text
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256
 
@@ -110,7 +110,7 @@ def read(folder: Path) -> TextIds | None:
         folder / NAME,
         folder / images.NAME,
     )  # that of either folder has the digest of this file under its name
-    with parquet.opened(require(beside)) as file:
+    with tables.open_parquet(require(beside)) as file:
         told = (file.schema.metadata or {}).get(NAME.encode(), b"").decode()
     if told and not (path.is_file() and sha256(path) == told):
         what = "is not that which" if path.is_file() else "does not exist, though the ids are text and"

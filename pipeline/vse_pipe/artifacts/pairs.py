@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts import embeddings, joins
-from vse_pipe.core import arrays, parquet, tables
+from vse_pipe.core import arrays, tables
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, require, sha256, write_json
 
@@ -71,7 +71,7 @@ def require_for(folder: Path, prepared: Path) -> None:
     mend = joins.repair_advice(f"inject@{name}", f"vse-pipe inject --noise {name}")
     if (folder / TEACHER).is_file():
         mend = joins.repair_advice(f"inject_teachers@{name}", f"vse-pipe inject --teacher {name}")
-    with parquet.opened(require(folder / NAME, f"vse-pipe inject --noise {name}")) as file:
+    with tables.open_parquet(require(folder / NAME, f"vse-pipe inject --noise {name}")) as file:
         about = {key.decode(): value.decode() for key, value in (file.schema.metadata or {}).items()}
     for what in ("images", "captions"):
         joins.require_file(folder / NAME, about, what, prepared, mend)

@@ -1,20 +1,24 @@
-"""The one place that opens ``.npy`` and ``.npz`` files, our own and those that users give: nothing is unpickled, no byte taken
-on trust.
-"""
+"""``.npy`` and ``.npz`` files and word vectors, our own and those of users. Nothing is unpickled, and every size is checked."""
 
+import codecs
+import gzip
 import math
 import mmap
 import platform
 import warnings
 import zipfile
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence, Set
+from io import BufferedIOBase
 from pathlib import Path
 from typing import IO
 
 import numpy as np
+import pyarrow as pa
+from jaxtyping import Float32
 
-from vse_pipe.core import mapped, memory, text
-from vse_pipe.core.errors import Damage, IntegrityError
+from vse_pipe.core import memory, tables, text
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, PipelineError, UsageError
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _WHAT = "not a whole .npy file"
@@ -26,7 +30,7 @@ def open_npy(path: Path, damage: Damage) -> np.ndarray:
     Raises ``damage`` for another kind of file, pickled objects, and another length than the header promises, IntegrityError for
     a file that another one takes the place of.
     """
-    before = mapped.file_state(path)
+    before = memory.file_state(path)
     with path.open("rb") as file:
         shape, fortran, kind = _header(file, path.stat().st_size, str(path), damage)
         start = file.tell()
@@ -34,8 +38,8 @@ def open_npy(path: Path, damage: Damage) -> np.ndarray:
         if path.stat().st_size == start:  # nothing to map
             return np.empty(shape, kind)
         array = np.memmap(path, kind, "r", start, shape, "F" if fortran else "C")
-    mapped.guard(path)
-    mapped.require_state(path, before)  # the header and the map are two openings
+    memory.guard(path)
+    memory.require_state(path, before)  # the header and the map are two openings
     return array
 
 
@@ -110,7 +114,7 @@ def place(array: np.memmap) -> tuple | np.ndarray:
     if not isinstance(array.base, mmap.mmap) or array.filename is None:
         return np.array(array)
     order = "C" if array.flags.c_contiguous else "F"
-    about = platform.node(), mapped.state_of(array)
+    about = platform.node(), memory.state_of(array)
     return str(array.filename), array.dtype.str, array.offset, array.shape, order, *about
 
 
@@ -121,7 +125,212 @@ def open_array(found: tuple | np.ndarray) -> np.ndarray:
         return found
     name, dtype, offset, shape, order, node, before = found
     if platform.node() == node:
-        mapped.require_state(Path(name), before)
+        memory.require_state(Path(name), before)
     elif (size := Path(name).stat().st_size) != before[1]:
         raise IntegrityError(f"{name}: {size} bytes on node {platform.node()}, {before[1]} on {node}; copy it again")
     return np.memmap(name, dtype, "r", offset, shape, order)
+
+
+Vector = Float32[np.ndarray, " dim"]
+_DAMAGE = Damage(InputError, "fetch it again")
+
+
+def _npz_vectors(path: Path, wanted: Set[str]) -> Iterator[tuple[str, Vector]]:
+    """(word, vector) of every wanted word of the arrays ``words`` and ``vectors``. Raises InputError."""
+    words, vectors = read_npz(path, _DAMAGE, ("words", "vectors")).values()
+    if words.dtype.kind != "U" or words.ndim != 1:
+        raise InputError(f"{path}: words {words.dtype} {words.shape}, expected text (n,)")
+    return _selected(path, words.tolist(), vectors, wanted)
+
+
+def _npy_vectors(path: Path, names: Path, wanted: Set[str]) -> Iterator[tuple[str, Vector]]:
+    """(word, vector) of every wanted word. names: its words in the order of the rows, a line each, or the one column of text
+    of a Parquet file. The array stays on the disk. Raises InputError."""
+    found = _word_column(names) if names.suffix == ".parquet" else _word_lines(names)
+    return _selected(path, found, open_npy(path, _DAMAGE), wanted)
+
+
+def _selected(
+    path: Path, words: Sequence[str | None], vectors: np.ndarray, wanted: Set[str]
+) -> Iterator[tuple[str, Vector]]:
+    if vectors.ndim != 2 or vectors.dtype.kind != "f" or len(words) != len(vectors) or vectors.shape[1] == 0:
+        raise InputError(
+            f"{path}: {len(words)} words and vectors {vectors.dtype} {vectors.shape}, "
+            "expected floating point (words, D), D at least 1"
+        )
+    places = {word: place for place, word in reversed(list(enumerate(words))) if word is not None and word in wanted}
+    for word, place in places.items():
+        vector = vectors[place].astype(np.float32)
+        if not np.isfinite(vector).all():
+            raise InputError(f"{path} row {place}: the vector of '{word}' holds NaN or infinite values")
+        yield word, vector
+
+
+def _word_lines(path: Path) -> list[str]:
+    memory.require_text(path)
+    with _DAMAGE.named(path, "not UTF-8 text with a word a line"):
+        lines = path.read_bytes().decode("utf-8-sig").split("\n")
+    return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
+
+
+def _word_column(path: Path) -> list[str | None]:
+    with tables.open_parquet(path, _DAMAGE) as file:
+        texts = [one.name for one in file.schema if pa.types.is_string(one.type) or pa.types.is_large_string(one.type)]
+        if len(texts) != 1:
+            raise InputError(f"{path}: expected one column of text, the words; found {', '.join(texts) or 'none'}")
+        column = file.read(texts)[texts[0]]
+        with file.named():  # bytes that are no text
+            return column.to_pylist()
+
+
+# Word vectors from files others made; only the words that are needed are kept, and nothing is unpickled.
+#
+# ``.bin``: word2vec's binary form. ``.txt`` and ``.vec``: a word and its numbers a line, with word2vec's first line
+# "count dimensions" or, as GloVe has it, without. Both also packed (``.gz``). ``.npz`` and ``.npy``: arrays.
+# A word that occurs twice has its first vector.
+
+_CHUNK = 2**20
+_LONGEST_WORD = 4096
+_LONGEST_LINE = 2**20
+_MOST_DIMENSIONS = 2**20
+_MOST_DIGITS = 18
+_SHOWN = 40
+
+
+def read_word_vectors(
+    path: Path, wanted: Set[str], names: Path | None = None
+) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
+    """The wanted words that the file knows, in word order, and their vectors. names: the words of a ``.npy`` file.
+
+    Raises UsageError for another kind of file and for ``names`` that are missing or too many, InputError with the line or byte for one that is damaged, of changing
+    dimensions, not finite or without any wanted word.
+    """
+    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    if (names is None) == (kind == "npy"):
+        raise UsageError(f"{path}: a .npy file, and no other, needs the file of its words; see the option `words`")
+    try:
+        if names is not None:
+            found = dict(_npy_vectors(path, names, wanted))
+        elif kind == "npz" and not path.name.lower().endswith(".gz"):
+            found = dict(_npz_vectors(path, wanted))
+        elif kind in _FORMS:
+            found = _packed(path, _FORMS[kind], wanted)
+        else:
+            raise UsageError(
+                f"{path}: word vectors are read from .bin (word2vec), .txt or .vec (word2vec, GloVe), these also .gz, "
+                ".npz, and .npy with the option `words`"
+            )
+    except PipelineError:
+        raise
+    # numpy and zipfile let nearly any exception out on strange files; none may end a run without the file's name.
+    except Exception as error:
+        raise InputError(f"{path}: no readable file of word vectors ({_reason(error)})") from error
+    if not found:
+        raise InputError(f"{path}: knows none of the {len(wanted)} words of the captions")
+    words = sorted(found)
+    return words, np.stack([found[word] for word in words])
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _packed(path: Path, form: Callable, wanted: Set[str]) -> dict[str, Vector]:
+    encoded = {word.encode(): word for word in wanted}
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            found: dict[str, Vector] = {}
+            for place, word, vector in form(file, encoded, path):
+                if not np.isfinite(vector).all():
+                    raise InputError(f"{path} {place}: the vector of '{word}' holds NaN or infinite values")
+                found.setdefault(word, vector)
+            return found
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path}: damaged gzip file ({error})") from error
+
+
+def _text_vectors(file: BufferedIOBase, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
+    """(place, word, vector) of every wanted word of a text file; every line is checked for its number of values."""
+    count, dim, number, entries = None, None, 0, 0
+    for number, raw in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 1), b""), start=1):
+        if len(raw) > _LONGEST_LINE:
+            raise InputError(f"{path} line {number}: longer than {_LONGEST_LINE} bytes")
+        line = (raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw).rstrip(b" \t\r\n")
+        fields = line.count(b" ")
+        if number == 1 and (header := _counts(line, f"{path} line 1")):
+            count, dim = header
+            continue
+        dim = fields if dim is None else dim
+        if not dim:
+            raise InputError(f"{path} line {number}: vectors of 0 dimensions, expected a word and its numbers")
+        try:
+            word = line.split(b" ", 1)[0] if fields == dim else _spaced(line, dim)
+            word.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} line {number}: not UTF-8 ({error.reason})") from error
+        except ValueError as error:
+            raise InputError(f"{path} line {number}: {fields} values, expected {dim}") from error
+        entries += 1
+        if word in wanted:
+            yield f"line {number}", wanted[word], _numbers(line.split(b" ")[1:], path, number)
+    if not entries or (count is not None and entries != count):
+        raise InputError(f"{path}: ends after line {number} with {entries} words, expected {count or 'some'}")
+
+
+def _counts(line: bytes, where: str) -> tuple[int, int] | None:
+    parts = line.split()
+    if len(parts) == 2 and all(part.isdigit() for part in parts):
+        if max(map(len, parts)) > _MOST_DIGITS:
+            raise InputError(f"{where}: a number of {max(map(len, parts))} digits, expected 'count dimensions'")
+        return int(parts[0]), int(parts[1])
+    return None
+
+
+def _spaced(line: bytes, dim: int) -> bytes:
+    """A word that itself holds spaces, which some GloVe files have. Raises ValueError when it is a number too many."""
+    word = line.rsplit(b" ", dim)[0]
+    if len(line.split(b" ")) <= dim + 1:
+        raise ValueError("too few values")
+    try:
+        float(word.rsplit(b" ", 1)[1])
+    except ValueError:
+        return word
+    raise ValueError("too many values")
+
+
+def _numbers(fields: list[bytes], path: Path, number: int) -> Vector:
+    try:
+        return np.array([float(field) for field in fields], dtype=np.float32)
+    except ValueError as error:
+        raise InputError(f"{path} line {number}: {error}") from error
+
+
+def _binary_vectors(file: BufferedIOBase, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
+    """(place, word, vector) of every wanted word. Words need not be UTF-8: some of GoogleNews' are not."""
+    first = file.readline(_SHOWN)
+    header = _counts(first.rstrip(b"\n"), f"{path} byte 0") if first.endswith(b"\n") else None
+    if header is None or not all(header):
+        raise InputError(f"{path} byte 0: begins with {first!r}, expected word2vec's 'count dimensions'")
+    count, dim = header
+    if dim > _MOST_DIMENSIONS:
+        raise InputError(f"{path} byte 0: announces {dim} dimensions, expected no more than {_MOST_DIMENSIONS}")
+    buffer, start, base = b"", 0, len(first)
+    for number in range(count):
+        while (end := buffer.find(b" ", start, start + _LONGEST_WORD)) < 0 or len(buffer) <= end + 4 * dim:
+            more = file.read(_CHUNK)
+            if not more or (end < 0 and len(buffer) - start > _LONGEST_WORD):
+                raise InputError(
+                    f"{path} byte {base + start}: no whole entry of {dim} dimensions for word {number + 1} of {count}; "
+                    "the file is cut short or of other dimensions"
+                )
+            buffer, base, start = buffer[start:] + more, base + start, 0
+        word = buffer[start:end].lstrip(b"\n")
+        if word in wanted:
+            vector = np.frombuffer(buffer, "<f4", dim, end + 1).astype(np.float32)
+            yield f"byte {base + start}", wanted[word], vector
+        start = end + 1 + 4 * dim
+    if (buffer[start:] + file.read(_SHOWN)).strip(b"\n"):
+        raise InputError(f"{path} byte {base + start}: goes on after the {count} words it announces")
+
+
+_FORMS = {"bin": _binary_vectors, "txt": _text_vectors, "vec": _text_vectors}

@@ -305,12 +305,12 @@ def whole_folder(out: Path, ours: Sequence[str] = ("*",)) -> Iterator[Path]:
     try:
         with disk_errors_named(out, None, building):
             yield building
-            put(building, out, ours)
+            replace_folder(building, out, ours)
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def put(building: Path, out: Path, ours: Sequence[str]) -> None:
+def replace_folder(building: Path, out: Path, ours: Sequence[str]) -> None:
     """``building`` takes the place of the folder ``out``. Killed in between, ``tidy`` brings ``out`` back.
 
     ours: as for ``require_ours``, which looks again: building may have taken hours.

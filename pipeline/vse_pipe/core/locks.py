@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from vse_pipe.core import mapped
+from vse_pipe.core import memory
 from vse_pipe.core.errors import LockedError, PipelineError
 from vse_pipe.core.files import tidy
 
@@ -52,7 +52,7 @@ def claim(out: Path) -> Iterator[None]:
         _sign(lock)
         try:
             tidy(out)
-            with mapped.required(out):
+            with memory.unchanged_inputs(out):
                 yield
         finally:
             path.unlink(missing_ok=True)

@@ -97,7 +97,7 @@ def total(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def of_first(answer: bool) -> bool:
+def first_answer(answer: bool) -> bool:
     """What the first process answers: what each reads from a disk by itself need not be the same."""
     return bool(total(torch.tensor(int(answer and is_first()))))
 
@@ -194,7 +194,7 @@ def using(pool: Pool) -> Iterator[None]:
         _open.pop()
 
 
-def elsewhere() -> bool:
+def has_pool() -> bool:
     """Whether a pool is open: what this process holds, workers do not have."""
     return bool(_open)
 
@@ -204,7 +204,7 @@ def worker_count() -> int:
     return _open[-1].count if _open else 1
 
 
-def each(stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
+def run_parts(stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
     """``stream(parts)``, whoever does it. cost: bytes that a part takes with its result, 0 where nobody knows; ordered: as of
     ``Pool.each``. Raises what ``stream`` raises, and what a pool does that cannot go on."""
     return _open[-1].each(stream, parts, cost, ordered) if _open else iter(stream(parts))

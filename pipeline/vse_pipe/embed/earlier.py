@@ -125,7 +125,7 @@ def made(params: Params, run: str, model: model_files.ModelFiles, source: Featur
     config = {key: value for key, value in model.config.items() if key not in _TRAINED_ON}
     about = {
         "model": [model.digest, config],
-        "features": features.made(features.about(source.meta)),
+        "features": features.row_digest(features.about(source.meta)),
         "code": code.digest(code.needed(declared, declared.members(params, params.trained(run)))),
         "libraries": {name: version(name) for name in ("numpy", "torch")},
         "device": device,

@@ -8,10 +8,9 @@ from vse_pipe.artifacts import embeddings, evaluation, images
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import BESIDE
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import Problem
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES
 from vse_pipe.project.sources import SourceFiles
-from vse_pipe.project.stages import Declaration, Node
+from vse_pipe.project.stages import Declaration, Node, Problem
 
 
 def _inputs(params: Params, name: str) -> list[Path]:

@@ -18,7 +18,7 @@ from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.further import Further
 from vse_pipe.evaluate.measure import Inputs, Result, measure, open_parameters
-from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project import paths
 from vse_pipe.project.params import checks as grammar
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
@@ -48,16 +48,16 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     _must_rank(params, run, inferences)
     dataset, out = params.dataset(run), paths.evaluations(run)
     matchings = [criterion.name for criterion in chosen if criterion.matching]
-    if matchings and processes.elsewhere():
+    if matchings and processes.has_pool():
         say(f"evaluate {run}: {', '.join(matchings)}: the queries are matched in this process, by no worker")
     with locks.claim(out):
         if captions.absent(paths.prepared(dataset)):
             say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
-            with whole_folder(out, repetitions.patterns(FILES)) as folder:
+            with whole_folder(out, paths.output_patterns(FILES)) as folder:
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
         written = _measured(params, run, chosen, target)
-    step.record(out, time.monotonic() - started)
+    paths.record_seconds(out, time.monotonic() - started)
     return written
 
 
@@ -82,7 +82,7 @@ def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> 
     if settings.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
         console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
         settings = settings.model_copy(update={"calibrate": "none"})
-    with whole_folder(out, repetitions.patterns(FILES)) as folder:
+    with whole_folder(out, paths.output_patterns(FILES)) as folder:
         unmeasured = _open(chosen, inputs, settings)
         for result in measure(
             inputs, [criterion for criterion in chosen if criterion.name not in unmeasured], settings, unmeasured
@@ -131,7 +131,7 @@ def _keep(run: str, out: Path, folder: Path, measured: dict, unmeasured: Collect
     for path in sorted(out.glob(f"*/{evaluation.METRICS}")):
         if path.parent.name in now:
             continue
-        if evaluation.together(measured, evaluation.read_metrics(path.parent)):
+        if evaluation.same_inputs(measured, evaluation.read_metrics(path.parent)):
             shutil.copytree(path.parent, folder / path.parent.name)
         else:
             removed.append(path.parent.name)
@@ -141,7 +141,7 @@ def _keep(run: str, out: Path, folder: Path, measured: dict, unmeasured: Collect
             f"`vse-pipe evaluate --run {run}` makes all criteria of grid.inferences"
         )
     before = evaluation.read_unmeasured(out)
-    same = before and evaluation.together(measured, {**measured, **read_json(out / evaluation.UNMEASURED)})
+    same = before and evaluation.same_inputs(measured, {**measured, **read_json(out / evaluation.UNMEASURED)})
     return {name: reason for name, reason in before.items() if name not in now} if same else {}
 
 

@@ -51,7 +51,7 @@ def growing(job: Job, out: Path, verify: bool = True) -> Job:
     are not compared with their digests, which takes a second a gigabyte."""
     if job.contents.null_count == len(job.contents):
         return job
-    made = artefact.made(job.about)
+    made = artefact.row_digest(job.about)
     found = [*_of_folder(out, made, job, verify), *_of_shards(out, made, job, verify)]
     if not found:
         return job
@@ -104,7 +104,7 @@ def _of_shards(out: Path, made: str, job: Job, verify: bool) -> Iterator[tuple[p
     """Of lists of images other than the job's: its own shards it knows by their numbers."""
     for manifest in earlier(out).values():
         about = manifest["about"]
-        if about.get(artefact.IMAGES) == job.about[artefact.IMAGES] or artefact.made(about) != made:
+        if about.get(artefact.IMAGES) == job.about[artefact.IMAGES] or artefact.row_digest(about) != made:
             continue
         shards = Shards(out, manifest["fingerprint"])
         for number, path in shards.found().items():
@@ -219,7 +219,7 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
         images.write_unreadable(
             folder, recognise.named(job, ((number, one["failures"]) for number, one in enumerate(manifests)))
         )
-        joins.write(folder, job.contents.filter(pa.array(~failed)), artefact.made(job.about))
+        joins.write(folder, job.contents.filter(pa.array(~failed)), artefact.row_digest(job.about))
 
     with whole_folder(out, OURS) as folder:
         artefact.write_blocks(folder, rows, count, _numbered(index), {**job.about, "fingerprint": job.digest}, others)

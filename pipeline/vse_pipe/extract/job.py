@@ -154,7 +154,7 @@ class Job:
     def contents(self) -> pa.Array:
         """As of ``contents.of``; null throughout where a row follows from more than the picture."""
         by_content = BACKBONES.traits(self.node.backbone.name).by_content
-        return joins.of(self.table) if by_content else pa.nulls(self.table.num_rows, pa.string())
+        return joins.picture_contents(self.table) if by_content else pa.nulls(self.table.num_rows, pa.string())
 
     @property
     def size(self) -> int:

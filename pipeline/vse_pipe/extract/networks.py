@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torchvision.models.feature_extraction import create_feature_extractor
 
-from vse_pipe.core import states, weights
+from vse_pipe.core import devices, weights
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.weights import WeightsFile
 from vse_pipe.extract.backbone import Backbone
@@ -140,9 +140,9 @@ class Classifier:
         file to be noticed.
         """
         found = weights.locate(params, self.source, seed)
-        model = states.seeded(self.make, seed, self.library, self.name)
+        model = devices.seeded(self.make, seed, self.library, self.name)
         if found.path is not None:
-            states.load(model, self.rename(states.read(found.path), model), found.path)
+            devices.load_weights(model, self.rename(devices.read_weights(found.path), model), found.path)
         return model, found.about
 
 

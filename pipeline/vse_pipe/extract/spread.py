@@ -36,7 +36,7 @@ def shards(job: Job, numbers: list[int], name: str, device: str, engine: EngineP
         return
     asked = _Asked(name, job.node, job.seed, device, job.shards_digest)
     with ENGINES.load(engine.name).opened(engine, device):
-        made = processes.each(asked, numbers, ordered=False)
+        made = processes.run_parts(asked, numbers, ordered=False)
         yield from track(made, len(numbers), f"extract {name}, shards")
 
 

@@ -18,7 +18,7 @@ from vse_pipe.extract.job import Job, known, plan
 from vse_pipe.extract.shards import Damaged, Shards
 from vse_pipe.extract.spread import shards as computed
 from vse_pipe.extract.work import Work
-from vse_pipe.project import paths, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet, Params
 
 
@@ -166,7 +166,7 @@ def _finished(out: Path, digest: str) -> bool:
 def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work: Work) -> None:
     """Compute the shards that are missing and put all together; once more for those that turn out to be damaged."""
     if not shards.found() and job.reused is None:
-        step.record(out, 0.0)
+        paths.record_seconds(out, 0.0)
     while True:
         _compute(job, shards, name, device, work, out)
         if _assembled(job, shards, out, name):
@@ -245,5 +245,5 @@ def _failures(shards: Shards, there: dict[int, Path]) -> dict[int, list[Failure]
 
 def _lap(out: Path, since: float) -> float:
     now = time.monotonic()
-    step.record(out, now - since, earlier=True)
+    paths.record_seconds(out, now - since, earlier=True)
     return now

@@ -17,7 +17,7 @@ from vse_pipe.localize import inputs
 from vse_pipe.localize.figures import ALL
 from vse_pipe.localize.inputs import LocalizeInputs
 from vse_pipe.localize.ranks import Ranks, joined, scenes
-from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 
 _FROM_PHRASES = ("phrase_id", "caption_id", "image_id", "start", "text", "type", *regions.BOX_COLUMNS)
@@ -56,9 +56,9 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
             "left_out": given.embedded.left_out(chosen.split).get("captions", 0),
             **localize_figures.metrics(found, ranks, texts, types, chosen, params.seed),
         }
-        with whole_folder(out, repetitions.patterns(FILES)) as folder:
+        with whole_folder(out, paths.output_patterns(FILES)) as folder:
             artefact.write(folder, _table(given, ranks), metrics, str(given.source))
-    step.record(out, time.monotonic() - started)
+    paths.record_seconds(out, time.monotonic() - started)
     whole = metrics["all"]
     say(
         f"localize {run}: {whole['mentions']} mentions, R@1 {whole['r@1']:.2f} (random {whole['random_r@1']:.2f}, bound "

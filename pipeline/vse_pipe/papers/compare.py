@@ -58,7 +58,7 @@ _PROTOCOLS = {"1k": "full", "5k": "full", "c1": "first", "c2": "folds", "phrases
 _LOCALISED = {"threshold": 0.5, "split": "test"}
 
 
-def beside(marker: str, metrics: Mapping, inference: str = "nns") -> list[tuple[str, float, float, float]]:
+def compared_figures(marker: str, metrics: Mapping, inference: str = "nns") -> list[tuple[str, float, float, float]]:
     """(figure, published, ours, ours - published) for every figure that the paper printed and ``metrics`` holds.
 
     marker: ``runs.<name>.row``, such as ``hal-aaai2020 2.12``; metrics: the figures of one evaluation, as in metrics.json,
@@ -66,14 +66,14 @@ def beside(marker: str, metrics: Mapping, inference: str = "nns") -> list[tuple[
     inference: the criterion behind ``metrics``; where the paper ranks the same model under it in another row, that row's
     figures are taken. Empty when the paper has none under that criterion. Raises UsageError for a row that does not exist.
     """
-    entry = under(marker).get(inference)
+    entry = rows_of_model(marker).get(inference)
     if entry is None:
         return []
     found = [(name, value, measured(metrics, name)) for name, value in entry.published.items()]
     return [(label(name), value, ours, round(ours - value, 4)) for name, value, ours in found if ours is not None]
 
 
-def under(marker: str) -> dict[str, Entry]:
+def rows_of_model(marker: str) -> dict[str, Entry]:
     """The rows that rank the model of row ``marker``, by criterion. Raises UsageError."""
     named = catalogue.located(marker)
     model = named.row.trains or named.row.id

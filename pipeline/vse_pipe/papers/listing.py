@@ -54,11 +54,11 @@ def published(entry: Entry) -> list[str]:
     groups: dict[str, list[str]] = {}
     for name, value in entry.published.items():
         way = name.rpartition(".")[0]
-        groups.setdefault(way, []).append(f"{label(name)} {shown(value)}".removeprefix(f"{way} "))
+        groups.setdefault(way, []).append(f"{label(name)} {figure_text(value)}".removeprefix(f"{way} "))
     return [f"published{f' {way}' if way else ''}: {', '.join(figures)}" for way, figures in groups.items()]
 
 
-def shown(value: float) -> str:
+def figure_text(value: float) -> str:
     """As tables print it: one decimal, two where it has them."""
     return f"{value:.1f}" if round(value, 1) == value else f"{value:.2f}"
 
@@ -171,7 +171,7 @@ def _of_block(block: Block, entries: list[Entry]):
     table.columns[-1].header = ""
     for row in block.rows:
         one, *variants = (entry for entry in entries if entry.row is row)
-        figures = (shown(one.published[name]) if name in one.published else "" for name in names)
+        figures = (figure_text(one.published[name]) if name in one.published else "" for name in names)
         table.add_row(row.id, row.method, *figures, _state(one, variants))
     return table
 

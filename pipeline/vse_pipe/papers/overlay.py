@@ -12,7 +12,7 @@ from vse_pipe.papers import catalogue
 from vse_pipe.papers.catalogue import MEMBERS, Entry, MemberKey, Settings
 from vse_pipe.papers.compare import COMPUTING
 from vse_pipe.project import paths
-from vse_pipe.project.params.runs import never_learns
+from vse_pipe.project.params.load import never_learns
 from vse_pipe.project.params.schema import EnsembleNode, Root, RunNode, TrainParams
 from vse_pipe.project.registry import (
     BACKBONES,

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from vse_pipe.core import files, memory
 from vse_pipe.core.errors import Damage, InputError
-from vse_pipe.core.parquet import Parquet
+from vse_pipe.core.tables import Parquet
 
 _MEMBER = re.compile(r"(.+?\.tar)::(\d{1,18}):(\d{1,18})::(.+)", re.DOTALL)
 _CELL = re.compile(r"(.+?\.parquet)::(\d{1,18})::(.+)", re.DOTALL)
@@ -181,7 +181,7 @@ class CellFile:
             _kept[key] = found
             for old in [other for other in _kept if other[0] is self][:-_KEPT_GROUPS]:
                 del _kept[old]
-            most = min(_KEPT_GROUPS * LARGEST_GROUP, memory.left())
+            most = min(_KEPT_GROUPS * LARGEST_GROUP, memory.available())
             while len(_kept) > 1 and sum(one.nbytes for one in _kept.values()) > most:
                 _kept.popitem(last=False)
         return found

@@ -10,7 +10,7 @@ from torchvision import models
 from torchvision.models import detection
 from torchvision.ops import boxes as box_ops
 
-from vse_pipe.core import states, weights
+from vse_pipe.core import devices, weights
 from vse_pipe.core.errors import UnknownMember, UsageError, missing, near_miss, unknown
 from vse_pipe.core.weights import Named, Weights, WeightsFile, source_of
 
@@ -77,9 +77,9 @@ def build(name: str, given: Named, arguments: dict, sizes: tuple[int, int], seed
     if name not in names():
         raise UnknownMember(unknown("detector", name, names()))
     found = weights.locate(given, _source(name, given.weights), seed)
-    net = states.seeded(lambda: _made(name, arguments, sizes), seed, "torchvision", name)
+    net = devices.seeded(lambda: _made(name, arguments, sizes), seed, "torchvision", name)
     if found.path is not None:
-        states.load(net, _with_counts(states.read(found.path), net), found.path)
+        devices.load_weights(net, _with_counts(devices.read_weights(found.path), net), found.path)
     if name == "fasterrcnn_resnet50_fpn" and given.weights == "COCO_V1":
         _without_eps(net)
     return Detector(net.eval()), found

@@ -108,10 +108,10 @@ def load(root: Path, item: Item) -> Image.Image:
 
 def pixels(root: Path, item: Item, transform: Transform) -> np.ndarray:
     """uint8 (crops, S, S, 3): what a network sees of one row. Raises as ``load``."""
-    return seen(root, item, transform)[0]
+    return pixels_and_size(root, item, transform)[0]
 
 
-def seen(root: Path, item: Item, transform: Transform) -> tuple[np.ndarray, Size]:
+def pixels_and_size(root: Path, item: Item, transform: Transform) -> tuple[np.ndarray, Size]:
     """The pixels, and width and height of the upright image, or box, that they are of. Raises as ``load``.
 
     A picture of which boxes are asked for is decoded whole, whatever ``transform.draft`` says: one decoding serves them all,
@@ -151,7 +151,7 @@ def upright(size: Size, turned: int) -> Size:
     return size[::-1] if turned >= 5 else size
 
 
-def shown(path: Path) -> bytes | None:
+def page_bytes(path: Path) -> bytes | None:
     """The bytes of a picture that a page shows, of a box as PNG; None when it is not there any more. path: as of ``read.at``."""
     whole, box = cut(str(path))
     try:

@@ -33,7 +33,7 @@ class Rows:
         weakref.finalize(self, self._kept.close)
         self._file = pa.ipc.new_file(self._kept, schema)
         self._waiting: list[tuple[Any, ...]] = []
-        self._before = memory.taken()
+        self._before = memory.reserved()
 
     def add(self, *row: Any) -> None:
         """One row, its values in the order of the schema."""
@@ -52,7 +52,7 @@ class Rows:
         table = pa.table(list(columns), schema=self._schema)
         self.count += table.num_rows
         self._file.write_table(table)
-        memory.back_to(self._before)
+        memory.release_to(self._before)
 
     def table(self) -> pa.Table:
         """All of them, mapped; no more can be added."""
@@ -68,7 +68,7 @@ class Rows:
             self._file.write_table(
                 pa.table([list(column) for column in zip(*waiting, strict=True)], schema=self._schema)
             )
-            memory.back_to(self._before)
+            memory.release_to(self._before)
 
 
 def blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:

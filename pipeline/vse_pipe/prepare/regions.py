@@ -123,7 +123,7 @@ class Mentions:
                 "phrases: true, do"
             )
         table, pictures = artifacts_regions.read_phrases(source), artifacts_images.read(source)
-        memory.take(str(source / artifacts_regions.PHRASES), table.num_rows * _OF_MENTION)
+        memory.reserve(str(source / artifacts_regions.PHRASES), table.num_rows * _OF_MENTION)
         rows = pc.index_in(table["image_id"].combine_chunks(), value_set=pictures["image_id"].combine_chunks())
         _refuse(source, table.filter(pc.is_null(rows)), f"{{image_id}} is no image_id of {artifacts_images.NAME}")
         differs = pc.not_equal(pictures["split"].take(rows), table["split"])
@@ -269,7 +269,7 @@ def _proposed(proposer: Proposer, count: int, about: tuple[Seen, bool]) -> Propo
     if not wanted:
         return _NONE
     found = settled(proposer(seen), seen, count)
-    memory.take(seen.item.where, len(found.scores) * _OF_PROPOSAL)
+    memory.reserve(seen.item.where, len(found.scores) * _OF_PROPOSAL)
     return found
 
 

@@ -82,7 +82,7 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
             end = 0
             while (info := tar.next()) is not None:
                 headers.read_since = 0
-                memory.take(str(path), _OF_MEMBER + 2 * len(info.name))
+                memory.reserve(str(path), _OF_MEMBER + 2 * len(info.name))
                 # tarfile would keep every member of every shard; typeshed does not know the list it keeps them in.
                 tar.members = []  # type: ignore[attr-defined]
                 if info.size < 0 or info.offset_data < end:
@@ -216,7 +216,7 @@ class Assembly:
     def name(self, key: int | str, where: str) -> None:
         """The id of the image that was added last; of all images or of none."""
         size = sys.getsizeof(key) + _BESIDE_AN_ID
-        memory.take(where, size)
+        memory.reserve(where, size)
         self._found.beside(size)
         self._captions.beside(size)
         self._ids.append(key)

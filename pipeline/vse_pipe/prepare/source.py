@@ -99,7 +99,7 @@ def caption_text(text: str, where: str) -> str:
         raise InputError(f"{where}: the caption {text[:8]!a} shows nothing; write one or remove the row")
     if len(text) > LONGEST_CAPTION:
         raise InputError(f"{where}: a caption of {len(text)} characters; expected no more than {LONGEST_CAPTION}")
-    memory.take(where, sys.getsizeof(text) + _BESIDE_A_CAPTION)
+    memory.reserve(where, sys.getsizeof(text) + _BESIDE_A_CAPTION)
     if not is_text(text):
         raise InputError(f"{where}: the caption {text[:40]!r} holds half of a surrogate pair; correct it")
     return text

@@ -1,9 +1,22 @@
-"""Where every artefact lies. Paths are relative to the project root: the folder that holds params.yaml."""
+"""The place of every artefact, relative to the project root: the folder that holds params.yaml."""
 
+import contextlib
 import hashlib
+import math
+import shutil
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core.console import say
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.files import read_json, require_ours, write_json
+from vse_pipe.core.files import replace_folder as put_folder
+from vse_pipe.core.locks import claim
+
+if TYPE_CHECKING:
+    from vse_pipe.project.params.typed import Params
+
 
 PARAMS = Path("params.yaml")
 DATA = Path("data")
@@ -66,7 +79,7 @@ def searched(run: str) -> Path:
     return DATA / "search" / run
 
 
-def seen(source: Path) -> Path:
+def picture_cache(source: Path) -> Path:
     """What was read of the pictures of a folder, as params.yaml names that."""
     return DATA / "seen" / hashlib.sha256(str(source).encode()).hexdigest()[:16]
 
@@ -85,3 +98,114 @@ def root_around() -> Path | None:
         return find_root(Path.cwd())
     except UsageError:
         return None
+
+
+_BETWEEN = "/"
+
+
+def seed_run(run: str, seed: int) -> str:
+    """As on the command line: ``max/1``. No name in params.yaml has a slash."""
+    return f"{run}{_BETWEEN}{seed}"
+
+
+def run_entry(run: str) -> str:
+    """The name in params.yaml: ``max`` of ``max/1`` and of ``max``."""
+    return run.partition(_BETWEEN)[0]
+
+
+def run_seed(run: str) -> int | None:
+    """Of a repetition; None of a run without seeds."""
+    found = run.partition(_BETWEEN)[2]
+    return int(found) if found else None
+
+
+def seed_folders(folder: Path) -> list[Path]:
+    """The folders of repetitions that lie in a run's folder, whether or not params.yaml names them, and of killed calls."""
+    found = [path for path in folder.glob("*") if path.name.removesuffix(".partial").isdecimal() and path.is_dir()]
+    return sorted(found, key=lambda path: (int(path.name.removesuffix(".partial")), path.name))
+
+
+def output_patterns(files: Iterable[str]) -> list[str]:
+    """Of what the pipeline may have written in a run's folder, where ``files`` are those of one model: with those of
+    repetitions, for a run may have had seeds before."""
+    own = list(files)
+    return [*own, *(f"[0-9]*/{file}" for file in own), "[0-9]*.timing.json", "[0-9]*.lock"]
+
+
+def expand_groups(groups: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> list[str]:
+    return [one for name in names for one in groups.get(name, (name,))]
+
+
+def one_model(params: "Params", run: str) -> str:
+    """``run`` where it is one model. Raises UsageError that names the repetitions of a run with seeds."""
+    if run in params.groups:
+        raise UsageError(
+            f"run '{run}' has a model for each of its seeds; name one of them: {', '.join(params.groups[run])}"
+        )
+    return run
+
+
+def replace_model_folder(building: Path, out: Path, files: Iterable[str], who: str) -> None:
+    """The folder ``building`` of one model takes the place of ``out``, also of the models of seeds in it, which is said.
+
+    files: as of ``patterns``. Raises PipelineError where there is what nobody here wrote, LockedError where a process still
+    writes one of those seeds.
+    """
+    seeds = seed_folders(out)
+    with contextlib.ExitStack() as held:
+        for whole in sorted({path.with_name(path.name.removesuffix(".partial")) for path in seeds}):
+            held.enter_context(claim(whole))
+        put_folder(building, out, output_patterns(files))
+    if seeds:
+        say(f"{who}: took the place of {', '.join(map(str, seeds))}, of seeds that the run no longer has")
+
+
+def remove_other_seeds(folder: Path, kept: Collection[Path], files: Iterable[str]) -> None:
+    """Remove from the folder of a run with seeds what other seeds, and the run without any, have left there, and say so.
+
+    kept: the folders of its repetitions; files: as of ``patterns``. Raises PipelineError where there is what nobody here
+    wrote, LockedError where a process still writes one of those seeds.
+    """
+    with claim(folder):
+        require_ours(folder, output_patterns(files))
+        for path in seed_folders(folder):
+            whole = path.with_name(path.name.removesuffix(".partial"))
+            if whole not in kept:
+                with claim(whole):
+                    shutil.rmtree(path)
+                    whole.with_name(f"{whole.name}.timing.json").unlink(missing_ok=True)
+                say(f"{path}: removed, the run no longer has that seed")
+        other = [path for path in folder.iterdir() if not path.name[0].isdecimal() and not path.name.startswith(".")]
+        for path in other:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if other:
+            say(f"{folder}: removed what the run without seeds had left there")
+
+
+# Seconds each stage took, kept beside its output: ``data/train/sum.timing.json``.
+#
+# Beside and not inside: outputs hold the same bytes whenever they are made from the same inputs, seconds do not.
+
+
+def timing_file(out: Path) -> Path:
+    return out.with_name(out.name + ".timing.json")
+
+
+def record_seconds(out: Path, seconds: float, earlier: bool = False) -> None:
+    """earlier: add to what an interrupted call of the same work has already spent."""
+    path = timing_file(out)
+    spent = _seconds(path) if earlier and path.is_file() else 0.0
+    write_json(path, {"seconds": round(spent + seconds, 3)})
+
+
+def recorded_seconds(out: Path) -> float | None:
+    """Seconds that ``out`` took; None where it was never made here."""
+    path = timing_file(out)
+    return _seconds(path) if path.is_file() else None
+
+
+def _seconds(path: Path) -> float:
+    found = read_json(path).get("seconds")
+    if not isinstance(found, int | float) or not math.isfinite(found):
+        raise InputError(f"{path}: holds no number of seconds; remove it")
+    return found

@@ -102,7 +102,7 @@ def content(group: SourceFiles, write: bool = True) -> dict[str, str]:
     Raises NamesUnknown."""
     if is_remote(group.path):
         return remote.marks(group.path, group.patterns)
-    known = _Known(paths.seen(group.path) / f"sources-{_key(group)}.json")
+    known = _Known(paths.picture_cache(group.path) / f"sources-{_key(group)}.json")
     documents = [_stamp(str(path)) for path in group.listed_in]
     if group.listed_in and group.names is None and documents != known.documents:
         raise NamesUnknown

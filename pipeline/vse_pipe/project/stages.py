@@ -1,4 +1,4 @@
-"""What each stage of dvc.yaml is, as the rooms say it in ``vse_pipe/<room>/declaration.py``, and the nodes that params.yaml names."""
+"""The stages of dvc.yaml, as the rooms declare them in ``vse_pipe/<room>/declaration.py``, their nodes in params.yaml and their problems."""
 
 import importlib
 from collections.abc import Callable, Iterable
@@ -8,13 +8,51 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from vse_pipe.core.errors import PipelineError
+from vse_pipe.core.errors import IntegrityError, PipelineError
 from vse_pipe.core.files import sha256
-from vse_pipe.project import repetitions
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import ARTEFACT, DIGEST, Problem, of_error
 from vse_pipe.project.registry import Family
 from vse_pipe.project.sources import SourceFiles
+
+PARAMS, ARTEFACT, DIGEST, NOTE = 2, 3, 5, 0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """status: of ``vse_pipe.core.errors``: 2 params.yaml or dvc.yaml, 3 an artefact that cannot be used, 5 a digest that is not
+    what another artefact promises; 0: worth saying, nothing is wrong. address: file, folder or key; advice: what to do."""
+
+    status: int
+    address: str
+    what: str
+    advice: str = ""
+
+    @property
+    def line(self) -> str:
+        return f"{self.address}: {self.what}" + (f"; {self.advice}" if self.advice else "")
+
+    def as_json(self) -> dict:
+        return {"status": self.status, "address": self.address, "problem": self.what, "advice": self.advice}
+
+
+def exit_status(problems: list[Problem]) -> int:
+    """The lowest status found, 0 without any: while params.yaml is wrong nothing below it means much, and what cannot be
+    read has no digests to compare."""
+    return min((problem.status for problem in problems if problem.status != NOTE), default=0)
+
+
+def error_problems(error: PipelineError) -> list[Problem]:
+    """An error of a reader: a problem for each line of its message."""
+    problems = []
+    for line in str(error).splitlines():
+        address, separator, what = line.partition(": ")
+        if not separator:
+            # "PATH does not exist; ...": the readers' other form.
+            address, _, what = line.partition(" ")
+        problems.append(Problem(DIGEST if isinstance(error, IntegrityError) else ARTEFACT, address, what))
+    return problems
+
 
 # Folders of the package, in the order of the pipeline.
 ROOMS = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize", "report")
@@ -65,7 +103,7 @@ class Declaration:
 
     def stage(self, name: str) -> str:
         """As DVC addresses it: ``train@max``."""
-        return f"{self.group}@{repetitions.entry(name)}" if self.option else self.group
+        return f"{self.group}@{paths.run_entry(name)}" if self.option else self.group
 
     def command(self, name: str) -> str:
         return f"vse-pipe {self.room} {self.option} {name}"
@@ -108,7 +146,7 @@ class Node:
     @property
     def entry(self) -> str:
         """In params.yaml; the run of a seed."""
-        return repetitions.entry(self.name)
+        return paths.run_entry(self.name)
 
     @property
     def advice(self) -> str:
@@ -121,7 +159,7 @@ class Node:
             for problem in self.declaration.problems(params, self):
                 problems.append(problem)
         except PipelineError as error:
-            problems += of_error(error)
+            problems += error_problems(error)
         return problems
 
     def problem(self, what: str) -> Problem:
@@ -140,7 +178,7 @@ class Node:
 def dvc_stage(params: Params, room: str, name: str) -> str:
     """What DVC calls the stage of ``embed`` or ``evaluate`` of a run, an ensemble or a transfer; of a seed the run's."""
     kind = "_ensembles" if name in params.ensembles else "_transfers" if name in params.transfers else ""
-    return f"{room}{kind}@{repetitions.entry(name)}"
+    return f"{room}{kind}@{paths.run_entry(name)}"
 
 
 @cache

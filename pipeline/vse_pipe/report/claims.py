@@ -12,9 +12,7 @@ from vse_pipe.artifacts import evaluation, model_files
 from vse_pipe.core.errors import InputError, MissingResource, ParamsError, UsageError, unknown
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import paths
-from vse_pipe.project.params.document import read_document
-from vse_pipe.project.params.reader import described
-from vse_pipe.project.params.typed import Params
+from vse_pipe.project.params.typed import Params, described, read_document
 from vse_pipe.ranking.comparison import ADDRESSES, SIGNIFICANT, Compared, Difference, Method, differences
 from vse_pipe.ranking.intervals import holm
 from vse_pipe.report.formatting import spread

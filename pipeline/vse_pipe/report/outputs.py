@@ -53,10 +53,10 @@ def _published(run: RunResult, row: str, localisation: dict | None) -> Published
 
 
 def _table(ranking: str, metrics: dict, inference: str, row: str) -> Table | None:
-    rows = compare.beside(row, metrics, inference)
+    rows = compare.compared_figures(row, metrics, inference)
     if not rows:
         return None
-    entry = compare.under(row)[inference]
+    entry = compare.rows_of_model(row)[inference]
     paper = catalogue.load(entry.paper)
     return Table(ranking, f"{paper.title} ({paper.venue}), row {entry.id}", rows)
 

@@ -15,7 +15,7 @@ from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
-from vse_pipe.project.repetitions import entry
+from vse_pipe.project.paths import run_entry
 
 _OF_AUDIT = ("pairs", "flagged", "threshold", "gallery", "partners_from", "mixture", "truth", "model_sha256")
 
@@ -374,7 +374,7 @@ def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]
     )  # fmt: skip
     where, mend = (
         folder / localisation.METRICS,
-        joins.repair_advice(f"localize@{entry(run)}", f"vse-pipe localize --run {run}"),
+        joins.repair_advice(f"localize@{run_entry(run)}", f"vse-pipe localize --run {run}"),
     )
     if problem:
         raise InputError(f"{where}: {problem}; {mend}")

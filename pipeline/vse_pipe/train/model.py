@@ -209,7 +209,7 @@ def images(
 
     parts = _parts(np.arange(len(rows)), size)
     with evaluating(model):
-        found = processes.each(encoded, _parts(rows, size), _cost(source, size))
+        found = processes.run_parts(encoded, _parts(rows, size), _cost(source, size))
         return share.gather(_placed(_told(found, parts, shown), parts))
 
 
@@ -230,7 +230,7 @@ def captions(
 
     with evaluating(model):
         # Vectors or words, as the model has them.
-        encoded: Iterator[Any] = processes.each(
+        encoded: Iterator[Any] = processes.run_parts(
             partial(map, read), (text_inputs(texts, places[part]) for part in parts)
         )
         if not model.fragments:

@@ -19,7 +19,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import partial as partial_folder
 from vse_pipe.core.files import require_ours, sha256
 from vse_pipe.core.locks import claim
-from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import LOSSES, SAMPLERS, SCHEMES
@@ -78,7 +78,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         done = checkpoint.is_finished(out, mark, kept) and model_files.read_config(out).get("run", name) == name
         if done and not kept:  # a call that was killed after its last step may have left it
             checkpoint.drop_state(out)
-    if processes.of_first(done):
+    if processes.first_answer(done):
         say(f"train {name}: {out} is up to date")
         return
     if node.train.processes > 1 and not processes.has_group():
@@ -113,10 +113,10 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         config["backbone"] = network.described
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
     checkpoint.record(building, mark, node.train.keep_state)
-    repetitions.put(building, out, FILES, f"train {name}")
+    paths.replace_model_folder(building, out, FILES, f"train {name}")
     if not node.train.keep_state:  # only now: a call that is killed before this goes on from it
         checkpoint.drop_state(out)
-    step.record(out, time.monotonic() - started, earlier=going_on)
+    paths.record_seconds(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)
 
@@ -217,7 +217,7 @@ def _start(out: Path, mark: str) -> tuple[Path, bool]:
 
     Such a state in ``out`` itself, of a run that lacks its last files, is taken over. The first of several processes does it.
     """
-    require_ours(out, repetitions.patterns(FILES))
+    require_ours(out, paths.output_patterns(FILES))
     building = partial_folder(out)
     if processes.is_first() and checkpoint.fingerprint(building) != mark:
         shutil.rmtree(building, ignore_errors=True)

@@ -18,7 +18,7 @@ import pytest
 from tests.hostile import Hostile, bytes_as_text
 from vse_pipe.core import arrays, memory
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
-from vse_pipe.core.parquet import Parquet
+from vse_pipe.core.tables import Parquet
 from vse_pipe.evaluate import judgements
 from vse_pipe.evaluate.external import inputs, readers
 from vse_pipe.evaluate.external import vectors as external_vectors

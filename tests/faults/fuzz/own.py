@@ -33,8 +33,8 @@ from vse_pipe.artifacts import (
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.extract.backbone import Failure, Output
 from vse_pipe.extract.shards import Shard, Shards
-from vse_pipe.project import step
-from vse_pipe.project.lock import Lock
+from vse_pipe.project import paths
+from vse_pipe.project.code import Lock
 from vse_pipe.train import checkpoint, restore
 
 _TOY, _RUN = Path("data/extract/toy"), Path("data/train/sum")
@@ -169,7 +169,7 @@ def readers() -> list[Reader]:
         *_on(audit.read_costs, Path("audit") / audit.COSTS, digested=False),
         *_on(images.read_unreadable, Path("errors") / images.UNREADABLE),
         *_on(pairs.read_rematching, Path(pairs.REMATCHING), digested=False),
-        *_on(lambda _: step.timing_of(_RUN), step.timing_file(_RUN), digested=False),
+        *_on(lambda _: paths.recorded_seconds(_RUN), paths.timing_file(_RUN), digested=False),
         *_on(lambda _: Lock({}).outs, Path("dvc.lock"), digested=False),
     ]  # fmt: skip
     return [*found, *_on(lambda _: _shard(), *sorted(shard.iterdir()))]

@@ -114,7 +114,7 @@ def test_what_earlier_calls_have_seen_may_be_damaged_or_gone(tmp_path, monkeypat
     pictures(tmp_path / "photos", ["a.png"])
     _old(tmp_path / "photos")
     before = _bytes(prepare("folder", "photos"))
-    seen = paths.seen(Path("photos")) / artefact.SEEN
+    seen = paths.picture_cache(Path("photos")) / artefact.SEEN
     content = bytearray(seen.read_bytes())
     content[len(content) // 2] ^= 255
     seen.write_bytes(content)

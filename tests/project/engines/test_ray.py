@@ -92,7 +92,7 @@ def opened(count: int) -> Iterator[None]:
     try:
         with ray.opened(EngineParams(name="ray", workers=count, memory=1), "cpu"):
             try:
-                assert list(processes.each(list, [7])) == [7]
+                assert list(processes.run_parts(list, [7])) == [7]
                 assert signal.getsignal(signal.SIGTERM) is terminated
             except PipelineError as error:
                 if "no Ray cluster at local" not in str(error):
@@ -110,7 +110,7 @@ def three() -> Iterator[None]:
 
 
 def squares(folder: Path, count: int, cost: int = 0) -> list[int]:
-    found = list(processes.each(Squares(folder), range(count), cost))
+    found = list(processes.run_parts(Squares(folder), range(count), cost))
     assert os.getpid() not in {process for _, process in found}
     return [value for value, _ in found]
 

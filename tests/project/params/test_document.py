@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vse_pipe.project.params import document
+from vse_pipe.project.params import typed
 
 
 def _parsed(text: str) -> object:
     try:
-        return document.parsed(text)
+        return typed.parse_yaml(text)
     except ValueError as error:
         return str(error)
 
@@ -17,7 +17,7 @@ def _parsed(text: str) -> object:
 def _read_by_either(text: str) -> None:
     found = _parsed(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(document, "_plain", lambda text: False)
+        patch.setattr(typed, "_plain", lambda text: False)
         assert found == _parsed(text)
 
 
@@ -40,13 +40,13 @@ PLAIN = [*(f"a: {one}" for one in SCALARS), "<<: {a: 1}", "- - a", "? [a]\n: b",
 @pytest.mark.parametrize("text", PLAIN)
 def test_either_parser_reads_the_same(text):
     """The one in C is asked first, where it is known to read what the other reads."""
-    assert document._plain(text)
+    assert typed._plain(text)
     _read_by_either(text)
 
 
 @pytest.mark.parametrize("text", ["a: !", "a: |#", "a: &x [1]\nb: *x", "%YAML 1.1\n---\na: yes", "a: b\x85c"])
 def test_what_the_parsers_read_otherwise_is_for_one(text):
-    assert not document._plain(text)
+    assert not typed._plain(text)
     _read_by_either(text)
 
 
@@ -57,9 +57,9 @@ def test_either_parser_reads_the_same_of_signs(text):
 
 
 def test_values_lie_up_to_a_hundred_levels_deep():
-    found = document.parsed("[" * 100 + "]" * 100)
+    found = typed.parse_yaml("[" * 100 + "]" * 100)
     for _ in range(99):
         (found,) = found
     assert found == []
     with pytest.raises(ValueError, match="more than 100 levels"):
-        document.parsed("[" * 101 + "]" * 101)
+        typed.parse_yaml("[" * 101 + "]" * 101)

@@ -6,8 +6,8 @@ from ruamel.yaml import YAML
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_params
 from vse_pipe.core.errors import ParamsError, UsageError
-from vse_pipe.project.params.document import lookup, read_document
 from vse_pipe.project.params.load import load
+from vse_pipe.project.params.typed import lookup, read_document
 
 
 def test_the_projects_own_file_is_valid():

@@ -7,10 +7,10 @@ from tests.rules.sources import ROOT
 from tests.toy_project import write_params
 from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
 from vse_pipe.project.params import checks, overlay
-from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
+from vse_pipe.project.params.typed import read_document
+from vse_pipe.project.paths import run_entry
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.project.repetitions import entry
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_every_packaged_overlay_validates_and_replaces_the_nodes(params, name):
     loaded, content = load(params), read_document(overlay.find(name))
     for section in ("datasets", "features", "texts", "noises"):
         assert list(getattr(loaded, section)) == list(content[section]), section
-    assert list(dict.fromkeys(map(entry, loaded.runs))) == list(content["runs"])
+    assert list(dict.fromkeys(map(run_entry, loaded.runs))) == list(content["runs"])
     assert not re.search("[&*]id", params.read_text()), "what runs share is written out"
 
 

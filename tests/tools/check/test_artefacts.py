@@ -11,7 +11,7 @@ from vse_pipe.artifacts import captions, images, pairs
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.project.problems import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
+from vse_pipe.project.stages import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
 from vse_pipe.tools.check.stage import check
 from vse_pipe.train.stage import train
 

@@ -10,7 +10,7 @@ from pydantic import PositiveInt, ValidationError
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vse_pipe.core import states
+from vse_pipe.core import devices
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.extract import networks
@@ -143,13 +143,13 @@ def _of_filters(params: Params, seed: int) -> tuple[RandomFilters, Transform, di
     transform = networks.resolve(params, _FILTERS)
     if own.size > transform.image_size:
         raise UsageError(f"size {own.size} of the filters is larger than image_size {transform.image_size}")
-    net = states.seeded(partial(RandomFilters, own.filters, own.size, own.stride), seed, "random_filters")
+    net = devices.seeded(partial(RandomFilters, own.filters, own.size, own.stride), seed, "random_filters")
     about = {"network": "random filters", "weights": {"origin": "random", "seed": seed}}
     return net.eval(), transform, about, ("torch", "pillow")
 
 
 def _read(transform: Transform, root: Path, item: Item) -> tuple[np.ndarray, np.ndarray]:
-    pixels, size = images.seen(root, item, transform)
+    pixels, size = images.pixels_and_size(root, item, transform)
     return pixels, np.array(transform.window(*size), dtype=np.float32)
 
 

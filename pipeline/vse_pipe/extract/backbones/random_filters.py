@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vse_pipe.core import states
+from vse_pipe.core import devices
 from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones.options import RandomFiltersOptions as Params
 from vse_pipe.extract.networks import Extractor, RandomFilters
@@ -37,7 +37,7 @@ def build(params: Params, seed: int) -> Backbone:
         "transform": transform.about(),
         "dimensions": 2 * params.filters,
     }
-    network = Extractor(states.seeded(make, seed, "random_filters"), transform).eval()
+    network = Extractor(devices.seeded(make, seed, "random_filters"), transform).eval()
     return Backbone(read=partial(_read, transform), module=network, about=about)
 
 

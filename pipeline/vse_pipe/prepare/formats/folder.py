@@ -37,7 +37,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         more = f"; left out: {found.left_out[0]}" if found.left_out else ""
         raise InputError(f"{source}: no picture in it or in its folders, which end in {', '.join(ENDINGS)}{more}")
     files = sorted(found.stamps)
-    with SeenPictures.kept(paths.seen(source)) as seen:
+    with SeenPictures.kept(paths.picture_cache(source)) as seen:
         results = _readings(source, found.stamps, seen)
     widths, heights = zip(*(results[file][0] for file in files), strict=True)
     digests = [results[file][2] for file in files]

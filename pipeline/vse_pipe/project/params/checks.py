@@ -6,7 +6,7 @@ from typing import Any
 
 from vse_pipe.core.errors import UsageError, missing, unknown
 from vse_pipe.core.strict import Strict
-from vse_pipe.project import repetitions
+from vse_pipe.project import paths
 from vse_pipe.project.params.schema import BESIDE, TUNED, EnsembleNode, EvaluateParams, SweepNode, TransferNode
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES
@@ -293,7 +293,7 @@ def expanded(nodes: dict[str, TransferNode], groups: Groups) -> tuple[dict[str, 
     for name, node in nodes.items():
         models = {name: node.run}
         if node.run in groups:
-            models = {repetitions.name(name, int(str(one).rpartition("/")[2])): one for one in groups[node.run]}
+            models = {paths.seed_run(name, int(str(one).rpartition("/")[2])): one for one in groups[node.run]}
             repeated[name] = tuple(models)
         found |= {one: node.model_copy(update={"run": run}) for one, run in models.items()}
     return found, repeated
@@ -302,14 +302,14 @@ def expanded(nodes: dict[str, TransferNode], groups: Groups) -> tuple[dict[str, 
 def transfer_problems(params: Params) -> Iterator[tuple[str, str]]:
     """(address, what is wrong) of params whose other entries are right."""
     for name, node in params.transfers.items():
-        entry = repetitions.entry(name)
+        entry = paths.run_entry(name)
         address = f"transfers.{entry}"
-        if entry in {*map(repetitions.entry, params.runs), *params.ensembles}:
+        if entry in {*map(paths.run_entry, params.runs), *params.ensembles}:
             yield address, "a run or an ensemble has this name, and its folder in data/embed; rename one of them"
         if node.run not in params.runs:
             yield (
                 f"{address}.run",
-                unknown("run", node.run, sorted({*params.runs, *map(repetitions.entry, params.runs)})),
+                unknown("run", node.run, sorted({*params.runs, *map(paths.run_entry, params.runs)})),
             )
             continue
         own = params.runs[node.run].dataset
@@ -337,7 +337,7 @@ def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Param
     }
     for run, names in known.items():
         if len(names) > 1:
-            several = ", ".join(map(repetitions.entry, names))
+            several = ", ".join(map(paths.run_entry, names))
             raise UsageError(
                 f"run '{run}' has several transfers to '{dataset}': {several}; name one of them with --run"
             )
@@ -357,8 +357,8 @@ def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Param
 
 def _name(run: str, dataset: str) -> str:
     """``max@mine/1`` of ``max/1``: its folder lies beside those of the other seeds."""
-    entry, seed = repetitions.entry(run), repetitions.seed(run)
-    return f"{entry}@{dataset}" if seed is None else repetitions.name(f"{entry}@{dataset}", seed)
+    entry, seed = paths.run_entry(run), paths.run_seed(run)
+    return f"{entry}@{dataset}" if seed is None else paths.seed_run(f"{entry}@{dataset}", seed)
 
 
 def _completed(params: Params, node: TransferNode) -> TransferNode:

@@ -1,9 +1,21 @@
-"""params.yaml after loading: every name resolved to its member, every value validated."""
+"""params.yaml as typed objects, and the reader of its YAML and its values."""
 
-from collections.abc import Iterable
+import contextlib
+import difflib
+import math
+import re
+import typing
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeGuard
 
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml.composer import Composer
+from ruamel.yaml.nodes import Node
+
+from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError, unknown
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params.schema import (
     EmbedParams,
@@ -13,10 +25,13 @@ from vse_pipe.project.params.schema import (
     GridParams,
     LocalizeParams,
     ReportParams,
+    Root,
+    RunNode,
     TeacherNode,
     TrainParams,
     TransferNode,
 )
+from vse_pipe.project.registry import Family
 
 
 @dataclass(frozen=True)
@@ -144,3 +159,234 @@ class Params:
     def models(self, name: str) -> tuple[str, ...]:
         """The names under ``runs`` or ``ensembles`` behind a name of params.yaml: itself, or the repetitions of its seeds."""
         return self.groups.get(name, (name,))
+
+
+# YAML files and single values of it, read and not yet checked.
+#
+# ruamel.yaml, not PyYAML: DVC writes ``lr: 1e-05``, which YAML 1.1 reads as a string.
+
+_DEEPEST = 100
+_FRAMES = 1000
+_OTHERWISE = re.compile(r"^%|(^|[\s\[{,:-])&|[|>]#|[!\t\r\x85\u2028\u2029\ufeff]", re.MULTILINE)
+
+
+def read_document(path: Path) -> dict:
+    """The mapping in a YAML file, unchecked. Raises ParamsError when there is none."""
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ParamsError([f"{path.name}: not UTF-8 text ({error.reason} at byte {error.start})"]) from error
+    except ValueError as error:
+        raise ParamsError([f"{path.name}: not valid YAML: {error}"]) from error
+    if not isinstance(content, dict):
+        raise ParamsError([f"{path.name}: expected a mapping of sections, got {type(content).__name__}"])
+    return content
+
+
+def with_overrides(content: dict, overrides: list[str], name: str) -> dict:
+    """Set ``KEY=VALUE`` pairs in ``content``, values read as YAML. Raises UsageError on a malformed one."""
+    for text in overrides:
+        address, separator, value = text.partition("=")
+        if not separator or not address:
+            raise UsageError(f"--set {text!r}: expected KEY=VALUE, for example train.lr=1e-4")
+        *parents, last = _keys(content, address)
+        section = content
+        for parent in parents:
+            section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
+                raise UsageError(f"--set {text!r}: {name} has no section {'.'.join(parents)}")
+        try:
+            section[last] = parse_yaml(value)
+        except ValueError as error:
+            raise UsageError(f"--set {text!r}: not valid YAML: {error}") from error
+    return content
+
+
+def parse_yaml(text: str) -> object:
+    """What YAML text holds. Raises ValueError with one line that says why it holds nothing."""
+    if _plain(text):
+        with contextlib.suppress(YAMLError, ValueError, TypeError):
+            found = YAML(typ="safe").load(text)
+            if _fits(found, _DEEPEST):
+                return found
+    yaml = YAML(typ="safe", pure=True)  # the parser in C is five times as quick and says less of what is wrong
+    yaml.Composer = _Shallow
+    try:
+        return yaml.load(text)
+    except RecursionError as error:  # of the scanner
+        raise ValueError("nested too deeply") from error
+    except (YAMLError, ValueError, TypeError) as error:  # of a date that no calendar has, of a key like [[1]]
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def _plain(text: str) -> bool:
+    """That the parser in C may have it: it follows what lies deep until its stack is full, aliases could make a small value
+    endless, and directives, tags and Unicode's breaks of lines are not the same to it."""
+    deep = text.count("[") + text.count("{") > _FRAMES or max(map(len, text.split("\n"))) > _FRAMES
+    return not deep and not _OTHERWISE.search(text)
+
+
+def _fits(value: object, levels: int) -> bool:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_fits(one, levels - 1) for one in inside)
+
+
+class _Shallow(Composer):
+    """Ends at the first value that lies too deep: thousands of brackets would take seconds, and then as many frames."""
+
+    levels = 0  # ``depth`` is its own
+
+    def compose_node(self, parent: Node | None, index: object) -> Node:
+        self.levels += 1
+        if self.levels > _DEEPEST:
+            raise ValueError(f"nested too deeply, more than {_DEEPEST} levels")
+        node = super().compose_node(parent, index)
+        self.levels -= 1
+        return node
+
+
+def _keys(content: object, address: str) -> list[str]:
+    """An address by its keys: the name of a run may hold dots, so the longest that is there is one."""
+    parts, found = address.split("."), []
+    while parts:
+        there = content if isinstance(content, dict) else {}
+        size = next((size for size in range(len(parts), 1, -1) if ".".join(parts[:size]) in there), 1)
+        found.append(".".join(parts[:size]))
+        content, parts = there.get(found[-1]), parts[size:]
+    return found
+
+
+def lookup(content: dict, address: str) -> tuple[object] | None:
+    """(value,) at a dotted address, None where there is none: the value itself may be None."""
+    found: object = content
+    for part in _keys(content, address.strip()):
+        if not isinstance(found, dict) or part not in found:
+            return None
+        found = found[part]
+    return (found,)
+
+
+# Counts become lengths of arrays, and products of two of them must stay below 2^63.
+MOST = 2**31 - 1
+
+
+def values_out_of_range(values: dict, address: str = "") -> Iterator[tuple[str, str]]:
+    """(address, what is wrong) of every number in ``values`` that is not finite or above ``MOST``; a seed has its own bound."""
+    for key, value in values.items():
+        place = f"{address}.{key}" if address else str(key)
+        for at, one in enumerate(value) if isinstance(value, list | tuple) else [(None, value)]:
+            if isinstance(one, dict):
+                yield from values_out_of_range(one, place if at is None else f"{place}.{at}")
+            elif isinstance(one, float) and not math.isfinite(one):
+                yield place, f"input should be a finite number, got {one!r}"
+            elif isinstance(one, int) and abs(one) > MOST and key != "seeds" and place != "seed":
+                yield place, f"input should be at most {MOST}, got {one!r}"
+
+
+# What files of an earlier version lack, and what they still have.
+_ADDED: dict[tuple[type[BaseModel] | None, str], str] = {
+    (Root, "texts"): "add `texts: {words: {dataset: NAME, method: words}}`, and `texts: words` to its runs",
+    (RunNode, "texts"): "add `texts: NAME`, a node of the section texts",
+    (RunNode, "scheme"): "add `scheme: plain`",
+}
+_RETIRED: dict[tuple[type[BaseModel], str], str] = {
+    (TrainParams, "min_count"): "moved to texts.<name>.min_count",
+    (TrainParams, "max_words"): "moved to texts.<name>.max_words",
+    (EvaluateParams, "approximate"): "removed: every item is ranked",
+    (Root, "search"): "removed: every item is scored; `vse-pipe export --to faiss` makes an index",
+}
+
+
+def described(model: type[BaseModel], problem: Mapping[str, Any]) -> str:
+    """One of ``ValidationError.errors()`` of ``model`` as a phrase; an unknown key gets its near miss."""
+    if problem["type"] in ("extra_forbidden", "missing"):
+        *parents, last = problem["loc"]
+        holder = _model_at(model, parents)
+    if problem["type"] == "extra_forbidden":
+        if holder and (holder, last) in _RETIRED:
+            return _RETIRED[holder, last]
+        fields = list(holder.model_fields) if holder else []
+        close = difflib.get_close_matches(str(last), fields, n=1)
+        return "unknown key" + (f"; did you mean '{close[0]}'?" if close else "")
+    message = problem["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    if problem["type"] == "missing":
+        return "; ".join([message, *([_ADDED[holder, last]] if (holder, last) in _ADDED else [])])
+    given = problem["input"]
+    return message if isinstance(given, str) and repr(given) in message else f"{message}, got {given!r}"
+
+
+def _model_at(model: object, place: Iterable) -> type[BaseModel] | None:
+    """The model at ``place`` inside ``model``."""
+    for step in place:
+        model = model.model_fields[step].annotation if _is_model(model) else typing.get_args(model)[-1]
+    return model if _is_model(model) else None
+
+
+def _is_model(model: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(model, type) and issubclass(model, BaseModel)
+
+
+class ParamsReader:
+    """file: its name in messages. Whatever is wrong goes to ``problems``; what cannot be read is None.
+
+    Nothing that holds such a None is used: loading ends with the problems raised. So the results are typed as read."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[str] = []
+
+    def problem(self, address: str, text: str) -> None:
+        """Once, however many runs read what stands there."""
+        if (line := f"{self.file} {address}: {text}") not in self.problems:
+            self.problems.append(line)
+
+    def model(
+        self, model: type[BaseModel], values: dict, address: str, elsewhere: Mapping[str, str] | None = None
+    ) -> Any:
+        """``values`` as a ``model``; address: where they stand, empty for the whole file; elsewhere: by key, where others do."""
+
+        def place_of(*keys: str) -> str:
+            return ".".join(
+                part for part in [(elsewhere or {}).get(keys[0], address) if keys else address, *keys] if part
+            )
+
+        try:
+            checked = model.model_validate(values)
+            beyond = list(values_out_of_range(checked.model_dump()))
+            for place, text in beyond:
+                self.problem(place_of(*place.split(".")), text)
+            return None if beyond else checked
+        except ValidationError as error:
+            for problem in error.errors():
+                self.problem(place_of(*map(str, problem["loc"])), described(model, problem))
+            return None
+
+    def member(
+        self,
+        family: Family,
+        name: str,
+        options: dict | None,
+        address: str,
+        named_at: str,
+        elsewhere: Mapping[str, str] | None = None,
+    ) -> Any:
+        """A ``Member`` with its options. address, elsewhere: where these stand, as of ``model``; named_at: where its name does."""
+        if not self.known(family, name, named_at):
+            return None
+        params = self.model(family.options(name), dict(options or {}), address, elsewhere)
+        return None if params is None else Member(name, params)
+
+    def known(self, family: Family, name: str, address: str) -> bool:
+        try:
+            family.check(name)
+        except UnknownMember as error:
+            self.problem(address, str(error))
+            return False
+        return True
+
+    def reference(self, name: str, nodes: Collection[str], kind: str, address: str) -> bool:
+        """Whether ``name`` is one of ``nodes``."""
+        if name not in nodes:
+            self.problem(address, unknown(kind, name, sorted(nodes)))
+        return name in nodes

@@ -11,11 +11,9 @@ from pathlib import Path
 
 from vse_pipe.core.errors import ParamsError
 from vse_pipe.project import code, paths
-from vse_pipe.project.params.document import lookup, read_document
-from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import NOTE, PARAMS, Problem
+from vse_pipe.project.params.typed import Params, lookup, read_document
 from vse_pipe.project.registry import Family
-from vse_pipe.project.stages import Declaration, Node, declarations, nodes
+from vse_pipe.project.stages import NOTE, PARAMS, Declaration, Node, Problem, declarations, nodes
 
 DVC_YAML = Path("dvc.yaml")
 _EXPRESSION = re.compile(r"\$\{([^}]*)\}")

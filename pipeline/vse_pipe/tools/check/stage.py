@@ -6,13 +6,11 @@ from vse_pipe.core.console import document, line, say
 from vse_pipe.core.errors import ParamsError
 from vse_pipe.papers import overlay
 from vse_pipe.project import paths
-from vse_pipe.project.lock import Lock
-from vse_pipe.project.params.document import read_document, with_overrides
+from vse_pipe.project.code import Lock
 from vse_pipe.project.params.load import load
-from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
+from vse_pipe.project.params.typed import Params, read_document, with_overrides
 from vse_pipe.project.sources import SourceFiles, listing, places
-from vse_pipe.project.stages import Node, nodes, sources
+from vse_pipe.project.stages import ARTEFACT, DIGEST, NOTE, PARAMS, Node, Problem, exit_status, nodes, sources
 from vse_pipe.tools.check import dvc_yaml
 
 _WORDS = {NOTE: "note", PARAMS: "params", ARTEFACT: "artefact", DIGEST: "digest"}

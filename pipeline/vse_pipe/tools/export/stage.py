@@ -9,7 +9,7 @@ import numpy as np
 from vse_pipe.artifacts import embeddings, names
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import locks, mapped
+from vse_pipe.core import locks, memory
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import UsageError, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_json
@@ -104,7 +104,7 @@ def export_files(
     to, resolved = _checked(to, direction, params), resolve_device(device)
     with ExitStack() as reading:
         for path in files.existing():
-            reading.enter_context(mapped.throughout(path))
+            reading.enter_context(memory.unchanged_file(path))
         inputs = external.read(files, params, resolved, paired=False)
         sources = _digests(files.existing())
     require_parameters(inputs, [criterion], params)

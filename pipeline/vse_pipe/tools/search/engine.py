@@ -13,7 +13,7 @@ from vse_pipe.core import text
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.repetitions import one_model
+from vse_pipe.project.paths import one_model
 from vse_pipe.tools.search import correction, query, scores
 from vse_pipe.tools.search.answer import SHOWN, Answer, Hit
 from vse_pipe.tools.search.catalogue import Catalogue

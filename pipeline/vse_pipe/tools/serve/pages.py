@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from vse_pipe.pictures.images import shown
+from vse_pipe.pictures.images import page_bytes
 from vse_pipe.report import formatting
 from vse_pipe.report.pictures import data_uri, thumbnail
 from vse_pipe.tools.search.query import literal
@@ -111,7 +111,7 @@ class Thumbnails:
                 self._cache.move_to_end(image_id)
                 return self._cache[image_id]
         path = self._find(image_id)
-        content = shown(path) if path is not None else None
+        content = page_bytes(path) if path is not None else None
         webp = thumbnail(content, SIDE) if content is not None else None
         if webp is not None:
             with self._lock:
