@@ -55,7 +55,7 @@ def test_rows_in_any_order(path: Path, groups: list[int], monkeypatch, block: in
     groups.clear()
     monkeypatch.setattr(embeddings, "_ROWS", block)
     asked = np.array(rows, np.int64)
-    stored = StoredVectors.of(path)
+    stored = StoredVectors.open(path)
     assert (stored.count, stored.dim) == (13, 3)
     assert np.array_equal(stored.take(asked), whole[asked])
     assert groups == read
@@ -72,7 +72,7 @@ def test_rows_in_any_order(path: Path, groups: list[int], monkeypatch, block: in
     ],
 )
 def test_a_file_that_is_another_one_by_now_is_refused(path: Path, shape: tuple | None, message: str) -> None:
-    stored = StoredVectors.of(path)
+    stored = StoredVectors.open(path)
     if shape is None:
         path.unlink()
     else:
@@ -83,7 +83,7 @@ def test_a_file_that_is_another_one_by_now_is_refused(path: Path, shape: tuple |
 
 
 def test_a_file_that_is_written_anew_while_row_groups_are_read_is_refused(path: Path, monkeypatch) -> None:
-    stored, other, run = StoredVectors.of(path), path.with_name("other"), Parquet.batches
+    stored, other, run = StoredVectors.open(path), path.with_name("other"), Parquet.batches
     other.write_bytes(path.read_bytes())
     monkeypatch.setattr(Parquet, "batches", lambda *of: (other.replace(path), run(*of))[-1])
     with pytest.raises(IntegrityError, match=r"images\.parquet: written anew"):
@@ -92,10 +92,10 @@ def test_a_file_that_is_written_anew_while_row_groups_are_read_is_refused(path: 
 
 def test_what_holds_no_vectors_is_refused(tmp_path: Path, path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.parquet does not exist"):
-        StoredVectors.of(tmp_path / "none.parquet")
+        StoredVectors.open(tmp_path / "none.parquet")
     joins.write(tmp_path, pa.array(["a"]), "made")
     with pytest.raises(InputError, match="column 'embedding' is missing"):
-        StoredVectors.of(tmp_path / joins.NAME)
+        StoredVectors.open(tmp_path / joins.NAME)
 
 
 RNG = np.random.default_rng(2)

@@ -20,7 +20,7 @@ def prepared(folder: Path, texts=("a cat", "a dog", "a cow"), named=None) -> Pat
     sizes = {"width": np.ones(3, np.int32), "height": np.ones(3, np.int32), "sha256": ["1", "2", "3"]}
     beside = {}
     if named:
-        names.write(folder, TextIds.of(image_id=(np.array([5, 8, 11]), pa.array(named))))
+        names.write(folder, TextIds.from_columns(image_id=(np.array([5, 8, 11]), pa.array(named))))
         beside = {names.NAME: sha256(folder / names.NAME)}
     images.write(folder, pa.table({**columns, **sizes}), ".", beside)
     said = {"caption_id": [0, 1, 2], "image_id": [5, 8, 11], "text": list(texts), "split": columns["split"]}

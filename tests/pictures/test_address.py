@@ -71,7 +71,7 @@ def test_a_member_cannot_pass_for_another_shard() -> None:
 @given(numbers=st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS), name=NAMES)
 def test_boxes_of_anything(numbers: tuple[int, int, int, int], name: str) -> None:
     for whole in (f"x/{name}", str(TarMember("a.tar", 1, 2, name)), str(Cell("b.parquet", 3, name))):
-        boxed = Box(*numbers).of(whole)
+        boxed = Box(*numbers).address(whole)
         assert cut(boxed) == (whole, Box(*numbers))
         assert parse(boxed) == parse(whole)
         assert path_of(boxed) == path_of(whole)
@@ -165,7 +165,7 @@ def test_mutants_end_in_one_line(file: Path) -> None:
 
 def test_row_groups_kept_take_no_more_than_there_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several files, each with groups that would fit alone."""
-    address._kept.clear()
+    address._cache.clear()
     for name in "abc":
         pq.write_table(
             pa.table({"image": [bytes([row]) * 2**20 for row in range(6)]}),
@@ -176,7 +176,7 @@ def test_row_groups_kept_take_no_more_than_there_may_be(tmp_path: Path, monkeypa
         for row in range(6):
             for name in "abc":
                 assert address.value(tmp_path / f"{name}.parquet", row, "image") == bytes([row]) * 2**20
-                assert sum(group.nbytes for group in address._kept.values()) < 5 * 2**20
+                assert sum(group.nbytes for group in address._cache.values()) < 5 * 2**20
 
 
 def test_a_picture_that_every_row_names(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def item(root: Path, file: str) -> Item:
 def test_the_box_is_of_the_picture_as_people_see_it(tmp_path: Path, orientation: int) -> None:
     (tmp_path / "a.png").write_bytes(content(stored(), orientation=orientation))
     seen = turned(stored(), orientation)
-    wanted = item(tmp_path, Box(2, 1, 5, 7).of("a.png"))
+    wanted = item(tmp_path, Box(2, 1, 5, 7).address("a.png"))
     assert np.array_equal(images.load(tmp_path, wanted), seen[1:8, 2:7])
     whole = item(tmp_path, "a.png")
     assert images.upright_size(tmp_path, whole) == images.load(tmp_path, whole).size == seen.shape[1::-1]
@@ -62,7 +62,7 @@ def test_in_every_place_where_pictures_lie(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image": [picture]}), tmp_path / "p.parquet")
     digest = hashlib.sha256(picture).hexdigest()
     for whole in ("a.png", str(TarMember("s.tar", 512, len(picture), "a.png")), str(Cell("p.parquet", 0, "image"))):
-        file = Box(3, 2, 4, 5).of(whole)
+        file = Box(3, 2, 4, 5).address(whole)
         assert np.array_equal(images.load(tmp_path, Item(1, file, digest, "row 0")), stored()[2:7, 3:7])
         page = images.page_bytes(tmp_path / file)
         assert np.array_equal(Image.open(io.BytesIO(page)), stored()[2:7, 3:7])
@@ -93,7 +93,7 @@ def test_what_is_no_box_of_the_picture_has_a_reason(tmp_path: Path, box: str, re
 def test_a_changed_picture_is_refused_for_its_boxes_too(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(content(stored()))
     with pytest.raises(IntegrityError, match=r"image_id 5\): the file changed"):
-        images.load(tmp_path, Item(5, Box(0, 0, 1, 1).of("a.png"), "0" * 64, ""))
+        images.load(tmp_path, Item(5, Box(0, 0, 1, 1).address("a.png"), "0" * 64, ""))
 
 
 @pytest.mark.parametrize("threads", [1, 7])
@@ -113,7 +113,7 @@ def test_a_picture_is_decoded_once_for_its_boxes_and_they_are_what_they_were(
     for name in "ab":
         pixels = np.random.default_rng(ord(name)).integers(0, 256, (300, 400, 3), dtype=np.uint8)
         (tmp_path / f"{name}.jpg").write_bytes(content(pixels, "JPEG", 6))
-    items = [item(tmp_path, box.of(f"{name}.jpg")) for name in "ab" for box in boxes]
+    items = [item(tmp_path, box.address(f"{name}.jpg")) for name in "ab" for box in boxes]
     wholes = {name: images.load(tmp_path, item(tmp_path, f"{name}.jpg")) for name in "ab"}
     monkeypatch.setattr(images, "decode", counted)
     monkeypatch.setattr(images, "_wholes", images.Decoded())

@@ -33,7 +33,7 @@ def read(folder: Path, needed_by: str = "", columns: Sequence[str] = tuple(SCHEM
 
     columns: the only ones that are read. Without the text a caption takes 30 bytes.
     """
-    table = tables.read(folder / NAME, _of(columns), _made_by(folder), list(columns), problems)
+    table = tables.read(folder / NAME, _schema(columns), _made_by(folder), list(columns), problems)
     if needed_by and not table.num_rows:
         raise InputError(
             f"{needed_by}: data set '{folder.name}' has no captions; its pictures can be embedded by a run that was trained on "
@@ -54,19 +54,19 @@ class CaptionColumn:
             yield from block[self.name].to_pylist()
 
 
-def blocks(folder: Path, columns: Sequence[str], kept: np.ndarray | None = None) -> Iterator[pa.Table]:
-    """Consecutive rows, one row group in memory. kept: bool, of all captions, which to give; None for all. Raises as ``read``, but
+def blocks(folder: Path, columns: Sequence[str], mask: np.ndarray | None = None) -> Iterator[pa.Table]:
+    """Consecutive rows, one row group in memory. mask: bool, of all captions, which to give; None for all. Raises as ``read``, but
     that ids may be repeated."""
     first = 0
-    for table in tables.scan(folder / NAME, _of(columns), _made_by(folder), list(columns)):
+    for table in tables.scan(folder / NAME, _schema(columns), _made_by(folder), list(columns)):
         for start in range(0, table.num_rows, _ROWS):
             block = table.slice(start, _ROWS)
             tables.problems_or_pass(folder / NAME, _empty(block))
-            yield block if kept is None else block.filter(pa.array(kept[first : first + len(block)]))
+            yield block if mask is None else block.filter(pa.array(mask[first : first + len(block)]))
             first += len(block)
 
 
-def _of(columns: Sequence[str]) -> pa.Schema:
+def _schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([SCHEMA.field(name) for name in columns])
 
 
@@ -80,8 +80,8 @@ def absent(folder: Path) -> bool:
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = tables.repeated(table, "caption_id") if "caption_id" in table.schema.names else []
-    return found + _empty(table)
+    messages = tables.repeated(table, "caption_id") if "caption_id" in table.schema.names else []
+    return messages + _empty(table)
 
 
 def _empty(table: pa.Table) -> list[str]:

@@ -49,20 +49,20 @@ def footer_value(about: Mapping[str, str], key: str, split: str, where: Path) ->
 
 def left_out(about: Mapping[str, str], split: str, where: Path) -> dict[str, int]:
     """How many images of a split could not be read and are not in the file, with their captions; empty where all are."""
-    found = footer_value(about, LEFT_OUT, split, where)
-    return {key: int(count) for key, count in found.items()} if isinstance(found, dict) else {}
+    counts = footer_value(about, LEFT_OUT, split, where)
+    return {key: int(count) for key, count in counts.items()} if isinstance(counts, dict) else {}
 
 
 def origin(folder: Path, about: Mapping[str, str], splits: Iterable[str], mend: str) -> Origin:
     """What the vectors of these splits were made from. about: footer of images.parquet in ``folder``; mend: as of ``Origin``."""
     where = folder / IMAGES
-    told = {}
+    digests = {}
     for split in splits:
-        whole = None if left_out(about, split, where) else footer_value(about, DATA, split, where)
-        digest = footer_value(about, PREPARED, split, where) or whole
-        told[split] = None if digest is None else str(digest)
+        complete = None if left_out(about, split, where) else footer_value(about, DATA, split, where)
+        digest = footer_value(about, PREPARED, split, where) or complete
+        digests[split] = None if digest is None else str(digest)
     files = {key: about[key] for key in FILES if key in about}
-    return Origin(folder, mend, told, folder if (folder / names.NAME).is_file() else None, files)
+    return Origin(folder, mend, digests, folder if (folder / names.NAME).is_file() else None, files)
 
 
 def schema(side: str, dim: int) -> pa.Schema:
@@ -98,8 +98,8 @@ class Side:
 
 def write(path: Path, side: Side) -> None:
     """path: .../images.parquet or .../captions.parquet. Raises InputError on non-finite vectors."""
-    table, wanted = _table(path, side, path.stem)
-    tables.write(path, table, wanted, side.about)
+    table, table_schema = _table(path, side, path.stem)
+    tables.write(path, table, table_schema, side.about)
 
 
 def write_each(path: Path, sides: Iterable[Side], about: dict[str, str], kind: str | None = None) -> None:
@@ -108,9 +108,9 @@ def write_each(path: Path, sides: Iterable[Side], about: dict[str, str], kind: s
     kind: ``images`` or ``captions``, the name of the file when left out. Ids may be text, and captions may have no ``image_ids``, an empty array: such
     files are not read by ``read`` but as vectors from elsewhere are (``vse_pipe.evaluate.external``).
     """
-    made = (_table(path, side, kind or path.stem) for side in sides)
-    first, wanted = next(made)
-    tables.write_each(path, chain([first], (table for table, _ in made)), wanted, about)
+    parts = (_table(path, side, kind or path.stem) for side in sides)
+    first, table_schema = next(parts)
+    tables.write_each(path, chain([first], (table for table, _ in parts)), table_schema, about)
 
 
 def _table(path: Path, side: Side, kind: str) -> tuple[pa.Table, pa.Schema]:
@@ -126,13 +126,15 @@ def _table(path: Path, side: Side, kind: str) -> tuple[pa.Table, pa.Schema]:
         "embedding": pa.FixedSizeListArray.from_arrays(flat, type=vector_type),
     }
     columns = {name: column for name, column in columns.items() if len(column) == len(side.ids)}
-    wanted = schema(kind, dim)
+    full_schema = schema(kind, dim)
     fields = [
         field.with_type(pa.string()) if pa.types.is_string(columns[field.name].type) else field
-        for field in wanted
+        for field in full_schema
         if field.name in columns
     ]
-    return pa.table({field.name: columns[field.name] for field in fields}), pa.schema(fields, metadata=wanted.metadata)
+    return pa.table({field.name: columns[field.name] for field in fields}), pa.schema(
+        fields, metadata=full_schema.metadata
+    )
 
 
 def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
@@ -158,7 +160,7 @@ class StoredVectors:
     state: memory.State
 
     @classmethod
-    def of(cls, path: Path) -> "StoredVectors":
+    def open(cls, path: Path) -> "StoredVectors":
         """Raises InputError for a file without vectors, IntegrityError for one whose footer is damaged."""
         state = memory.file_state(require(path))
         with tables.open_parquet(path) as file:
@@ -173,19 +175,19 @@ class StoredVectors:
         are asked for. Raises InputError, IntegrityError for those of them that are not as they were written, and for a file that is another
         one by now."""
         memory.require_state(self.path, self.state)
-        found, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows)
+        vectors, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows)
         rising, first = rows[order], 0
         with tables.open_parquet(self.path) as file:
             for group in range(file.metadata.num_row_groups):
                 end = first + file.metadata.row_group(group).num_rows
-                asked = np.searchsorted(rising, (first, end))
-                for block in file.batches([_VECTOR], [group], _ROWS) if asked[0] < asked[1] else ():
-                    here = slice(*np.searchsorted(rising, (first, first + len(block))))
-                    found[order[here]] = _vectors(self.path, block)[rising[here] - first]
+                bounds = np.searchsorted(rising, (first, end))
+                for block in file.batches([_VECTOR], [group], _ROWS) if bounds[0] < bounds[1] else ():
+                    places = slice(*np.searchsorted(rising, (first, first + len(block))))
+                    vectors[order[places]] = _vectors(self.path, block)[rising[places] - first]
                     first += len(block)
                 first = end
         memory.require_state(self.path, self.state)
-        return found
+        return vectors
 
 
 def _kind(path: Path, kind: pa.DataType) -> pa.FixedSizeListType:
@@ -231,22 +233,22 @@ def write_fragments(path: Path, blocks: Iterable[FragmentRows], dim: int, about:
 
     Raises InputError on vectors that are not finite; then the file is what it was.
     """
-    wanted = tables.with_footer(fragment_schema(path.stem, dim), about)
+    file_schema = tables.with_footer(fragment_schema(path.stem, dim), about)
     rows = 0
     with (
         whole_file(path) as temporary,
-        pq.ParquetWriter(temporary, wanted, compression="zstd", write_page_checksum=True) as file,
+        pq.ParquetWriter(temporary, file_schema, compression="zstd", write_page_checksum=True) as file,
     ):
         for block in blocks:
             if not np.isfinite(block.vectors).all():
                 raise InputError(f"{path}: the model produced NaN or infinite embeddings")
-            file.write_table(_rows(block, wanted), row_group_size=max(1, len(block.ids)))
+            file.write_table(_rows(block, file_schema), row_group_size=max(1, len(block.ids)))
             rows += len(block.ids)
     return rows
 
 
-def _rows(block: FragmentRows, wanted: pa.Schema) -> pa.Table:
-    kind = wanted.field(_COLUMN).type
+def _rows(block: FragmentRows, file_schema: pa.Schema) -> pa.Table:
+    kind = file_schema.field(_COLUMN).type
     flat = pa.array(np.ascontiguousarray(block.vectors, np.float32).reshape(-1))
     vectors = pa.FixedSizeListArray.from_arrays(flat, type=kind.value_type)
     offsets = pa.array(np.concatenate([[0], np.cumsum(block.lengths)]).astype(np.int32))
@@ -256,7 +258,7 @@ def _rows(block: FragmentRows, wanted: pa.Schema) -> pa.Table:
         "split": pa.array([block.split] * len(block.ids), pa.string()),
         _COLUMN: pa.ListArray.from_arrays(offsets, vectors, type=kind),
     }
-    return pa.table([columns[name] for name in wanted.names], schema=wanted)
+    return pa.table([columns[name] for name in file_schema.names], schema=file_schema)
 
 
 @dataclass(frozen=True)
@@ -271,10 +273,10 @@ class FragmentSide:
 
     def split(self, name: str) -> FragmentRows:
         """The rows of one split, with their vectors. Raises IntegrityError when the file is damaged."""
-        kept = self.splits == name
+        mask = self.splits == name
         with tables.open_parquet(self.path) as file:
             counts = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-            parts = np.split(kept, np.cumsum(counts)[:-1])
+            parts = np.split(mask, np.cumsum(counts)[:-1])
             groups = [i for i, rows in enumerate(parts) if rows.any()]
             column = file.read([_COLUMN], groups)[_COLUMN]
         lists = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
@@ -286,11 +288,11 @@ class FragmentSide:
             )
         # A copy: what Arrow holds cannot be written to, which torch does not accept.
         vectors = np.array(flat.flatten()).reshape(len(flat), flat.type.list_size)
-        if len(lengths) != kept.sum() or (len(lengths) and lengths.min() < 1):
-            raise InputError(f"{self.path}: the row groups of split '{name}' do not hold its {kept.sum()} rows")
+        if len(lengths) != mask.sum() or (len(lengths) and lengths.min() < 1):
+            raise InputError(f"{self.path}: the row groups of split '{name}' do not hold its {mask.sum()} rows")
         if not np.isfinite(vectors).all():
             raise InputError(f"{self.path}: fragments hold NaN or infinite values")
-        return FragmentRows(name, self.ids[kept], self.image_ids[kept], lengths.astype(np.int64), vectors)
+        return FragmentRows(name, self.ids[mask], self.image_ids[mask], lengths.astype(np.int64), vectors)
 
 
 def is_fragments(path: Path, made_by: str) -> bool:
@@ -303,17 +305,17 @@ def is_fragments(path: Path, made_by: str) -> bool:
 def read_fragments(path: Path) -> FragmentSide:
     """The file without its vectors. Raises InputError on missing columns or repeated ids."""
     with tables.open_parquet(path) as file:
-        found, key = file.schema, "image_id" if path.stem == "images" else "caption_id"
-        wanted = fragment_schema(path.stem, 1)
-        for field in wanted:
-            if field.name not in found.names:
+        stored, key = file.schema, "image_id" if path.stem == "images" else "caption_id"
+        expected = fragment_schema(path.stem, 1)
+        for field in expected:
+            if field.name not in stored.names:
                 raise InputError(f"{path}: column '{field.name}' is missing")
-        kind = found.field(_COLUMN).type
+        kind = stored.field(_COLUMN).type
         if not pa.types.is_list(kind) or not pa.types.is_fixed_size_list(kind.value_type):
             raise InputError(f"{path}: column '{_COLUMN}' is {kind}, expected lists of vectors of one length")
-        table = file.read(wanted.names[:-1])
+        table = file.read(expected.names[:-1])
     tables.problems_or_pass(path, tables.repeated(table, key))
     splits = table["split"].to_numpy(zero_copy_only=False)
     with tables.DAMAGE.named(path, "a footer that is not UTF-8"):
-        about = {name.decode(): value.decode() for name, value in (found.metadata or {}).items()}
+        about = {name.decode(): value.decode() for name, value in (stored.metadata or {}).items()}
     return FragmentSide(path, table[key].to_numpy(), table["image_id"].to_numpy(), splits, about)

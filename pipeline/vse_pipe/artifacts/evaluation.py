@@ -134,16 +134,16 @@ def with_names(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tup
     if names is None:
         return table, schema
     parts = []
-    for direction, (asking, asked) in zip(
+    for direction, (query_key, item_key) in zip(
         DIRECTIONS, (("image_id", "caption_id"), ("caption_id", "image_id")), strict=True
     ):
         part = table.filter(pc.equal(table["direction"], direction)).combine_chunks()
-        for column, key in (("query_id", asking), ("item_id", asked), ("image_id", "image_id")):
+        for column, key in (("query_id", query_key), ("item_id", item_key), ("image_id", "image_id")):
             if column in schema.names:
                 part = part.append_column(_NAMES[column], _texts(names, key, part[column].to_numpy()))
         if "top" in schema.names:
             lists = part["top"].combine_chunks()
-            texts = _texts(names, asked, lists.flatten().to_numpy())
+            texts = _texts(names, item_key, lists.flatten().to_numpy())
             part = part.append_column(_NAMES["top"], pa.ListArray.from_arrays(lists.offsets, texts))
         parts.append(part)
     joined = pa.concat_tables(parts)
@@ -156,21 +156,21 @@ def with_names(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tup
 
 
 def _texts(names: TextIds, key: str, ids: np.ndarray) -> pa.Array:
-    found = names.texts(key, ids)
-    return pa.nulls(len(ids), pa.string()) if found is None else found
+    texts = names.texts(key, ids)
+    return pa.nulls(len(ids), pa.string()) if texts is None else texts
 
 
 def few_items(metrics: dict) -> list[str]:
     """Where K is more than a tenth of what is ranked: a sentence a direction, of a metrics document."""
-    said = []
+    sentences = []
     for direction, kind in zip(DIRECTIONS, ("captions", "images"), strict=True):
         items = metrics[direction]["items"]
         names = ", ".join(f"R@{k}" for k in KS if 10 * k > items)
         if names:
-            said.append(
+            sentences.append(
                 f"{direction.replace('_', ' ')}: only {items} {kind} are ranked; {names} and rsum are large whatever the model"
             )
-    return said
+    return sentences
 
 
 def read_unmeasured(folder: Path) -> dict[str, str]:
@@ -183,18 +183,18 @@ def read_metrics(folder: Path) -> dict:
     return read_json(folder / METRICS)
 
 
-def same_inputs(one: dict, other: dict) -> bool:
+def same_inputs(left: dict, right: dict) -> bool:
     """Are two metrics documents of one run of the same models, vectors and data, and, where both have the same bank, of the same
     vectors in it? Documents of an earlier version, which do not say, belong to each other alone."""
-    ours, theirs = ({**document.get(MADE_FROM, {})} for document in (one, other))
+    ours, theirs = ({**document.get(MADE_FROM, {})} for document in (left, right))
     banks = ours.pop("bank", None), theirs.pop("bank", None)
-    return ours == theirs and (one.get("bank") != other.get("bank") or banks[0] == banks[1])
+    return ours == theirs and (left.get("bank") != right.get("bank") or banks[0] == banks[1])
 
 
 def origin(folder: Path, metrics: dict, mend: str) -> Origin:
     """What a metrics document of ``folder`` says of the split that was ranked. mend: as of ``Origin``."""
-    whole = None if "left_out" in metrics else metrics.get("data")
-    digest = metrics.get(MADE_FROM, {}).get("prepared", whole)
+    complete = None if "left_out" in metrics else metrics.get("data")
+    digest = metrics.get(MADE_FROM, {}).get("prepared", complete)
     return Origin(folder, mend, {str(metrics.get("split")): digest})
 
 
@@ -243,9 +243,9 @@ PLAUSIBLE_SCHEMA = pa.schema(
 SCHEMAS = {JUDGED: JUDGED_SCHEMA, PLAUSIBLE: PLAUSIBLE_SCHEMA}
 
 
-def write_judged(folder: Path, found: dict[str, pa.Table], names: TextIds | None = None) -> None:
-    """found: by file name; names: of ids that are text, which get the column ``query_name``."""
-    for name, table in found.items():
+def write_judged(folder: Path, judged: dict[str, pa.Table], names: TextIds | None = None) -> None:
+    """judged: by file name; names: of ids that are text, which get the column ``query_name``."""
+    for name, table in judged.items():
         tables.write(folder / name, *with_names(table, with_further(SCHEMAS[name], table.column_names), names), {})
 
 
@@ -267,11 +267,11 @@ def made_from(params: Params, name: str, bank: Path | None = None) -> dict[str, 
     the run's own embeddings."""
     node = params.ensembles.get(name)
     runs = (name,) if node is None else node.members
-    told = {} if bank is None else {"bank": _vectors(bank)}
+    bank_digest = {} if bank is None else {"bank": _vectors(bank)}
     models = {params.trained(run): _model(paths.embedded(run)) for run in runs}
     digests = [_vectors(paths.embedded(run)) for run in runs]
     vectors = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    return {"models": models, "vectors": vectors, **told}
+    return {"models": models, "vectors": vectors, **bank_digest}
 
 
 def _model(folder: Path) -> str:
@@ -281,9 +281,9 @@ def _model(folder: Path) -> str:
 
 def _vectors(folder: Path) -> str:
     """One digest of the files; an earlier call read the same."""
-    there = [name for name in _SCORED if (folder / name).is_file()]
+    names = [name for name in _SCORED if (folder / name).is_file()]
     return hashlib.sha256(
-        "".join(f"{name} {sha256(unchanged_path(folder / name))}\n" for name in there).encode()
+        "".join(f"{name} {sha256(unchanged_path(folder / name))}\n" for name in names).encode()
     ).hexdigest()
 
 
@@ -297,13 +297,13 @@ def require_current(params: Params, run: str, inferences: Iterable[str] | None =
     out = paths.evaluations(run)
     names = sorted(path.parent.name for path in out.glob(f"*/{METRICS}"))
     mend = joins.repair_advice(dvc_stage(params, "evaluate", run), f"vse-pipe evaluate --run {run}")
-    known: dict[str, dict] = {}
+    documents: dict[str, dict] = {}
     for name in names if inferences is None else [name for name in inferences if name in names]:
         metrics = read_metrics(out / name)
-        for other, told in known.items():
-            if not same_inputs(told, metrics):
-                raise IntegrityError(f"{out}: {other} and {name} were evaluated on different embeddings; {mend}")
-        known[name] = metrics
+        for earlier, document in documents.items():
+            if not same_inputs(document, metrics):
+                raise IntegrityError(f"{out}: {earlier} and {name} were evaluated on different embeddings; {mend}")
+        documents[name] = metrics
         for trained, digest in metrics.get(MADE_FROM, {}).get("models", {}).items():
             joins.require_model(out / name, digest, paths.trained(trained), trained, mend)
         if run in params.evaluated():  # else nobody knows of which data set it is

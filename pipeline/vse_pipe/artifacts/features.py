@@ -71,15 +71,15 @@ class Features:
         without. None for features without boxes, and for files from before there were any. Raises InputError when they
         do not fit the array.
         """
-        found = self._beside("boxes")
-        return None if found is None else found.reshape(len(found), -1, 4)
+        values = self._region_column("boxes")
+        return None if values is None else values.reshape(len(values), -1, 4)
 
     @cached_property
     def scores(self) -> np.ndarray | None:
         """(rows, R) float32, in the rows of ``array``: how sure the detector is of each region. None as for ``boxes``."""
-        return self._beside("scores")
+        return self._region_column("scores")
 
-    def _beside(self, name: str) -> np.ndarray | None:
+    def _region_column(self, name: str) -> np.ndarray | None:
         if self.folder is None or self.array.ndim != 3:
             return None
         path = self.folder / INDEX
@@ -102,8 +102,8 @@ class Features:
     def rows_of(self, image_ids: np.ndarray) -> np.ndarray:
         """The row of each image. Raises InputError when one has no features."""
         order = np.argsort(self.image_ids)
-        found = np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(order) - 1)
-        rows = order[found]
+        places = np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(order) - 1)
+        rows = order[places]
         wrong = image_ids[self.image_ids[rows] != image_ids]
         if len(wrong):
             raise InputError(f"{len(wrong)} images have no features, the first is image_id {wrong[0]}")
@@ -132,13 +132,13 @@ def write_blocks(
     count: int,
     index: Iterable[pa.Table],
     meta: dict,
-    beside: Callable[[], None] = lambda: None,
+    write_rest: Callable[[], None] = lambda: None,
 ) -> None:
     """Write the three files from blocks of rows in order; only one block at a time is in memory.
 
     count: rows in all blocks together; index: in as many tables as it comes. meta gains the shape of the array and the digests of
     both, and is written last: files without the digests that belong to them are refused by ``read``. Raises InputError on NaN;
-    then features.npy is what it was. beside: writes what else belongs to them; called before meta.json makes them whole.
+    then features.npy is what it was. write_rest: writes what else belongs to them; called before meta.json makes them whole.
     """
     path = folder / ARRAY
     # Appended, not written through a memory map: a full disk is then an error and not a SIGBUS.
@@ -147,7 +147,7 @@ def write_blocks(
         shape = append_rows(digested, blocks, count, str(path))
     indexes = (_complete(table, shape, folder / INDEX) for table in index)
     tables.write_groups(folder / INDEX, indexes, SCHEMA, {})
-    beside()
+    write_rest()
     # Checksums of Parquet are of its pages: they do not see a footer that gives another column or number of rows.
     digests = {"sha256": digested.hexdigest(), "index_sha256": sha256(folder / INDEX)}
     write_json(folder / META, {**meta, "shape": shape, **digests})
@@ -217,11 +217,11 @@ def read(folder: Path, verify: bool = True) -> Features:
     return Features(array, index["image_id"].to_numpy(), rows.astype(np.int64), meta, folder, failed)
 
 
-def require_images(held: Features, prepared: Path) -> None:
+def require_images(features: Features, prepared: Path) -> None:
     """Raises IntegrityError when the features, as of ``read``, are of other images than ``prepared`` now holds."""
-    assert held.folder is not None
-    mend = joins.repair_advice(f"extract@{held.folder.name}", f"vse-pipe extract --features {held.folder.name}")
-    joins.require_file(held.folder, held.meta, "images", prepared, mend)
+    assert features.folder is not None
+    mend = joins.repair_advice(f"extract@{features.folder.name}", f"vse-pipe extract --features {features.folder.name}")
+    joins.require_file(features.folder, features.meta, "images", prepared, mend)
 
 
 def open_array(path: Path) -> np.ndarray:
@@ -262,14 +262,14 @@ def _complete(index: pa.Table, shape: list[int], path: Path) -> pa.Table:
     return index
 
 
-def _checked(column: pa.ChunkedArray, name: str, wanted: int, path: Path) -> np.ndarray:
+def _checked(column: pa.ChunkedArray, name: str, length: int, path: Path) -> np.ndarray:
     """(rows, wanted) float32. Raises InputError on another type, lists of another length and values that are not finite."""
     if column.type != _FLOATS:
         raise InputError(f"{path}: column '{name}' is {column.type}, expected {_FLOATS}")
     lengths = pc.list_value_length(column).to_numpy()
     values = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    wrong = np.flatnonzero(lengths != wanted)
+    wrong = np.flatnonzero(lengths != length)
     if len(wrong) or not np.isfinite(values).all():
         reason = f"{lengths[wrong[0]]} numbers" if len(wrong) else "NaN or infinite values"
-        raise InputError(f"{path}: column '{name}' has {reason}, expected {wanted} finite ones for each image")
-    return values.reshape(-1, wanted)
+        raise InputError(f"{path}: column '{name}' has {reason}, expected {length} finite ones for each image")
+    return values.reshape(-1, length)

@@ -46,15 +46,15 @@ SCHEMA = pa.schema(
 )
 
 
-def write(folder: Path, table: pa.Table, root: str, beside: dict[str, str] | None = None) -> None:
-    """root: where ``file`` is relative to; itself relative to the project, or absolute. beside: digests of files by name,
+def write(folder: Path, table: pa.Table, root: str, digests: dict[str, str] | None = None) -> None:
+    """root: where ``file`` is relative to; itself relative to the project, or absolute. digests: digests of files by name,
     of which this one tells the change where it stands for them."""
-    tables.write(folder / NAME, table, SCHEMA, {"root": root, **(beside or {})}, problems)
+    tables.write(folder / NAME, table, SCHEMA, {"root": root, **(digests or {})}, problems)
 
 
 def read(folder: Path) -> pa.Table:
     return tables.read(
-        folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems, told="root"
+        folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems, required_key="root"
     )
 
 
@@ -63,12 +63,12 @@ def root(table: pa.Table) -> Path:
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = tables.repeated(table, "image_id")
-    strange = sorted(set(table["split"].unique().to_pylist()) - set(SPLITS))
-    found += [f"split '{name}' is not one of {', '.join(SPLITS)}" for name in strange]
+    messages = tables.repeated(table, "image_id")
+    unknown = sorted(set(table["split"].unique().to_pylist()) - set(SPLITS))
+    messages += [f"split '{name}' is not one of {', '.join(SPLITS)}" for name in unknown]
     if table.num_rows == 0:
-        found.append("no images")
-    return found
+        messages.append("no images")
+    return messages
 
 
 UNREADABLE = "errors.parquet"
@@ -93,9 +93,9 @@ def read_unreadable(folder: Path) -> pa.Table:
 
 
 def unreadable_problems(table: pa.Table) -> list[str]:
-    found = tables.repeated(table, "image_id")
+    messages = tables.repeated(table, "image_id")
     silent = sum(not reason for reason in table["reason"].to_pylist())
-    return found + ([f"{silent} images have no reason"] if silent else [])
+    return messages + ([f"{silent} images have no reason"] if silent else [])
 
 
 SEEN = "pictures.parquet"

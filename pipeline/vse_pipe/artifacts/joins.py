@@ -91,25 +91,25 @@ SCHEMA = pa.schema(
 def picture_contents(images: pa.Table) -> pa.Array:
     """One string for each row of images.parquet, alike where the same pixels are shown; null where ``prepare`` found no file."""
     box = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
-    known = pc.invert(pc.is_in(images["sha256"], pa.array(["", UNREAD])))
-    found = pc.binary_join_element_wise(images["sha256"], pc.fill_null(box, ""), "")
-    return pc.if_else(known, found, pa.scalar(None, pa.string())).combine_chunks()
+    has_digest = pc.invert(pc.is_in(images["sha256"], pa.array(["", UNREAD])))
+    contents = pc.binary_join_element_wise(images["sha256"], pc.fill_null(box, ""), "")
+    return pc.if_else(has_digest, contents, pa.scalar(None, pa.string())).combine_chunks()
 
 
-def write(folder: Path, contents: pa.Array, made: str) -> None:
-    tables.write(folder / NAME, pa.table([contents], schema=SCHEMA), SCHEMA, {_MADE: made})
+def write(folder: Path, contents: pa.Array, digest: str) -> None:
+    tables.write(folder / NAME, pa.table([contents], schema=SCHEMA), SCHEMA, {_MADE: digest})
 
 
 def read(folder: Path) -> tuple[pa.ChunkedArray, str]:
     """Contents by row, and ``made``. Raises InputError when the file is missing or unfit, IntegrityError when it is damaged."""
-    table = tables.read(folder / NAME, SCHEMA, told=_MADE)
+    table = tables.read(folder / NAME, SCHEMA, required_key=_MADE)
     return table["content"], tables.footer(table)[_MADE]
 
 
-def places(wanted: pa.Array, known: Iterable[pa.Array | pa.ChunkedArray]) -> pa.Array:
-    """For each of ``wanted`` the first place where it is known, counted through all of ``known``; null where nowhere."""
-    chunks = [chunk for one in known for chunk in (one.chunks if isinstance(one, pa.ChunkedArray) else [one])]
-    return pc.index_in(wanted, pa.chunked_array(chunks, pa.string()).combine_chunks(), skip_nulls=True)
+def places(contents: pa.Array, sources: Iterable[pa.Array | pa.ChunkedArray]) -> pa.Array:
+    """For each of ``contents`` the first place where it is known, counted through all of ``sources``; null where nowhere."""
+    chunks = [chunk for one in sources for chunk in (one.chunks if isinstance(one, pa.ChunkedArray) else [one])]
+    return pc.index_in(contents, pa.chunked_array(chunks, pa.string()).combine_chunks(), skip_nulls=True)
 
 
 _TABLES = (images.NAME, captions.NAME)
@@ -149,10 +149,10 @@ def digests(prepared: Path) -> dict[str, str]:
 
 @lru_cache(maxsize=16)
 def _digests(where: Path, prepared: Path, *states: memory.State) -> dict[str, str]:
-    found = by_split(images.read(prepared), partial(captions.blocks, prepared))
+    digests = by_split(images.read(prepared), partial(captions.blocks, prepared))
     for name, state in zip(_TABLES, states, strict=True):
         memory.require_state(prepared / name, state)
-    return found
+    return digests
 
 
 def require(prepared: Path, *origins: Origin) -> None:
@@ -163,15 +163,15 @@ def require(prepared: Path, *origins: Origin) -> None:
     for origin in origins:
         if origin.files and origin.files == made_of(prepared):
             continue
-        told = {split: digest for split, digest in origin.splits.items() if digest is not None}
-        held = digests(prepared) if told else {}
-        if changed := sorted(split for split, digest in told.items() if held.get(split) != digest):
-            what = f"images or captions of split {', '.join(changed)}"
+        expected = {split: digest for split, digest in origin.splits.items() if digest is not None}
+        current = digests(prepared) if expected else {}
+        if changed := sorted(split for split, digest in expected.items() if current.get(split) != digest):
+            content = f"images or captions of split {', '.join(changed)}"
         elif origin.names is not None and not _same_names(origin.names, prepared):
-            what = "names of images or captions"
+            content = "names of images or captions"
         else:
             continue
-        raise IntegrityError(f"{origin.artefact}: made from other {what} than {prepared} now holds; {origin.mend}")
+        raise IntegrityError(f"{origin.artefact}: made from other {content} than {prepared} now holds; {origin.mend}")
 
 
 @contextlib.contextmanager
@@ -197,24 +197,24 @@ def captions_of(prepared: Path, *origins: Origin, columns: Sequence[str] = tuple
         return captions.read(prepared, columns=columns)
 
 
-def require_file(artefact: Path, told: Mapping, what: str, prepared: Path, mend: str) -> None:
+def require_file(artefact: Path, metadata: Mapping, side: str, prepared: Path, mend: str) -> None:
     """For an artefact that has a row for each row of one table. Raises IntegrityError where it was made from another file than lies
     there now.
 
-    what: ``images`` or ``captions``; told: holds the digest of that file as ``<what>_sha256``, or nothing, and then nothing is
+    side: ``images`` or ``captions``; metadata: holds the digest of that file as ``<what>_sha256``, or nothing, and then nothing is
     compared.
     """
-    path = existing(prepared / f"{what}.parquet", f"vse-pipe prepare --dataset {prepared.name}")
-    digest = told.get(f"{what}_sha256")
+    path = existing(prepared / f"{side}.parquet", f"vse-pipe prepare --dataset {prepared.name}")
+    digest = metadata.get(f"{side}_sha256")
     if digest is not None and digest != sha256(path):
-        raise IntegrityError(f"{artefact}: made from other {what} than {path} now holds; {mend}")
+        raise IntegrityError(f"{artefact}: made from other {side} than {path} now holds; {mend}")
 
 
 def require_model(artefact: Path, digest: object, trained: Path, run: str, mend: str) -> None:
     """Raises IntegrityError where data/train/<run>/ is there and holds another model than made the artefact. digest: of the weights, as the
     artefact has it; None where it does not say."""
-    held = model_files.digest_of(trained, run)
-    if held is not None and digest is not None and digest != held:
+    current = model_files.digest_of(trained, run)
+    if current is not None and digest is not None and digest != current:
         raise IntegrityError(f"{artefact}: made by another model than {trained} now holds; {mend}")
 
 

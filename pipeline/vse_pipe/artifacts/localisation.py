@@ -43,7 +43,7 @@ def write(folder: Path, ranks: pa.Table, metrics: dict, source: str) -> None:
 
 
 def read_ranks(folder: Path) -> pa.Table:
-    return tables.read(folder / RANKS, SCHEMA, _made_by(folder), problems=problems, told="source")
+    return tables.read(folder / RANKS, SCHEMA, _made_by(folder), problems=problems, required_key="source")
 
 
 def read_metrics(folder: Path) -> dict:

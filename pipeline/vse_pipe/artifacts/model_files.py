@@ -99,11 +99,11 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
     made_by = _made_by(folder, run)
     require(folder / MODEL, made_by)
     config = read_config(folder, run)
-    digests, wanted = config["sha256"], run or run_of_folder(folder)
+    digests, expected = config["sha256"], run or run_of_folder(folder)
     # Models from before their config.json named the run are taken at their word.
-    if config.get("run", wanted) != wanted:
+    if config.get("run", expected) != expected:
         raise IntegrityError(
-            f"{folder}: the model of run '{config['run']}', expected '{wanted}'; run `{made_by}` again"
+            f"{folder}: the model of run '{config['run']}', expected '{expected}'; run `{made_by}` again"
         )
     for name in (MODEL, VOCABULARY):
         if sha256(require(folder / name, made_by)) != digests.get(name):

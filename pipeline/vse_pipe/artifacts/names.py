@@ -45,7 +45,7 @@ class TextIds:
     table: pa.Table
 
     @classmethod
-    def of(cls, **columns: tuple[np.ndarray, pa.Array]) -> "TextIds":
+    def from_columns(cls, **columns: tuple[np.ndarray, pa.Array]) -> "TextIds":
         """columns: numbers and texts, by key."""
         parts = [
             pa.table({"key": pa.repeat(key, len(ids)), "id": pa.array(ids, pa.int64()), "name": texts}, schema=SCHEMA)
@@ -64,17 +64,17 @@ class TextIds:
             raise InputError(f"{NAME}: no name for {key} {absent}; prepare and embed the data set again")
         return names.take(pa.array(places))
 
-    def numbers(self, key: str, other: "TextIds | None", ids: np.ndarray) -> np.ndarray:
+    def numbers(self, key: str, origin: "TextIds | None", ids: np.ndarray) -> np.ndarray:
         """``ids`` of another collection with the numbers that the same names have here; names that are not here get numbers
         below 0. Ids stay as they are where those of this key are numbers here or there."""
-        own, names = self._sides[key]
-        texts = None if other is None else other.texts(key, ids)
-        if texts is None or not len(own):
+        numbers, names = self._sides[key]
+        texts = None if origin is None else origin.texts(key, ids)
+        if texts is None or not len(numbers):
             return ids
         places = pc.fill_null(pc.index_in(texts, names), -1).to_numpy()
-        return np.where(places < 0, -1 - ids, own[places])
+        return np.where(places < 0, -1 - ids, numbers[places])
 
-    def shown(self, key: str, number: int) -> int | str:
+    def label(self, key: str, number: int) -> int | str:
         """What people see of one number: its name, or itself where the ids of this key are numbers."""
         texts = self.texts(key, np.array([number]))
         return number if texts is None else texts[0].as_py()
@@ -92,11 +92,11 @@ class TextIds:
     @cached_property
     def _sides(self) -> dict[str, tuple[np.ndarray, pa.Array]]:
         """Numbers in ascending order, and the names beside them."""
-        found = {}
+        sides = {}
         for key in KEYS:
             part = self.table.filter(pc.equal(self.table["key"], key)).sort_by("id")
-            found[key] = part["id"].to_numpy(), part["name"].combine_chunks()
-        return found
+            sides[key] = part["id"].to_numpy(), part["name"].combine_chunks()
+        return sides
 
 
 def write(folder: Path, names: TextIds) -> None:
@@ -106,23 +106,23 @@ def write(folder: Path, names: TextIds) -> None:
 def read(folder: Path) -> TextIds | None:
     """None where the ids are numbers. Raises IntegrityError where images.parquet tells of another file, or of one that is not
     there."""
-    path, beside = (
+    path, images_path = (
         folder / NAME,
         folder / images.NAME,
     )  # that of either folder has the digest of this file under its name
-    with tables.open_parquet(require(beside)) as file:
-        told = (file.schema.metadata or {}).get(NAME.encode(), b"").decode()
-    if told and not (path.is_file() and sha256(path) == told):
-        what = "is not that which" if path.is_file() else "does not exist, though the ids are text and"
-        raise IntegrityError(f"{path} {what} {beside} was written with; make both again, or `dvc checkout`")
+    with tables.open_parquet(require(images_path)) as file:
+        digest = (file.schema.metadata or {}).get(NAME.encode(), b"").decode()
+    if digest and not (path.is_file() and sha256(path) == digest):
+        problem = "is not that which" if path.is_file() else "does not exist, though the ids are text and"
+        raise IntegrityError(f"{path} {problem} {images_path} was written with; make both again, or `dvc checkout`")
     return TextIds(tables.read(path, SCHEMA, problems=problems)) if path.is_file() else None
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = []
+    messages = []
     for key in KEYS:
         part = table.filter(pc.equal(table["key"], key))
-        found += [f"{key} {text}" for text in tables.repeated(part, "id")]
+        messages += [f"{key} {text}" for text in tables.repeated(part, "id")]
         if part.num_rows and (wrong := text.objection(part["name"].combine_chunks())):
-            found.append(f"{key} {wrong[1]}")
-    return found
+            messages.append(f"{key} {wrong[1]}")
+    return messages

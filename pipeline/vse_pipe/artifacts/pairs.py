@@ -73,25 +73,25 @@ def require_for(folder: Path, prepared: Path) -> None:
         mend = joins.repair_advice(f"inject_teachers@{name}", f"vse-pipe inject --teacher {name}")
     with tables.open_parquet(require(folder / NAME, f"vse-pipe inject --noise {name}")) as file:
         about = {key.decode(): value.decode() for key, value in (file.schema.metadata or {}).items()}
-    for what in ("images", "captions"):
-        joins.require_file(folder / NAME, about, what, prepared, mend)
+    for side in ("images", "captions"):
+        joins.require_file(folder / NAME, about, side, prepared, mend)
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = tables.repeated(table, "caption_id")
-    known = pc.is_valid(table["mismatched"])
-    if not known.equals(pc.is_valid(table["true_image_id"])):
-        found.append("columns mismatched and true_image_id must be null together")
+    messages = tables.repeated(table, "caption_id")
+    is_known = pc.is_valid(table["mismatched"])
+    if not is_known.equals(pc.is_valid(table["true_image_id"])):
+        messages.append("columns mismatched and true_image_id must be null together")
     # A comparison with null is null, and `any` passes over it.
     differs = pc.not_equal(table["image_id"], table["true_image_id"])
     if pc.any(pc.not_equal(differs, table["mismatched"])).as_py():
-        found.append("column mismatched contradicts the two image columns")
+        messages.append("column mismatched contradicts the two image columns")
     outside = pc.not_equal(table["split"], "train")
     if pc.any(pc.and_(outside, table["mismatched"])).as_py():
-        found.append("a pair outside the train split is mismatched")
-    if pc.any(pc.and_(outside, pc.invert(known))).as_py():
-        found.append("the truth about a pair outside the train split is unknown")
-    return found
+        messages.append("a pair outside the train split is mismatched")
+    if pc.any(pc.and_(outside, pc.invert(is_known))).as_py():
+        messages.append("the truth about a pair outside the train split is unknown")
+    return messages
 
 
 def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) -> np.ndarray:
@@ -103,10 +103,10 @@ def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) ->
     """
     if not path.is_file():
         raise MissingResource(f"{path} does not exist; put the index file there or correct `path`")
-    found = sha256(path)
-    if found != digest:
+    actual = sha256(path)
+    if actual != digest:
         raise IntegrityError(
-            f"{path}: sha256 is {found}, but params.yaml says {digest}; fetch the file again or correct `sha256`"
+            f"{path}: sha256 is {actual}, but params.yaml says {digest}; fetch the file again or correct `sha256`"
         )
     index = _array(path)
     if len(index) not in (n_images, n_captions):
@@ -167,11 +167,11 @@ def read_teacher(folder: Path) -> list[dict]:
     return entries
 
 
-def require_same_teacher(folder: Path, one: dict) -> None:
+def require_same_teacher(folder: Path, entry: dict) -> None:
     """Raises IntegrityError where the vectors of an entry of ``read(folder)`` are no longer those it was written for."""
-    if teacher_entry(one["run"], Path(one["folder"]), one["weight"]) != one:
+    if teacher_entry(entry["run"], Path(entry["folder"]), entry["weight"]) != entry:
         raise IntegrityError(
-            f"{folder / TEACHER}: run '{one['run']}' was embedded anew; run `vse-pipe inject --teacher {folder.name}` again"
+            f"{folder / TEACHER}: run '{entry['run']}' was embedded anew; run `vse-pipe inject --teacher {folder.name}` again"
         )
 
 
@@ -210,15 +210,15 @@ def read_rematching(folder: Path) -> list[dict]:
     return records
 
 
-def _is_histogram(found: object) -> bool:
+def _is_histogram(value: object) -> bool:
     """Numbers in ``edges``, and one fewer in each of ``matched`` and ``mismatched``?"""
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         return False
-    edges, *counts = (found.get(name) for name in ("edges", "matched", "mismatched"))
+    edges, *counts = (value.get(name) for name in ("edges", "matched", "mismatched"))
     if not _is_numbers(edges):
         return False
     return all(_is_numbers(values) and len(values) == len(edges) - 1 for values in counts)
 
 
-def _is_numbers(found: object) -> TypeGuard[list[int | float]]:
-    return isinstance(found, list) and all(isinstance(value, int | float) for value in found)
+def _is_numbers(numbers: object) -> TypeGuard[list[int | float]]:
+    return isinstance(numbers, list) and all(isinstance(value, int | float) for value in numbers)

@@ -31,8 +31,8 @@ def boxes(table: pa.Table) -> np.ndarray:
 
 def box_problems(table: pa.Table, key: str) -> list[str]:
     """What is no box, by the column ``key`` of its row."""
-    found = boxes(table)
-    fine = np.isfinite(found).all(1) & (found[:, :2] >= 0).all(1) & (found[:, 2:] >= found[:, :2]).all(1)
+    edges = boxes(table)
+    fine = np.isfinite(edges).all(1) & (edges[:, :2] >= 0).all(1) & (edges[:, 2:] >= edges[:, :2]).all(1)
     wrong = table.filter(pa.array(~fine)).slice(0, _SHOWN).select([key, *BOX_COLUMNS]).to_pylist()
     return [f"{key} {row[key]}: no box: {', '.join(str(row[name]) for name in BOX_COLUMNS)}" for row in wrong]
 
@@ -76,10 +76,10 @@ def phrase_key(table: pa.Table) -> pa.Array:
 
 
 def phrase_problems(table: pa.Table) -> list[str]:
-    found = tables.repeated(table, "phrase_id") + box_problems(table, "phrase_id")
+    messages = tables.repeated(table, "phrase_id") + box_problems(table, "phrase_id")
     empty = table.filter(pc.equal(pc.utf8_length(table["text"]), 0))
-    found += [f"phrase_id {value}: the phrase is empty" for value in empty["phrase_id"][:3].to_pylist()]
-    return found if table.num_rows else ["no phrases"]
+    messages += [f"phrase_id {value}: the phrase is empty" for value in empty["phrase_id"][:3].to_pylist()]
+    return messages if table.num_rows else ["no phrases"]
 
 
 NAME = "regions.parquet"
@@ -112,7 +112,7 @@ def write(
 
 def read(folder: Path) -> pa.Table:
     return tables.read(
-        folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems, told="source"
+        folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems, required_key="source"
     )
 
 

@@ -92,8 +92,8 @@ class Texts:
     def places_of(self, caption_ids: np.ndarray) -> Int64[np.ndarray, " wanted"]:
         """The place of each caption in ``caption_ids``, ``tokens`` and ``rows``. Raises InputError when one is missing."""
         order = self._order
-        found = np.searchsorted(self.caption_ids, caption_ids, sorter=order).clip(max=len(order) - 1)
-        places = order[found]
+        positions = np.searchsorted(self.caption_ids, caption_ids, sorter=order).clip(max=len(order) - 1)
+        places = order[positions]
         wrong = caption_ids[self.caption_ids[places] != caption_ids]
         if len(wrong):
             raise InputError(
@@ -142,8 +142,8 @@ def _write_laid_out(
     has been taken."""
     with (building / name).open("wb") as file:
         shape = append_rows(file, blocks, None, str(folder / name))
-    found = np.concatenate(lengths)
-    index = pa.table({"caption_id": caption_ids, "start": found.cumsum() - found, "length": found})
+    counts = np.concatenate(lengths)
+    index = pa.table({"caption_id": caption_ids, "start": counts.cumsum() - counts, "length": counts})
     tables.write(building / INDEX, index, schema, {})
     return shape
 
@@ -251,10 +251,10 @@ def _fragments(folder: Path, meta: dict) -> Texts:
     return Texts("fragments", index["caption_id"].to_numpy(), meta, tokens, [], array, None)
 
 
-def _laid_out(folder: Path, index: pa.Table, entries: np.ndarray, what: str) -> Tokens:
+def _laid_out(folder: Path, index: pa.Table, entries: np.ndarray, unit: str) -> Tokens:
     starts, lengths = index["start"].to_numpy(), index["length"].to_numpy().astype(np.int64)
     if starts.min() < 0 or lengths.min() < 1 or (starts + lengths).max() > len(entries):
-        raise InputError(f"{folder / INDEX}: captions reach beyond the {len(entries)} {what}")
+        raise InputError(f"{folder / INDEX}: captions reach beyond the {len(entries)} {unit}")
     return Tokens(entries, starts, lengths)
 
 
@@ -276,7 +276,7 @@ def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
 def _index(path: Path, schema: pa.Schema) -> pa.Table:
     index = tables.read(path, schema, ADVICE)
     # A method that learns nothing of them can be given none.
-    some = index.num_rows or schema is VECTORS_SCHEMA
-    problems = tables.repeated(index, "caption_id") if some else ["no captions"]
+    is_valid = index.num_rows or schema is VECTORS_SCHEMA
+    problems = tables.repeated(index, "caption_id") if is_valid else ["no captions"]
     tables.problems_or_pass(path, problems)
     return index

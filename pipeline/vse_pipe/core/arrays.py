@@ -43,16 +43,16 @@ def open_npy(path: Path, damage: Damage) -> np.ndarray:
     return array
 
 
-def read_npz(path: Path, damage: Damage, names: Sequence[str], others: Sequence[str] = ()) -> dict[str, np.ndarray]:
-    """The arrays ``names`` of a ``.npz`` file, and those of ``others`` that it has. Raises ``damage`` for another kind of file
+def read_npz(path: Path, damage: Damage, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
+    """The arrays ``names`` of a ``.npz`` file, and those of ``optional`` that it has. Raises ``damage`` for another kind of file
     and pickled objects, InputError for more than memory may hold."""
     with damage.named(path, f"no .npz file with plain arrays {' and '.join(names)}"), zipfile.ZipFile(path) as archive:
         memory.require(str(path), sum(member.file_size for member in archive.infolist()))
-        there = set(archive.namelist())
+        members = set(archive.namelist())
         return {
             name: _member(archive, f"{name}.npy", path, damage)
-            for name in [*names, *others]
-            if name in names or f"{name}.npy" in there
+            for name in [*names, *optional]
+            if name in names or f"{name}.npy" in members
         }
 
 
@@ -95,11 +95,11 @@ def pack(tensor) -> tuple[np.ndarray, list[int], str, str]:
     return plain.permute(axes).numpy(), axes, str(tensor.dtype).removeprefix("torch."), tensor.device.type
 
 
-def unpack(found: tuple[np.ndarray, list[int], str, str]):
+def unpack(packed: tuple[np.ndarray, list[int], str, str]):
     """Not to be written into where it is shared. A tensor for a parameter too: nothing is trained here."""
     import torch
 
-    array, axes, dtype, device = found
+    array, axes, dtype, device = packed
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         tensor = torch.from_numpy(array)
@@ -118,12 +118,12 @@ def place(array: np.memmap) -> tuple | np.ndarray:
     return str(array.filename), array.dtype.str, array.offset, array.shape, order, *about
 
 
-def open_array(found: tuple | np.ndarray) -> np.ndarray:
+def open_array(source: tuple | np.ndarray) -> np.ndarray:
     """Of what ``place`` gave, wherever the file lies at the same path. Raises IntegrityError for another file than was meant: on other
     machines, which may have a copy, one of another size."""
-    if isinstance(found, np.ndarray):
-        return found
-    name, dtype, offset, shape, order, node, before = found
+    if isinstance(source, np.ndarray):
+        return source
+    name, dtype, offset, shape, order, node, before = source
     if platform.node() == node:
         memory.require_state(Path(name), before)
     elif (size := Path(name).stat().st_size) != before[1]:
@@ -135,30 +135,32 @@ Vector = Float32[np.ndarray, " dim"]
 _DAMAGE = Damage(InputError, "fetch it again")
 
 
-def _npz_vectors(path: Path, wanted: Set[str]) -> Iterator[tuple[str, Vector]]:
+def _npz_vectors(path: Path, vocabulary: Set[str]) -> Iterator[tuple[str, Vector]]:
     """(word, vector) of every wanted word of the arrays ``words`` and ``vectors``. Raises InputError."""
     words, vectors = read_npz(path, _DAMAGE, ("words", "vectors")).values()
     if words.dtype.kind != "U" or words.ndim != 1:
         raise InputError(f"{path}: words {words.dtype} {words.shape}, expected text (n,)")
-    return _selected(path, words.tolist(), vectors, wanted)
+    return _selected(path, words.tolist(), vectors, vocabulary)
 
 
-def _npy_vectors(path: Path, names: Path, wanted: Set[str]) -> Iterator[tuple[str, Vector]]:
+def _npy_vectors(path: Path, names: Path, vocabulary: Set[str]) -> Iterator[tuple[str, Vector]]:
     """(word, vector) of every wanted word. names: its words in the order of the rows, a line each, or the one column of text
     of a Parquet file. The array stays on the disk. Raises InputError."""
-    found = _word_column(names) if names.suffix == ".parquet" else _word_lines(names)
-    return _selected(path, found, open_npy(path, _DAMAGE), wanted)
+    words = _word_column(names) if names.suffix == ".parquet" else _word_lines(names)
+    return _selected(path, words, open_npy(path, _DAMAGE), vocabulary)
 
 
 def _selected(
-    path: Path, words: Sequence[str | None], vectors: np.ndarray, wanted: Set[str]
+    path: Path, words: Sequence[str | None], vectors: np.ndarray, vocabulary: Set[str]
 ) -> Iterator[tuple[str, Vector]]:
     if vectors.ndim != 2 or vectors.dtype.kind != "f" or len(words) != len(vectors) or vectors.shape[1] == 0:
         raise InputError(
             f"{path}: {len(words)} words and vectors {vectors.dtype} {vectors.shape}, "
             "expected floating point (words, D), D at least 1"
         )
-    places = {word: place for place, word in reversed(list(enumerate(words))) if word is not None and word in wanted}
+    places = {
+        word: place for place, word in reversed(list(enumerate(words))) if word is not None and word in vocabulary
+    }
     for word, place in places.items():
         vector = vectors[place].astype(np.float32)
         if not np.isfinite(vector).all():
@@ -198,7 +200,7 @@ _SHOWN = 40
 
 
 def read_word_vectors(
-    path: Path, wanted: Set[str], names: Path | None = None
+    path: Path, vocabulary: Set[str], names: Path | None = None
 ) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
     """The wanted words that the file knows, in word order, and their vectors. names: the words of a ``.npy`` file.
 
@@ -210,11 +212,11 @@ def read_word_vectors(
         raise UsageError(f"{path}: a .npy file, and no other, needs the file of its words; see the option `words`")
     try:
         if names is not None:
-            found = dict(_npy_vectors(path, names, wanted))
+            vectors = dict(_npy_vectors(path, names, vocabulary))
         elif kind == "npz" and not path.name.lower().endswith(".gz"):
-            found = dict(_npz_vectors(path, wanted))
+            vectors = dict(_npz_vectors(path, vocabulary))
         elif kind in _FORMS:
-            found = _packed(path, _FORMS[kind], wanted)
+            vectors = _packed(path, _FORMS[kind], vocabulary)
         else:
             raise UsageError(
                 f"{path}: word vectors are read from .bin (word2vec), .txt or .vec (word2vec, GloVe), these also .gz, "
@@ -225,31 +227,31 @@ def read_word_vectors(
     # numpy and zipfile let nearly any exception out on strange files; none may end a run without the file's name.
     except Exception as error:
         raise InputError(f"{path}: no readable file of word vectors ({_reason(error)})") from error
-    if not found:
-        raise InputError(f"{path}: knows none of the {len(wanted)} words of the captions")
-    words = sorted(found)
-    return words, np.stack([found[word] for word in words])
+    if not vectors:
+        raise InputError(f"{path}: knows none of the {len(vocabulary)} words of the captions")
+    words = sorted(vectors)
+    return words, np.stack([vectors[word] for word in words])
 
 
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def _packed(path: Path, form: Callable, wanted: Set[str]) -> dict[str, Vector]:
-    encoded = {word.encode(): word for word in wanted}
+def _packed(path: Path, form: Callable, vocabulary: Set[str]) -> dict[str, Vector]:
+    encoded = {word.encode(): word for word in vocabulary}
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            found: dict[str, Vector] = {}
+            vectors: dict[str, Vector] = {}
             for place, word, vector in form(file, encoded, path):
                 if not np.isfinite(vector).all():
                     raise InputError(f"{path} {place}: the vector of '{word}' holds NaN or infinite values")
-                found.setdefault(word, vector)
-            return found
+                vectors.setdefault(word, vector)
+            return vectors
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path}: damaged gzip file ({error})") from error
 
 
-def _text_vectors(file: BufferedIOBase, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
+def _text_vectors(file: BufferedIOBase, vocabulary: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
     """(place, word, vector) of every wanted word of a text file; every line is checked for its number of values."""
     count, dim, number, entries = None, None, 0, 0
     for number, raw in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 1), b""), start=1):
@@ -271,8 +273,8 @@ def _text_vectors(file: BufferedIOBase, wanted: dict[bytes, str], path: Path) ->
         except ValueError as error:
             raise InputError(f"{path} line {number}: {fields} values, expected {dim}") from error
         entries += 1
-        if word in wanted:
-            yield f"line {number}", wanted[word], _numbers(line.split(b" ")[1:], path, number)
+        if word in vocabulary:
+            yield f"line {number}", vocabulary[word], _numbers(line.split(b" ")[1:], path, number)
     if not entries or (count is not None and entries != count):
         raise InputError(f"{path}: ends after line {number} with {entries} words, expected {count or 'some'}")
 
@@ -305,7 +307,9 @@ def _numbers(fields: list[bytes], path: Path, number: int) -> Vector:
         raise InputError(f"{path} line {number}: {error}") from error
 
 
-def _binary_vectors(file: BufferedIOBase, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
+def _binary_vectors(
+    file: BufferedIOBase, vocabulary: dict[bytes, str], path: Path
+) -> Iterator[tuple[str, str, Vector]]:
     """(place, word, vector) of every wanted word. Words need not be UTF-8: some of GoogleNews' are not."""
     first = file.readline(_SHOWN)
     header = _counts(first.rstrip(b"\n"), f"{path} byte 0") if first.endswith(b"\n") else None
@@ -325,9 +329,9 @@ def _binary_vectors(file: BufferedIOBase, wanted: dict[bytes, str], path: Path) 
                 )
             buffer, base, start = buffer[start:] + more, base + start, 0
         word = buffer[start:end].lstrip(b"\n")
-        if word in wanted:
+        if word in vocabulary:
             vector = np.frombuffer(buffer, "<f4", dim, end + 1).astype(np.float32)
-            yield f"byte {base + start}", wanted[word], vector
+            yield f"byte {base + start}", vocabulary[word], vector
         start = end + 1 + 4 * dim
     if (buffer[start:] + file.read(_SHOWN)).strip(b"\n"):
         raise InputError(f"{path} byte {base + start}: goes on after the {count} words it announces")

@@ -86,20 +86,20 @@ def _printed(letter: str) -> str:
     return " " if letter.isspace() else "\ufffd"
 
 
-def _shown(message: str) -> str:
+def _printable(message: str) -> str:
     return "\n".join(map(plain, message.split("\n")))
 
 
 def say(message: str) -> None:
     """One log line on stderr, so that stdout stays free for results."""
     if _level != QUIET:
-        stderr.print(_shown(message), markup=False)
+        stderr.print(_printable(message), markup=False)
 
 
 def detail(message: str) -> None:
     """A log line for those who asked for more with --verbose."""
     if _level == VERBOSE:
-        stderr.print(_shown(message), markup=False)
+        stderr.print(_printable(message), markup=False)
 
 
 def spent() -> None:
@@ -122,12 +122,12 @@ def trace() -> None:
 
 
 def warn(message: str) -> None:
-    stderr.print(f"warning: {_shown(message)}", markup=False, style="yellow")
+    stderr.print(f"warning: {_printable(message)}", markup=False, style="yellow")
 
 
 def line(text: str) -> None:
     """One line on stdout as it stands, however narrow the terminal."""
-    stdout.print(_shown(text), markup=False, highlight=False, soft_wrap=True)
+    stdout.print(_printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def document(content: object) -> None:
@@ -149,7 +149,7 @@ def watched() -> bool:
     return sys.stderr.isatty() and not stderr.is_dumb_terminal and not unwatched
 
 
-def track(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+def track(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
     """Pass ``items`` through: a bar with rate and time left on a terminal, else a plain line every 15 seconds.
 
     Work that took long enough for a plain line ends with one. Nothing of either under --quiet.
@@ -157,28 +157,28 @@ def track(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
     if _level == QUIET:
         yield from items
     elif watched():
-        yield from _bar(items, total, what)
+        yield from _bar(items, total, title)
     else:
-        yield from _lines(items, total, what)
+        yield from _lines(items, total, title)
 
 
-def _lines(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+def _lines(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
     started = last = time.monotonic()
-    every = _PLAIN_EVERY_S_VERBOSE if _level == VERBOSE else _PLAIN_EVERY_S
-    done, said = 0, False
+    interval = _PLAIN_EVERY_S_VERBOSE if _level == VERBOSE else _PLAIN_EVERY_S
+    done, has_printed = 0, False
     for done, item in enumerate(items, start=1):
         yield item
         now = time.monotonic()
-        if now - last >= every and done < total:
+        if now - last >= interval and done < total:
             left = (now - started) / done * (total - done)
-            say(f"{what}: {done}/{total}, {done / (now - started):.1f}/s, {left:.0f} s left")
-            last, said = now, True
+            say(f"{title}: {done}/{total}, {done / (now - started):.1f}/s, {left:.0f} s left")
+            last, has_printed = now, True
     spent = time.monotonic() - started
-    if said or spent >= every:
-        say(f"{what}: {done}/{total}, {done / max(spent, 1e-9):.1f}/s, done in {spent:.0f} s")
+    if has_printed or spent >= interval:
+        say(f"{title}: {done}/{total}, {done / max(spent, 1e-9):.1f}/s, done in {spent:.0f} s")
 
 
-def _bar(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+def _bar(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     rate = TextColumn("{task.fields[rate]}")
@@ -190,7 +190,7 @@ def _bar(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
         TimeRemainingColumn(),
     ]
     with Progress(*columns, console=stderr, transient=True) as progress:
-        task = progress.add_task(what, total=total, rate="")
+        task = progress.add_task(title, total=total, rate="")
         started = time.monotonic()
         for done, item in enumerate(items, start=1):
             yield item

@@ -137,20 +137,20 @@ def read_weights(path: Path) -> Tensors:
 
 def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
     """Copy ``state`` into ``model``, all of it and nothing left over. Raises InputError naming the keys that differ."""
-    own = model.state_dict()
+    expected = model.state_dict()
     shapes = [
-        f"{k} is {_shape(state[k])}, expected {_shape(own[k])}"
-        for k in own
-        if k in state and state[k].shape != own[k].shape
+        f"{k} is {_shape(state[k])}, expected {_shape(expected[k])}"
+        for k in expected
+        if k in state and state[k].shape != expected[k].shape
     ]
     problems = {
-        "missing": [k for k in own if k not in state],
-        "unexpected": [k for k in state if k not in own],
+        "missing": [k for k in expected if k not in state],
+        "unexpected": [k for k in state if k not in expected],
         "shapes": shapes,
     }
-    found = [f"{kind}: {', '.join(keys[:_SHOWN])}{_more(keys)}" for kind, keys in problems.items() if keys]
-    if found:
-        raise InputError(f"{path} does not fit {type(model).__name__}: {'; '.join(found)}")
+    differences = [f"{kind}: {', '.join(keys[:_SHOWN])}{_more(keys)}" for kind, keys in problems.items() if keys]
+    if differences:
+        raise InputError(f"{path} does not fit {type(model).__name__}: {'; '.join(differences)}")
     model.load_state_dict(state)
 
 

@@ -121,8 +121,8 @@ class Damage:
     advice: str
 
     @contextlib.contextmanager
-    def named(self, path: Path, what: str) -> Iterator[None]:
-        """Around calls of the library and nothing else: damaged bytes make it raise nearly any exception. what: "a .npy file".
+    def named(self, path: Path, description: str) -> Iterator[None]:
+        """Around calls of the library and nothing else: damaged bytes make it raise nearly any exception. description: "a .npy file".
 
         Errors of the system itself, no such file or no more memory, are raised as they are.
         """
@@ -135,31 +135,31 @@ class Damage:
             if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
                 raise
             reason = " ".join((str(error).strip() or type(error).__name__).splitlines()[0].split())
-            raise self.kind(f"{path}: {what} ({reason}); {self.advice}") from error
+            raise self.kind(f"{path}: {description} ({reason}); {self.advice}") from error
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     """``unknown loss 'maxx'; did you mean 'max'? known: hal, max, sum``."""
-    return missing(f"unknown {kind} '{name}'", name, sorted(known))
+    return missing(f"unknown {kind} '{name}'", name, sorted(names))
 
 
-def missing(what: str, name: str, known: Iterable[str], told: str | None = None) -> str:
-    """``<what>; did you mean 'max'? known: hal, max, sum`` for other words than "unknown loss 'maxx'", and ``known`` in an
-    order of its own. told: instead of the list, where it is too long for a line."""
-    listed = list(known)
-    return f"{what}{near_miss(name, listed) or ';'} {told or 'known: ' + ', '.join(listed)}"
+def missing(problem: str, name: str, names: Iterable[str], advice: str | None = None) -> str:
+    """``<what>; did you mean 'max'? known: hal, max, sum`` for other words than "unknown loss 'maxx'", and ``names`` in an
+    order of its own. advice: instead of the list, where it is too long for a line."""
+    listed = list(names)
+    return f"{problem}{near_miss(name, listed) or ';'} {advice or 'known: ' + ', '.join(listed)}"
 
 
-def near_miss(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'max'?"`` when one of ``known`` is close to ``name``, else an empty string."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+def near_miss(name: str, names: Iterable[str]) -> str:
+    """``"; did you mean 'max'?"`` when one of ``names`` is close to ``name``, else an empty string."""
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
-def missing_extra(what: str, package: str, extra: str) -> MissingResource:
-    """what: that needs the package, as a user asks for it: ``--to faiss``."""
+def missing_extra(feature: str, package: str, extra: str) -> MissingResource:
+    """feature: that needs the package, as a user asks for it: ``--to faiss``."""
     return MissingResource(
-        f"{what} needs the package {package}, which is not installed: pip install 'vse-pipe[{extra}]'"
+        f"{feature} needs the package {package}, which is not installed: pip install 'vse-pipe[{extra}]'"
     )
 
 
@@ -173,11 +173,11 @@ def disk_errors_named(path: Path, size: int | None = None, written_at: Path | No
     try:
         yield
     except OSError as error:
-        of = written_at if error.filename is None else Path(str(error.filename))
-        if error.filename is None or of == written_at:
+        location = written_at if error.filename is None else Path(str(error.filename))
+        if error.filename is None or location == written_at:
             error.strerror = _of_a_full_disk(error, path, size)
-        if of is None or (written_at is not None and of.is_relative_to(written_at)):
-            error.filename = str(path / of.relative_to(written_at) if of and written_at else path)
+        if location is None or (written_at is not None and location.is_relative_to(written_at)):
+            error.filename = str(path / location.relative_to(written_at) if location and written_at else path)
         raise
 
 

@@ -157,14 +157,14 @@ def read_json(path: Path, kind: type[list]) -> list: ...
 def read_json(path: Path, kind: type[dict] | type[list] = dict) -> dict | list:
     """kind: what the document is, ``dict`` or ``list``. Raises InputError when the file is missing or is not that."""
     try:
-        found = json.loads(require(path).read_text(encoding="utf-8"))
+        document = json.loads(require(path).read_text(encoding="utf-8"))
     # ValueError: no JSON, no UTF-8, or an integer of thousands of digits.
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a JSON document ({error})") from error
-    if not isinstance(found, kind):
-        wanted = "an object" if kind is dict else "a list"
-        raise InputError(f"{path}: the JSON document is a {type(found).__name__}, expected {wanted}")
-    return found
+    if not isinstance(document, kind):
+        expected = "an object" if kind is dict else "a list"
+        raise InputError(f"{path}: the JSON document is a {type(document).__name__}, expected {expected}")
+    return document
 
 
 def require(path: Path, made_by: str = "") -> Path:
@@ -234,9 +234,9 @@ def _locked(folder: Path) -> TextIO:
         lock.close()
 
 
-def _sweep(found: Iterable[Path]) -> None:
+def _sweep(paths: Iterable[Path]) -> None:
     """Remove the folders of writers that were killed, never of a living one, nor of other programs."""
-    for path in found:
+    for path in paths:
         if not _TEMPORARY.fullmatch(path.name) or not path.is_dir() or path.is_symlink():
             continue
         try:
@@ -273,11 +273,11 @@ def require_ours(out: Path, ours: Sequence[str]) -> None:
     """
     patterns = (*ours, *_NOBODYS)
     files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
-    strange = [name for name in files if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
-    if strange:
-        more = f" (and {len(strange) - 1} more)" if len(strange) > 1 else ""
+    foreign = [name for name in files if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+    if foreign:
+        more = f" (and {len(foreign) - 1} more)" if len(foreign) > 1 else ""
         raise PipelineError(
-            f"{out / strange[0]}: not a file of this output{more}, which is to be replaced; move it elsewhere and run the "
+            f"{out / foreign[0]}: not a file of this output{more}, which is to be replaced; move it elsewhere and run the "
             "same command again"
         )
 

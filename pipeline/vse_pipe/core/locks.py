@@ -30,13 +30,13 @@ _PR_SET_PDEATHSIG = 1
 _TRIES, _MOMENT = 10, 0.02
 
 
-def die_with_parent(by: int = signal.SIGTERM) -> None:
-    """Ask the kernel to end this process when its parent ends (Linux; elsewhere the lock alone protects). by: the signal."""
+def die_with_parent(number: int = signal.SIGTERM) -> None:
+    """Ask the kernel to end this process when its parent ends (Linux; elsewhere the lock alone protects). number: the signal."""
     if sys.platform == "linux":
         parent = os.getppid()
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
         if os.getppid() != parent:  # it ended before the kernel knew
-            os.kill(os.getpid(), by)
+            os.kill(os.getpid(), number)
 
 
 @contextlib.contextmanager
@@ -48,7 +48,7 @@ def claim(out: Path) -> Iterator[None]:
     path = out.with_name(out.name + ".lock")
     with _opened(path) as lock:
         if not _locked(lock, fcntl.LOCK_EX):
-            raise _taken(out, [holder for _, _, holder in _sharers(out)] or [_holder(lock)])
+            raise _locked_error(out, [holder for _, _, holder in _sharers(out)] or [_holder(lock)])
         _sign(lock)
         try:
             tidy(out)
@@ -59,21 +59,21 @@ def claim(out: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def share(out: Path, number: int, of: int) -> Iterator[None]:
-    """Hold share ``number`` (1 to ``of``) of the work on ``out``, beside others that hold other shares of as many.
+def share(out: Path, number: int, count: int) -> Iterator[None]:
+    """Hold share ``number`` (1 to ``count``) of the work on ``out``, beside others that hold other shares of as many.
 
     Raises LockedError naming who holds the same share, shares of another number, or ``out`` as a whole.
     """
-    path = out.with_name(f"{out.name}.share-{number}of{of}.lock")
-    with _opened(out.with_name(out.name + ".lock")) as whole, _opened(path) as own:
-        if not _locked(whole, fcntl.LOCK_SH):
-            raise _taken(out, [_holder(whole)])
-        if not _locked_soon(own):
-            raise _taken(out, [f"{_holder(own)} (share {number}/{of})"])
+    path = out.with_name(f"{out.name}.share-{number}of{count}.lock")
+    with _opened(out.with_name(out.name + ".lock")) as whole_lock, _opened(path) as share_lock:
+        if not _locked(whole_lock, fcntl.LOCK_SH):
+            raise _locked_error(out, [_holder(whole_lock)])
+        if not _locked_soon(share_lock):
+            raise _locked_error(out, [f"{_holder(share_lock)} (share {number}/{count})"])
         try:
-            if others := [holder for _, theirs, holder in _sharers(out) if theirs != of]:
-                raise _taken(out, others)
-            _sign(own)
+            if holders := [holder for _, theirs, holder in _sharers(out) if theirs != count]:
+                raise _locked_error(out, holders)
+            _sign(share_lock)
             tidy(out)
             yield
         finally:
@@ -90,10 +90,10 @@ def _opened(path: Path) -> Iterator[TextIO]:
 def _unless_link(path: str, flags: int) -> int:
     """The holder's number is written over what is there; through a link that would be anybody's file."""
     handle = os.open(path, flags | os.O_NOFOLLOW, 0o666)
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(handle)
-        kind = "hard link to another file" if stat.S_ISREG(found.st_mode) else "pipe or a device"
+        kind = "hard link to another file" if stat.S_ISREG(status.st_mode) else "pipe or a device"
         raise PipelineError(
             f"{path}: a {kind} lies in the place of a lock; move it away and run the same command again"
         )
@@ -130,16 +130,16 @@ def _holder(lock: TextIO) -> str:
 
 def _sharers(out: Path) -> list[tuple[int, int, str]]:
     """(share, of how many, holder) of every share that is held now."""
-    found = []
+    sharers = []
     for path in sorted(out.parent.glob("*.share-*.lock")):
         match = re.fullmatch(re.escape(out.name) + r"\.share-(\d+)of(\d+)\.lock", path.name)
         if match:
             with _opened(path) as lock:
                 if not _locked(lock, fcntl.LOCK_SH):
-                    number, of = int(match[1]), int(match[2])
-                    found.append((number, of, f"{_holder(lock)} (share {number}/{of})"))
-    return found
+                    number, count = int(match[1]), int(match[2])
+                    sharers.append((number, count, f"{_holder(lock)} (share {number}/{count})"))
+    return sharers
 
 
-def _taken(out: Path, holders: list[str]) -> LockedError:
+def _locked_error(out: Path, holders: list[str]) -> LockedError:
     return LockedError(f"{out} is being written by process {', '.join(holders)}; wait for it to end, then try again")

@@ -24,12 +24,12 @@ _OF_TEXT = 8
 
 @dataclass
 class _Limit:
-    """most, taken: bytes; parameter: that sets it, for messages; copies: of what is read, while it is read."""
+    """most, reserved_bytes: bytes; parameter: that sets it, for messages; copies: of what is read, while it is read."""
 
     most: int
     parameter: str
     copies: int
-    taken: int = 0
+    reserved_bytes: int = 0
 
 
 # One for the process, not for the thread: what the threads of a stage read counts too.
@@ -51,7 +51,7 @@ def limit(mebibytes: int, parameter: str, copies: int = 1) -> Iterator[None]:
 def available() -> int:
     """Bytes that may be read."""
     if _limits:
-        return max(0, _limits[-1].most - _limits[-1].taken) // _limits[-1].copies
+        return max(0, _limits[-1].most - _limits[-1].reserved_bytes) // _limits[-1].copies
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -64,9 +64,9 @@ def require(where: str, size: int) -> None:
             f"{where}: takes {_mib(size)} MiB in memory, more than this machine has ({_mib(available())} MiB)"
         )
     now, size = _limits[-1], size * _limits[-1].copies
-    beside = f" beside the {_mib(now.taken)} MiB read before" if now.taken >= _MIB else ""
+    earlier = f" beside the {_mib(now.reserved_bytes)} MiB read before" if now.reserved_bytes >= _MIB else ""
     raise InputError(
-        f"{where}: takes {_mib(size)} MiB in memory{beside}, more than the {now.most // _MIB} MiB of {now.parameter}; "
+        f"{where}: takes {_mib(size)} MiB in memory{earlier}, more than the {now.most // _MIB} MiB of {now.parameter}; "
         "raise it if that is meant"
     )
 
@@ -75,18 +75,18 @@ def reserve(where: str, size: int) -> None:
     """``require``, and count them: they stay in memory."""
     require(where, size)
     if _limits:
-        _limits[-1].taken += size
+        _limits[-1].reserved_bytes += size
 
 
 def reserved() -> int:
     """Bytes that are counted now, for ``back_to``."""
-    return _limits[-1].taken if _limits else 0
+    return _limits[-1].reserved_bytes if _limits else 0
 
 
 def release_to(before: int) -> None:
     """What was taken since ``before`` is in memory no longer."""
     if _limits:
-        _limits[-1].taken = min(before, _limits[-1].taken)
+        _limits[-1].reserved_bytes = min(before, _limits[-1].reserved_bytes)
 
 
 def require_text(path: Path) -> None:
@@ -103,10 +103,10 @@ State = tuple[int, int, int]
 
 @dataclass
 class _Reading:
-    """out: the output of whoever reads, who may write it anew; seen: other files as they were when they were first read."""
+    """out: the output of whoever reads, who may write it anew; states: other files as they were when they were first read."""
 
     out: Path
-    seen: dict[Path, State] = field(default_factory=dict)
+    states: dict[Path, State] = field(default_factory=dict)
 
 
 _readings: list[_Reading] = []
@@ -125,7 +125,7 @@ def unchanged_inputs(out: Path) -> Iterator[None]:
 def unchanged_path(path: Path) -> Path:
     """``path``, about to be read. Raises IntegrityError where it is another file than when it was first read, or was changed."""
     if _readings and not (where := path.resolve()).is_relative_to(_readings[-1].out):
-        require_state(path, _readings[-1].seen.setdefault(where, file_state(path)))
+        require_state(path, _readings[-1].states.setdefault(where, file_state(path)))
     return path
 
 
@@ -148,8 +148,8 @@ def unchanged_file(path: Path) -> Iterator[None]:
 
 def file_state(path: Path) -> State:
     """What tells a file from one that takes its place, and from itself before it was written to."""
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 # Files that are read through a memory map, and what happens when somebody cuts or changes one in place meanwhile.

@@ -50,10 +50,10 @@ class Share:
     number: int
 
     @classmethod
-    def of(cls, rows: int) -> "Share":
+    def even(cls, rows: int) -> "Share":
         """As even as can be, the first processes one more."""
-        each, more = divmod(rows, rank_count())
-        return cls(tuple(each + (place < more) for place in range(rank_count())), rank())
+        size, more = divmod(rows, rank_count())
+        return cls(tuple(size + (place < more) for place in range(rank_count())), rank())
 
     @property
     def rows(self) -> slice:
@@ -61,16 +61,16 @@ class Share:
         start, size = sum(self.sizes[: self.number]), self.sizes[self.number]
         return slice(start, start + size) if size else slice(0, 1)
 
-    def take(self, whole: Any) -> Any:
+    def take(self, values: Any) -> Any:
         """``rows`` of anything that has rows."""
-        return whole if len(self.sizes) == 1 else whole[self.rows]
+        return values if len(self.sizes) == 1 else values[self.rows]
 
-    def gather(self, own: Tensor, partial: bool = False) -> Tensor:
+    def gather(self, part: Tensor, partial: bool = False) -> Tensor:
         """(rows, ...) of all processes from those of each. partial: what the gradient of the result will be, else whole; that
-        of ``own`` is partial for what comes before it."""
+        of ``part`` is partial for what comes before it."""
         if len(self.sizes) == 1 or not sum(self.sizes):
-            return own
-        return _Gather.apply(own[: self.sizes[self.number]], self, partial)
+            return part
+        return _Gather.apply(part[: self.sizes[self.number]], self, partial)
 
     def of_parts(self, lengths: Tensor) -> "Share":
         """The same share of things that are rows themselves. lengths: (rows,) how many each row has."""
@@ -109,24 +109,24 @@ def wait() -> None:
             distributed.barrier()
 
 
-def require_same_on_all(tensors: Iterable[Tensor], what: str) -> None:
+def require_same_on_all(tensors: Iterable[Tensor], content: str) -> None:
     """Raises PipelineError unless all processes hold the same bits."""
     if rank_count() == 1:
         return
-    held = 0
+    checksum = 0
     for tensor in tensors:
-        held = zlib.crc32(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data, held)
-    if len(set(Share.of(rank_count()).gather(torch.tensor([held])).tolist())) > 1:
-        raise PipelineError(f"the processes no longer hold the same {what}; are their machines and libraries alike?")
+        checksum = zlib.crc32(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data, checksum)
+    if len(set(Share.even(rank_count()).gather(torch.tensor([checksum])).tolist())) > 1:
+        raise PipelineError(f"the processes no longer hold the same {content}; are their machines and libraries alike?")
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, own: Tensor, share: Share, partial: bool) -> Tensor:
+    def forward(ctx, part: Tensor, share: Share, partial: bool) -> Tensor:
         ctx.share, ctx.partial = share, partial
         # gloo gathers pieces of one size alone.
-        room = own.new_zeros(max(share.sizes), *own.shape[1:])
-        room[: len(own)] = own
+        room = part.new_zeros(max(share.sizes), *part.shape[1:])
+        room[: len(part)] = part
         pieces = [torch.empty_like(room) for _ in share.sizes]
         with _together():
             distributed.all_gather(pieces, room)
@@ -158,8 +158,8 @@ def _together() -> Iterator[None]:
     except RuntimeError as error:
         if out_of_memory(error):
             raise
-        said = next(iter(str(error).splitlines()), "")
-        raise Lost(f"another process of this training has ended or does not answer ({said})") from error
+        reason = next(iter(str(error).splitlines()), "")
+        raise Lost(f"another process of this training has ended or does not answer ({reason})") from error
 
 
 # Work in parts that know nothing of each other: this process does them, or the workers of a pool while one is open.
@@ -177,7 +177,7 @@ class Pool(Protocol):
     def count(self) -> int:
         """How many."""
 
-    def each(self, stream: Stream, parts: Iterable[Any], cost: int, ordered: bool = True) -> Iterator[Any]:
+    def run(self, stream: Stream, parts: Iterable[Any], cost: int, ordered: bool = True) -> Iterator[Any]:
         """``stream(parts)``, of which each worker gets some. ordered: in the order of the parts, else as they are finished."""
 
 
@@ -186,7 +186,7 @@ _open: list[Pool] = []
 
 @contextlib.contextmanager
 def using(pool: Pool) -> Iterator[None]:
-    """Within, ``each`` asks this pool."""
+    """Within, ``run_parts`` asks this pool."""
     _open.append(pool)
     try:
         yield
@@ -206,5 +206,5 @@ def worker_count() -> int:
 
 def run_parts(stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
     """``stream(parts)``, whoever does it. cost: bytes that a part takes with its result, 0 where nobody knows; ordered: as of
-    ``Pool.each``. Raises what ``stream`` raises, and what a pool does that cannot go on."""
-    return _open[-1].each(stream, parts, cost, ordered) if _open else iter(stream(parts))
+    ``Pool.run``. Raises what ``stream`` raises, and what a pool does that cannot go on."""
+    return _open[-1].run(stream, parts, cost, ordered) if _open else iter(stream(parts))

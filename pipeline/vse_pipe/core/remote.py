@@ -58,8 +58,8 @@ def glob(folder: Path, pattern: str) -> list[Path]:
         system, base = _system(folder), url(folder).rstrip("/")
         listed = sorted(system.glob(f"{base}/{pattern}", detail=True).items())
         stem = system._strip_protocol(base).strip("/")
-        found = [name.strip("/").removeprefix(stem).strip("/") for name, about in listed if about["type"] == "file"]
-        return [folder / name for name in found]
+        names = [name.strip("/").removeprefix(stem).strip("/") for name, about in listed if about["type"] == "file"]
+        return [folder / name for name in names]
 
 
 def marks(folder: Path, patterns: tuple[str, ...]) -> dict[str, str]:
@@ -76,8 +76,8 @@ def marks(folder: Path, patterns: tuple[str, ...]) -> dict[str, str]:
 
 
 def _mark(about: dict) -> str:
-    said = next((about[key] for key in _SAYS_VERSION if about.get(key)), "")
-    return f"{about.get('size')}:{said}".replace(" ", "_")
+    version = next((about[key] for key in _SAYS_VERSION if about.get(key)), "")
+    return f"{about.get('size')}:{version}".replace(" ", "_")
 
 
 class _Ranges(io.RawIOBase):
@@ -100,14 +100,14 @@ class _Ranges(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         with _named(self._path):
-            wanted = min(len(buffer), self._file.size - self._file.tell())
-            found = self._file.read(len(buffer))
-        if len(found) < wanted:
+            expected = min(len(buffer), self._file.size - self._file.tell())
+            content = self._file.read(len(buffer))
+        if len(content) < expected:
             raise IntegrityError(
                 f"{url(self._path)}: ended before its size while it was read; run the same command again"
             )
-        buffer[: len(found)] = found
-        return len(found)
+        buffer[: len(content)] = content
+        return len(content)
 
     def close(self) -> None:
         if not self.closed:
@@ -116,11 +116,11 @@ class _Ranges(io.RawIOBase):
 
 
 def _system(path: Path) -> Any:
-    return _made(path.parts[0].removesuffix(":"))
+    return _file_system(path.parts[0].removesuffix(":"))
 
 
 @lru_cache
-def _made(protocol: str) -> Any:
+def _file_system(protocol: str) -> Any:
     import fsspec
 
     try:

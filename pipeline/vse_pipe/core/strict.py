@@ -13,8 +13,8 @@ WEIGHT_FILES = (".pth", ".pt", ".safetensors")
 
 def _name_or_file(weights: str) -> str:
     # A misspelt name would otherwise be taken for a path and be reported as a missing file.
-    known = weights in ("imagenet", "random") or re.fullmatch(r"[A-Z][A-Z0-9_]*", weights)
-    if not known and not weights.endswith(WEIGHT_FILES):
+    is_name = weights in ("imagenet", "random") or re.fullmatch(r"[A-Z][A-Z0-9_]*", weights)
+    if not is_name and not weights.endswith(WEIGHT_FILES):
         raise ValueError(f"expected imagenet, random or a path that ends in {', '.join(WEIGHT_FILES)}")
     return weights
 

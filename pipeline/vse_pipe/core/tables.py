@@ -41,8 +41,8 @@ def field(name: str, kind: pa.DataType, about: str, nullable: bool = False) -> p
 
 def with_footer(schema: pa.Schema, metadata: dict[str, str]) -> pa.Schema:
     """``schema`` with ``metadata`` beside its own."""
-    own = {key.encode(): value.encode() for key, value in metadata.items()}
-    return schema.with_metadata({**(schema.metadata or {}), **own})
+    encoded = {key.encode(): value.encode() for key, value in metadata.items()}
+    return schema.with_metadata({**(schema.metadata or {}), **encoded})
 
 
 def write(
@@ -94,23 +94,23 @@ def read(
     made_by: str = "",
     columns: list[str] | None = None,
     problems: Problems | None = None,
-    told: str = "",
+    required_key: str = "",
 ) -> pa.Table:
     """Read and check names, types and nulls. Raises InputError, and as ``unchanged.same`` and ``parquet.opened``.
 
     columns: the only ones to read, those of them that the file has; ``schema`` then holds for those. problems: as for ``write``;
-    told: what the footer must say.
+    required_key: what the footer must say.
     """
     with open_parquet(unchanged_path(require(path, made_by))) as file:
         table = file.read(columns)
     _require_columns(path, table, schema)
     try:
-        said = footer(table)
+        metadata = footer(table)
     except UnicodeDecodeError as error:  # checksums are of pages alone
         raise InputError(f"{path}: its footer is damaged ({error})") from error
-    if told and told not in said:
+    if required_key and required_key not in metadata:
         raise InputError(
-            f"{path}: its footer does not say '{told}', as if another program had written it; make it again"
+            f"{path}: its footer does not say '{required_key}', as if another program had written it; make it again"
         )
     problems_or_pass(path, problems(table) if problems else [])
     return table
@@ -125,14 +125,14 @@ def scan(path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | 
 
 
 def _require_columns(path: Path, table: pa.Table, schema: pa.Schema) -> None:
-    for wanted in schema:
-        if wanted.name not in table.schema.names:
-            raise InputError(f"{path}: column '{wanted.name}' ({wanted.type}) is missing")
-        found = table.schema.field(wanted.name)
-        if found.type != wanted.type and not pa.types.is_fixed_size_list(found.type):
-            raise InputError(f"{path}: column '{wanted.name}' is {found.type}, expected {wanted.type}")
-        if not wanted.nullable and table[wanted.name].null_count:
-            raise InputError(f"{path}: column '{wanted.name}' has {table[wanted.name].null_count} nulls")
+    for expected in schema:
+        if expected.name not in table.schema.names:
+            raise InputError(f"{path}: column '{expected.name}' ({expected.type}) is missing")
+        column = table.schema.field(expected.name)
+        if column.type != expected.type and not pa.types.is_fixed_size_list(column.type):
+            raise InputError(f"{path}: column '{expected.name}' is {column.type}, expected {expected.type}")
+        if not expected.nullable and table[expected.name].null_count:
+            raise InputError(f"{path}: column '{expected.name}' has {table[expected.name].null_count} nulls")
 
 
 def footer(table: pa.Table) -> dict[str, str]:
@@ -148,8 +148,8 @@ def repeated(table: pa.Table, key: str) -> list[str]:
         if (ids[1:] > ids[:-1]).all() or len(np.unique(ids)) == len(ids):
             return []
     counts = table[key].combine_chunks().value_counts()
-    found = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[:_SHOWN].to_pylist()
-    return [f"{key} {value} occurs more than once" for value in found]
+    values = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[:_SHOWN].to_pylist()
+    return [f"{key} {value} occurs more than once" for value in values]
 
 
 def problems_or_pass(path: Path, problems: list[str]) -> None:
@@ -239,12 +239,12 @@ class Parquet:
         """Around what only a damaged file fails in."""
         return self._damage.named(self.path, _WHAT)
 
-    def require(self, what: str, size: int) -> None:
-        """Raises InputError unless ``what`` may take ``size`` bytes."""
-        memory.require(f"{self.path}: {what}", size)
+    def require(self, content: str, size: int) -> None:
+        """Raises InputError unless ``content`` may take ``size`` bytes."""
+        memory.require(f"{self.path}: {content}", size)
         if self._most is not None and size > self._most:
             raise InputError(
-                f"{self.path}: a row group takes {size} bytes of '{what}', more than the {self._most} that can be kept; write "
+                f"{self.path}: a row group takes {size} bytes of '{content}', more than the {self._most} that can be kept; write "
                 "the file with a smaller row_group_size"
             )
 

@@ -32,8 +32,8 @@ def are_numbers(ids: pa.Array) -> bool:
 
 def objection(ids: pa.Array) -> tuple[int, str] | None:
     """(row, the id and what is wrong with it) of the first of ``objections``."""
-    for row, what in objections(ids).items():
-        return row, f"{shown_id(ids[row].as_py())} {what}"
+    for row, problem in objections(ids).items():
+        return row, f"{shown_id(ids[row].as_py())} {problem}"
     return None
 
 
@@ -46,21 +46,21 @@ def objections(ids: pa.Array) -> dict[int, str]:
         (pc.greater(pc.utf8_length(ids), LONGEST), f"is longer than {LONGEST} characters"),
         (pc.match_substring_regex(ids, _UNSEEN), "holds a control character"),
     ]
-    found: dict[int, str] = {}
-    for wrong, what in checks:
+    problems: dict[int, str] = {}
+    for wrong, problem in checks:
         for row in np.flatnonzero(wrong.to_numpy(zero_copy_only=False)).tolist():
-            found.setdefault(row, what)
-    for row, what in _repeated(ids):
-        found.setdefault(row, what)
-    return found
+            problems.setdefault(row, problem)
+    for row, problem in _repeated(ids):
+        problems.setdefault(row, problem)
+    return problems
 
 
 def _repeated(ids: pa.Array) -> Iterator[tuple[int, str]]:
     codes = pc.utf8_lower(ids).dictionary_encode().indices.to_numpy()
     _, first, which = np.unique(codes, return_index=True, return_inverse=True)
     for row in np.flatnonzero(first[which] != np.arange(len(codes))).tolist():
-        own, earlier = ids[row].as_py(), ids[int(first[which[row]])].as_py()
-        yield row, "is given twice" if own == earlier else f"differs from {shown_id(earlier)} in capitals only"
+        current, earlier = ids[row].as_py(), ids[int(first[which[row]])].as_py()
+        yield row, "is given twice" if current == earlier else f"differs from {shown_id(earlier)} in capitals only"
 
 
 def shown_id(text: str) -> str:

@@ -76,8 +76,10 @@ def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
     path = cache() / source.file
     if not path.exists():
         _download(source, path)
-    found = check(path, source.digest)
-    return Weights(path, {"origin": "published", "url": source.url, "file": path.name, "sha256": found, "pinned": True})
+    digest = check(path, source.digest)
+    return Weights(
+        path, {"origin": "published", "url": source.url, "file": path.name, "sha256": digest, "pinned": True}
+    )
 
 
 def _download(source: WeightsFile, path: Path) -> None:
@@ -102,17 +104,17 @@ def _download(source: WeightsFile, path: Path) -> None:
         socket.setdefaulttimeout(before)
 
 
-def _pinned(published: WeightsFile, wanted: str | None) -> WeightsFile:
-    if not published.digest and not wanted:
+def _pinned(published: WeightsFile, required: str | None) -> WeightsFile:
+    if not published.digest and not required:
         raise UsageError(
             f"no digest is known for {published.url}: set sha256 to the digest its publisher gives, or weights to a file you trust"
         )
-    if wanted and not wanted.startswith(published.digest):
-        raise UsageError(f"sha256 {wanted} contradicts the published digest {published.digest}... of {published.url}")
-    if wanted and not published.digest:
+    if required and not required.startswith(published.digest):
+        raise UsageError(f"sha256 {required} contradicts the published digest {published.digest}... of {published.url}")
+    if required and not published.digest:
         stem, dot, suffix = published.file.rpartition(".")
-        return WeightsFile(published.url, f"{stem}-{wanted[:8]}{dot}{suffix}", wanted)
-    return WeightsFile(published.url, published.file, wanted or published.digest)
+        return WeightsFile(published.url, f"{stem}-{required[:8]}{dot}{suffix}", required)
+    return WeightsFile(published.url, published.file, required or published.digest)
 
 
 def _from_path(params: Named) -> Weights:
@@ -121,15 +123,15 @@ def _from_path(params: Named) -> Weights:
         raise MissingResource(
             f"{path.absolute()}: no such weights file; weights is imagenet, random or a path to a file"
         )
-    found = check(path, params.sha256 or "")
+    digest = check(path, params.sha256 or "")
     if not params.sha256:
-        warn(f"{path} is not pinned; to pin it, add to its entry in params.yaml: sha256: {found}")
-    return Weights(path, {"origin": "file", "file": path.name, "sha256": found, "pinned": params.sha256 is not None})
+        warn(f"{path} is not pinned; to pin it, add to its entry in params.yaml: sha256: {digest}")
+    return Weights(path, {"origin": "file", "file": path.name, "sha256": digest, "pinned": params.sha256 is not None})
 
 
 def check(path: Path, expected: str) -> str:
     """The full digest of ``path``. Raises IntegrityError unless it begins with ``expected``."""
-    found = sha256(path)
-    if not found.startswith(expected):
-        raise IntegrityError(f"{path}: sha256 is {found}, expected {expected}; put the right file there")
-    return found
+    digest = sha256(path)
+    if not digest.startswith(expected):
+        raise IntegrityError(f"{path}: sha256 is {digest}, expected {expected}; put the right file there")
+    return digest

@@ -78,7 +78,7 @@ class EarlierVectors:
             known, made = joins.read(self.folder)
             if made != self.made:
                 return nothing
-            stored = StoredVectors.of(self.folder / embeddings.IMAGES)
+            stored = StoredVectors.open(self.folder / embeddings.IMAGES)
         except (InputError, IntegrityError) as error:
             warn(f"{error}; doing so now")
             return nothing

@@ -78,7 +78,7 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
         table if own.all() else table.filter(pa.array(own)) for table, own in zip(whole, kept, strict=True)
     ]
     missing = left_out(whole, tables)
-    digests = joins.by_split(seen, partial(captions.blocks, prepared, kept=kept[1]))
+    digests = joins.by_split(seen, partial(captions.blocks, prepared, mask=kept[1]))
     data = {embeddings.DATA: json.dumps(digests, sort_keys=True)}
     if missing:
         data[embeddings.PREPARED] = json.dumps(joins.digests(prepared), sort_keys=True)

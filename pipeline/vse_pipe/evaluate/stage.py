@@ -64,7 +64,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
 def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> dict[str, dict]:
     """Rank under each criterion and replace data/evaluate/<run>/ as a whole."""
     dataset, out, written = params.dataset(run), paths.evaluations(run), {}
-    settings = params.evaluate.of(dataset)
+    settings = params.evaluate.for_dataset(dataset)
     embedded = ensemble.embedded(params, run, device)
     lender = ensemble.lender(params, run, embedded, settings.bank, device)
     to_choose = any(open_parameters(criterion, settings) for criterion in chosen)

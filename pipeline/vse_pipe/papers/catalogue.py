@@ -202,8 +202,7 @@ def common() -> Common:
 def load(paper: str) -> Paper:
     """A paper of the package by name. Raises UsageError with the near miss, ParamsError when its file is not as it should be."""
     if paper not in names():
-        known = names()
-        raise UsageError(unknown("paper", paper, known))
+        raise UsageError(unknown("paper", paper, names()))
     path = FOLDER / f"{paper}.yaml"
     return read(path if path.is_file() else FOLDER / paper)
 
@@ -236,11 +235,11 @@ def entries(paper: str) -> list[Entry]:
 
 def find(paper: str, row: str) -> Entry:
     """The row ``2.12``, or a variant of one, ``1.3:code``. Raises UsageError with the near miss."""
-    found = {entry.id: entry for entry in entries(paper)}
-    if row not in found:
-        told = f"`vse-pipe papers {paper}` lists them"
-        raise UsageError(missing(f"{paper} has no row '{row}'", row, found, told))
-    return found[row]
+    by_id = {entry.id: entry for entry in entries(paper)}
+    if row not in by_id:
+        advice = f"`vse-pipe papers {paper}` lists them"
+        raise UsageError(missing(f"{paper} has no row '{row}'", row, by_id, advice))
+    return by_id[row]
 
 
 def located(marker: str) -> Entry:
@@ -263,9 +262,9 @@ def _entry(paper: str, content: Paper, row: Row, block: Block, variant: str | No
     trained, its_block = _trained(content, row, block)
     added = [] if variant is None else variants(row, block).get(variant, [])
     chosen = [*its_block.settings, *trained.settings, *added]
-    known = {**common().settings, **content.settings}
+    settings = {**common().settings, **content.settings}
     base = Settings(dataset=its_block.dataset)
-    return Entry(paper, name, row, block, merged([base, *(known[one] for one in chosen)]))
+    return Entry(paper, name, row, block, merged([base, *(settings[one] for one in chosen)]))
 
 
 def _trained(content: Paper, row: Row, block: Block) -> tuple[Row, Block]:
@@ -277,7 +276,7 @@ def _trained(content: Paper, row: Row, block: Block) -> tuple[Row, Block]:
 def _problems(paper: Paper):
     rows = [(row, block) for block in paper.blocks for row in block.rows]
     ids = [row.id for row, _ in rows]
-    known = {*common().settings, *paper.settings}
+    settings = {*common().settings, *paper.settings}
     yield from (f"row {one}: id given twice" for one in sorted({one for one in ids if ids.count(one) > 1}))
     yield from (f"settings.{name}: also in _common.yaml" for name in set(common().settings) & set(paper.settings))
     for block in paper.blocks:
@@ -286,7 +285,7 @@ def _problems(paper: Paper):
         for row in block.rows:
             places += [(f"row {row.id}", [*row.settings, *(one for names in row.variants.values() for one in names)])]
         for place, names in places:
-            yield from (f"{place}: unknown settings '{name}'" for name in names if name not in known)
+            yield from (f"{place}: unknown settings '{name}'" for name in names if name not in settings)
         if block.dataset not in common().datasets:
             yield f"a block of table {block.table}: unknown data set '{block.dataset}'"
     for row, _ in rows:

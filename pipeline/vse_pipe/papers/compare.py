@@ -20,18 +20,18 @@ def setting_differences(entry: Entry, run: Run) -> list[str]:
     chosen = entry.settings
     if chosen is None:
         return []
-    found = [_phrase("dataset", run.dataset, chosen.dataset)] if run.dataset != chosen.dataset else []
+    differences = [_phrase("dataset", run.dataset, chosen.dataset)] if run.dataset != chosen.dataset else []
     for key in MEMBERS:
-        member, wanted = getattr(run, key), getattr(chosen, key)
-        if member.name != wanted:
-            found.append(_phrase(key, member.name, wanted))
+        member, name = getattr(run, key), getattr(chosen, key)
+        if member.name != name:
+            differences.append(_phrase(key, member.name, name))
             continue
-        params = RUN_FAMILIES[key].options(wanted)(**chosen.options.get(key, {}))
-        found += _values(f"{key}.", member.params.model_dump(), params.model_dump())
+        params = RUN_FAMILIES[key].options(name)(**chosen.options.get(key, {}))
+        differences += _values(f"{key}.", member.params.model_dump(), params.model_dump())
     # A row may name values that a later version has; those that this one has are compared.
     train = {name: value for name, value in chosen.train.items() if name in TrainParams.model_fields}
     expected = TrainParams(**train).model_dump(exclude=set(COMPUTING))
-    return [*found, *_values("train.", run.train.model_dump(exclude=set(COMPUTING)), expected)]
+    return [*differences, *_values("train.", run.train.model_dump(exclude=set(COMPUTING)), expected)]
 
 
 def _values(prefix: str, ours: dict, theirs: dict) -> list[str]:
@@ -69,19 +69,19 @@ def compared_figures(marker: str, metrics: Mapping, inference: str = "nns") -> l
     entry = rows_of_model(marker).get(inference)
     if entry is None:
         return []
-    found = [(name, value, measured(metrics, name)) for name, value in entry.published.items()]
-    return [(label(name), value, ours, round(ours - value, 4)) for name, value, ours in found if ours is not None]
+    figures = [(name, value, measured(metrics, name)) for name, value in entry.published.items()]
+    return [(label(name), value, ours, round(ours - value, 4)) for name, value, ours in figures if ours is not None]
 
 
 def rows_of_model(marker: str) -> dict[str, Entry]:
     """The rows that rank the model of row ``marker``, by criterion. Raises UsageError."""
     named = catalogue.located(marker)
     model = named.row.trains or named.row.id
-    found: dict[str, Entry] = {}
+    rows: dict[str, Entry] = {}
     for entry in catalogue.entries(named.paper):
         if model in (entry.row.id, entry.row.trains):
-            found.setdefault(entry.row.inference, entry)
-    return found
+            rows.setdefault(entry.row.inference, entry)
+    return rows
 
 
 def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]:
@@ -91,20 +91,22 @@ def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]
     """
     entry = catalogue.located(marker)
     remarks = catalogue.load(entry.paper).remarks
-    said = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]
-    wanted = _PROTOCOLS.get(entry.block.protocol)
-    if "protocol" in metrics and metrics["protocol"] != wanted:
-        said.append(f"measured under protocol {metrics['protocol']}, the row under {wanted} ({entry.block.protocol})")
+    sentences = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]
+    protocol = _PROTOCOLS.get(entry.block.protocol)
+    if "protocol" in metrics and metrics["protocol"] != protocol:
+        sentences.append(
+            f"measured under protocol {metrics['protocol']}, the row under {protocol} ({entry.block.protocol})"
+        )
     if entry.block.protocol == "phrases" and "threshold" in metrics:
-        said += [
+        sentences += [
             f"measured with {key} {metrics[key]}, the row with {value}"
             for key, value in _LOCALISED.items()
             if metrics[key] != value
         ]
-    apart = setting_differences(entry, run) if run else []
-    if apart:
-        said.append(f"the run is not the row: {'; '.join(apart)}")
-    return said
+    differences = setting_differences(entry, run) if run else []
+    if differences:
+        sentences.append(f"the run is not the row: {'; '.join(differences)}")
+    return sentences
 
 
 def measured(metrics: Mapping, name: str) -> float | None:

@@ -65,15 +65,15 @@ def figure_text(value: float) -> str:
 
 def _laid_out(overlay: dict) -> CommentedMap:
     """Sections and nodes one below the other, what they hold in one line."""
-    found = CommentedMap()
+    document = CommentedMap()
     for section, nodes in overlay.items():
-        found[section] = _copied(nodes)
+        document[section] = _copied(nodes)
         if not isinstance(nodes, dict):
             continue
         if not any(isinstance(node, dict) for node in nodes.values()):
-            found[section].fa.set_flow_style()
+            document[section].fa.set_flow_style()
             continue
-        for node in found[section].values():
+        for node in document[section].values():
             if section != "runs" or not isinstance(node, dict):
                 _in_one_line(node)
                 continue
@@ -81,7 +81,7 @@ def _laid_out(overlay: dict) -> CommentedMap:
             options = node.get("options")
             for values in options.values() if isinstance(options, dict) else ():
                 _in_one_line(values)
-    return found
+    return document
 
 
 def _copied(value: object) -> object:
@@ -96,21 +96,21 @@ def _in_one_line(node: object) -> None:
 
 def papers() -> list[dict]:
     """One a paper: name, title, venue, and how many rows it has, of its own and that this version can run."""
-    found = []
+    rows = []
     for name in catalogue.names():
         content, entries = catalogue.load(name), catalogue.entries(name)
-        own = [one for one in entries if one.settings is not None]
-        found.append(
+        trained = [one for one in entries if one.settings is not None]
+        rows.append(
             {
                 "paper": name,
                 "title": content.title,
                 "venue": content.venue,
                 "rows": len({one.row.id for one in entries}),
-                "own": len({one.row.id for one in own}),
-                "runs": len({one.row.id for one in own if not needs(one)}),
+                "own": len({one.row.id for one in trained}),
+                "runs": len({one.row.id for one in trained if not needs(one)}),
             }
         )
-    return found
+    return rows
 
 
 def rows(paper: str) -> list[dict]:
@@ -138,11 +138,11 @@ def _row(entry: Entry) -> dict:
     }
 
 
-def show_papers(found: list[dict]) -> None:
+def show_papers(rows: list[dict]) -> None:
     table = _table("", paper="left", title="left", rows="right", own="right", runs="right")
-    for one in found:
-        title = f"{one['title']} ({one['venue']})"
-        table.add_row(one["paper"], title, *(str(one[key]) for key in ("rows", "own", "runs")))
+    for row in rows:
+        title = f"{row['title']} ({row['venue']})"
+        table.add_row(row["paper"], title, *(str(row[key]) for key in ("rows", "own", "runs")))
     stdout.print(table, markup=False)
     line("own: rows that the authors trained, the others quote; runs: own rows that this version can run")
 
@@ -170,19 +170,19 @@ def _of_block(block: Block, entries: list[Entry]):
         column.header, column.no_wrap = label(name).replace(" ", "\n", 1), True
     table.columns[-1].header = ""
     for row in block.rows:
-        one, *variants = (entry for entry in entries if entry.row is row)
-        figures = (figure_text(one.published[name]) if name in one.published else "" for name in names)
-        table.add_row(row.id, row.method, *figures, _state(one, variants))
+        entry, *variants = (entry for entry in entries if entry.row is row)
+        figures = (figure_text(entry.published[name]) if name in entry.published else "" for name in names)
+        table.add_row(row.id, row.method, *figures, _state(entry, variants))
     return table
 
 
-def _state(one: Entry, variants: list[Entry]) -> str:
+def _state(base: Entry, variants: list[Entry]) -> str:
     """Of a row; of its variants those that run, but for the ones that its whole block has."""
-    if one.settings is None:
+    if base.settings is None:
         return "quoted"
-    lacking = needs(one)
-    own = [f":{name}" for name in one.row.variants]
-    runs = [name for entry in variants if (name := entry.id.removeprefix(one.id)) in own and not needs(entry)]
+    lacking = needs(base)
+    names = [f":{name}" for name in base.row.variants]
+    runs = [name for entry in variants if (name := entry.id.removeprefix(base.id)) in names and not needs(entry)]
     if not lacking:
         return ", ".join(["runs", *runs])
     more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""

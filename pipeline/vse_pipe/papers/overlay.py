@@ -68,7 +68,7 @@ def overlay(paper: str, row: str) -> dict:
     nodes = _nodes(chosen)
     named = {key: node.pop("name") for key, node in nodes.items()}
     inferences = ["nns"] if entry.row.inference == "nns" else ["nns", entry.row.inference]
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "grid": {"inferences": inferences},
         "datasets": _datasets(chosen.dataset),
         "features": {named["features"]: {"dataset": chosen.dataset, **nodes["features"]}},
@@ -79,11 +79,11 @@ def overlay(paper: str, row: str) -> dict:
         "report": {"title": entry.marker},
     }
     if entry.block.protocol == "phrases":
-        found["report"]["localized"] = list(found["runs"])
+        document["report"]["localized"] = list(document["runs"])
     parts = {part for name in inferences[1:] for part in name.split("+")}
     if parts:
-        found["inference"] = {part: _criterion(entry, part) for part in sorted(parts)}
-    return found
+        document["inference"] = {part: _criterion(entry, part) for part in sorted(parts)}
+    return document
 
 
 def _settings(entry: Entry) -> Settings:
@@ -99,10 +99,10 @@ def _nodes(chosen: Settings) -> dict[str, dict]:
 def _datasets(name: str | None) -> dict[str, dict]:
     """The data set, after those it is made from."""
     assert name is not None
-    known = catalogue.common().datasets
-    source = Path(known[name]["source"])
+    nodes = catalogue.common().datasets
+    source = Path(nodes[name]["source"])
     earlier = _datasets(source.name) if source == paths.prepared(source.name) else {}
-    return {**earlier, name: dict(known[name])}
+    return {**earlier, name: dict(nodes[name])}
 
 
 def run_name(entry: Entry) -> str:
@@ -117,7 +117,7 @@ def needs(entry: Entry) -> list[str]:
         return []
     nodes = _nodes(chosen)
     datasets = _datasets(chosen.dataset).values()
-    wanted: list[tuple[Family, str]] = [
+    members: list[tuple[Family, str]] = [
         *((FORMATS, node["format"]) for node in datasets),
         *((PROPOSALS, node["proposals"]) for node in datasets if "proposals" in node),
         (BACKBONES, nodes["features"]["backbone"]),
@@ -126,7 +126,7 @@ def needs(entry: Entry) -> list[str]:
         *((RUN_FAMILIES[key], name) for key in MEMBERS for name in _members(entry, key)),
         *((INFERENCES, part) for part in entry.row.inference.split("+")),
     ]
-    lacking = [f"{family.kind} '{name}'" for family, name in wanted if name not in family.names()]
+    lacking = [f"{family.kind} '{name}'" for family, name in members if name not in family.names()]
     options = [f"train.{key}" for key in chosen.train if key not in TrainParams.model_fields]
     lacking += [", ".join(options)] if options else []
     if not lacking and never_learns(str(chosen.loss), _members(entry, "similarity")[0]):
@@ -163,9 +163,9 @@ def _run(entry: Entry, similarity: str) -> dict:
 
 def _complete(entry: Entry, key: MemberKey, name: str) -> dict:
     """The values of member ``name`` of family ``key``, defaults included. Raises ParamsError."""
-    own = _settings(entry).options.get(key, {})
+    values = _settings(entry).options.get(key, {})
     try:
-        return RUN_FAMILIES[key].options(name)(**own).model_dump()
+        return RUN_FAMILIES[key].options(name)(**values).model_dump()
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
         raise ParamsError([f"{entry.paper} {entry.id} {key}.{name} {one}" for one in problems]) from error

@@ -38,7 +38,7 @@ class Box(NamedTuple):
     width: int
     height: int
 
-    def of(self, file: str) -> str:
+    def address(self, file: str) -> str:
         """The address of this box in the picture ``file``."""
         return f"{file}#xywh={self.left},{self.top},{self.width},{self.height}"
 
@@ -111,7 +111,7 @@ _KEPT_FILES = 4
 # lru_cache lets two threads open the same file at once, and each would then read its row groups.
 _opening = threading.Lock()
 # Of all files, by row group and column: a folder of many files must not keep as much for each.
-_kept: OrderedDict[tuple["CellFile", int, str], pa.ChunkedArray] = OrderedDict()
+_cache: OrderedDict[tuple["CellFile", int, str], pa.ChunkedArray] = OrderedDict()
 _keeping = threading.Lock()
 
 
@@ -167,24 +167,24 @@ class CellFile:
     def _group(self, group: int, column: str) -> pa.ChunkedArray:
         key = self, group, column
         with _keeping:
-            if key in _kept:
-                _kept.move_to_end(key)
-                return _kept[key]
+            if key in _cache:
+                _cache.move_to_end(key)
+                return _cache[key]
         if (group, column) in self._refused:
             raise InputError(self._refused[group, column])
         try:
-            found = self._read(group, column)
+            cells = self._read(group, column)
         except InputError as error:  # not to be read again for each of its rows
             self._refused[group, column] = str(error)
             raise
         with _keeping:
-            _kept[key] = found
-            for old in [other for other in _kept if other[0] is self][:-_KEPT_GROUPS]:
-                del _kept[old]
+            _cache[key] = cells
+            for old in [other for other in _cache if other[0] is self][:-_KEPT_GROUPS]:
+                del _cache[old]
             most = min(_KEPT_GROUPS * LARGEST_GROUP, memory.available())
-            while len(_kept) > 1 and sum(one.nbytes for one in _kept.values()) > most:
-                _kept.popitem(last=False)
-        return found
+            while len(_cache) > 1 and sum(one.nbytes for one in _cache.values()) > most:
+                _cache.popitem(last=False)
+        return cells
 
     def _read(self, group: int, column: str) -> pa.ChunkedArray:
         in_struct = pa.types.is_struct(self._file.schema.field(column).type)

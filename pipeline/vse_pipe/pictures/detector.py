@@ -37,8 +37,8 @@ class Detector(nn.Module):
         logits, changes = heads.box_predictor(pooled)
         # The first class is the background.
         scores, classes = logits.float().softmax(dim=1)[:, 1:].max(dim=1)
-        each = heads.box_coder.decode(changes.float(), proposals)
-        boxes = each[torch.arange(len(each), device=each.device), classes + 1]
+        class_boxes = heads.box_coder.decode(changes.float(), proposals)
+        boxes = class_boxes[torch.arange(len(class_boxes), device=class_boxes.device), classes + 1]
         boxes = box_ops.clip_boxes_to_image(boxes, batch.image_sizes[0])
         boxes = _back(boxes, batch, picture)
         large = box_ops.remove_small_boxes(boxes, _SMALLEST)
@@ -46,8 +46,8 @@ class Detector(nn.Module):
 
     def proposals(self, picture: Float[Tensor, "3 height width"]) -> Float[Tensor, "proposals 4"]:
         """Of the region proposal network alone, best first: after its own suppression, before any class is known."""
-        batch, _, found = self._proposed(picture)
-        return _back(found[0], batch, picture)
+        batch, _, boxes = self._proposed(picture)
+        return _back(boxes[0], batch, picture)
 
     def _proposed(self, picture: Tensor) -> tuple[Any, Any, list[Tensor]]:
         """The picture as the network has it, its maps, and the proposals in its pixels."""
@@ -68,44 +68,46 @@ def names() -> list[str]:
     return [name for name in models.list_models(module=detection) if name.startswith("fasterrcnn_")]
 
 
-def build(name: str, given: Named, arguments: dict, sizes: tuple[int, int], seed: int) -> tuple[Detector, Weights]:
-    """given: weights and sha256 of the detector; sizes: shorter and longest side of the pictures it will see.
+def build(name: str, choice: Named, arguments: dict, sizes: tuple[int, int], seed: int) -> tuple[Detector, Weights]:
+    """choice: weights and sha256 of the detector; sizes: shorter and longest side of the pictures it will see.
 
     Raises UnknownMember for a name that is no Faster R-CNN of torchvision and for weights it does not have, UsageError for
     arguments it does not take; else what weights and states raise.
     """
     if name not in names():
         raise UnknownMember(unknown("detector", name, names()))
-    found = weights.locate(given, _source(name, given.weights), seed)
-    net = devices.seeded(lambda: _made(name, arguments, sizes), seed, "torchvision", name)
-    if found.path is not None:
-        devices.load_weights(net, _with_counts(devices.read_weights(found.path), net), found.path)
-    if name == "fasterrcnn_resnet50_fpn" and given.weights == "COCO_V1":
+    source = weights.locate(choice, _source(name, choice.weights), seed)
+    net = devices.seeded(lambda: _network(name, arguments, sizes), seed, "torchvision", name)
+    if source.path is not None:
+        devices.load_weights(net, _with_counts(devices.read_weights(source.path), net), source.path)
+    if name == "fasterrcnn_resnet50_fpn" and choice.weights == "COCO_V1":
         _without_eps(net)
-    return Detector(net.eval()), found
+    return Detector(net.eval()), source
 
 
-def _made(name: str, arguments: dict, sizes: tuple[int, int]) -> nn.Module:
-    own = {"weights": None, "weights_backbone": None, "min_size": sizes[0], "max_size": sizes[1]}
-    if wrong := sorted(own.keys() & arguments.keys()):
+def _network(name: str, arguments: dict, sizes: tuple[int, int]) -> nn.Module:
+    fixed = {"weights": None, "weights_backbone": None, "min_size": sizes[0], "max_size": sizes[1]}
+    if wrong := sorted(fixed.keys() & arguments.keys()):
         raise UsageError(f"detector_args cannot set {', '.join(wrong)}: shorter, longer and detector_weights do")
     # Asked for here, because torchvision's detectors take any other name without a word.
-    known = inspect.signature(detection.FasterRCNN).parameters.keys() - {"kwargs"}
-    if strange := sorted(arguments.keys() - known):
-        miss = near_miss(strange[0], sorted(known))
-        raise UsageError(f"torchvision {name} does not take detector_args {', '.join(strange)}{miss}")
+    accepted = inspect.signature(detection.FasterRCNN).parameters.keys() - {"kwargs"}
+    if rejected := sorted(arguments.keys() - accepted):
+        miss = near_miss(rejected[0], sorted(accepted))
+        raise UsageError(f"torchvision {name} does not take detector_args {', '.join(rejected)}{miss}")
     try:
-        return models.get_model(name, **own, **arguments)
+        return models.get_model(name, **fixed, **arguments)
     except (TypeError, ValueError) as error:
         raise UsageError(f"torchvision {name} does not take detector_args {arguments}: {error}") from error
 
 
-def _source(name: str, wanted: str) -> WeightsFile | None:
+def _source(name: str, weights_name: str) -> WeightsFile | None:
     entries = models.get_model_weights(name)
-    if wanted in entries.__members__:
-        return source_of(entries[wanted].url)
-    if wanted.isupper() or wanted == "imagenet":
-        raise UnknownMember(missing(f"torchvision {name} has no weights '{wanted}'", wanted, entries.__members__))
+    if weights_name in entries.__members__:
+        return source_of(entries[weights_name].url)
+    if weights_name.isupper() or weights_name == "imagenet":
+        raise UnknownMember(
+            missing(f"torchvision {name} has no weights '{weights_name}'", weights_name, entries.__members__)
+        )
     return None
 
 

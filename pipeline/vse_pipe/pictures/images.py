@@ -29,12 +29,12 @@ _OF_PIXEL = 4  # bytes, in Pillow's memory
 def cropped(image: Image.Image, box: Box, name: str) -> Image.Image:
     """A copy of ``box`` of an upright picture. Raises UnreadableImage when it has no area or reaches outside."""
     right, bottom = box.left + box.width, box.top + box.height
-    told = f"{box.width} x {box.height} at {box.left},{box.top}"
+    place = f"{box.width} x {box.height} at {box.left},{box.top}"
     if not box.width or not box.height:
-        raise UnreadableImage(name, f"names a box of no area ({told})")
+        raise UnreadableImage(name, f"names a box of no area ({place})")
     if right > image.width or bottom > image.height:
         raise UnreadableImage(
-            name, f"names a box ({told}) that reaches outside the picture of {image.width} x {image.height}"
+            name, f"names a box ({place}) that reaches outside the picture of {image.width} x {image.height}"
         )
     return image.crop((box.left, box.top, right, bottom))
 
@@ -44,39 +44,39 @@ class Decoded:
 
     def __init__(self, most: int = MOST, largest: int = LARGEST) -> None:
         self._most, self._largest = most, largest
-        self._kept: OrderedDict[Hashable, Future[Image.Image]] = OrderedDict()
+        self._futures: OrderedDict[Hashable, Future[Image.Image]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], Image.Image]) -> Image.Image:
         """The picture of ``key``, made by whoever asks first while the others wait for it. What ``make`` raises is raised and
         not kept: each has its own message. Nobody may change the picture."""
         with self._lock:
-            waiting = self._kept.get(key)
+            waiting = self._futures.get(key)
             mine: Future[Image.Image] | None = Future() if waiting is None else None
             if mine is not None:
-                self._kept[key] = mine
-            self._kept.move_to_end(key)
+                self._futures[key] = mine
+            self._futures.move_to_end(key)
         if mine is None:
             assert waiting is not None
             return make() if waiting.exception() else waiting.result()
         try:
-            made = make()
+            picture = make()
         except BaseException as error:
             with self._lock:
-                self._kept.pop(key, None)
+                self._futures.pop(key, None)
             mine.set_exception(error)
             raise
-        mine.set_result(made)
+        mine.set_result(picture)
         self._forget()
-        return made
+        return picture
 
     def _forget(self) -> None:
         with self._lock:
-            while len(self._kept) > self._most or (len(self._kept) > 1 and self._bytes() > self._largest):
-                self._kept.popitem(last=False)
+            while len(self._futures) > self._most or (len(self._futures) > 1 and self._bytes() > self._largest):
+                self._futures.popitem(last=False)
 
     def _bytes(self) -> int:
-        done = [one.result() for one in self._kept.values() if one.done() and not one.exception()]
+        done = [one.result() for one in self._futures.values() if one.done() and not one.exception()]
         return sum(_OF_PIXEL * image.width * image.height for image in done)
 
 
@@ -102,8 +102,8 @@ def load(root: Path, item: Item) -> Image.Image:
     Raises UnreadableImage when it is missing or does not decode, or the box does not lie in it, InputError when it lies
     outside ``root``, IntegrityError when it is not what ``prepare`` saw.
     """
-    whole, box = cut(item.file)
-    return decode(*_content(root, item)) if box is None else _box(root, item, whole, box)
+    address, box = cut(item.file)
+    return decode(*_content(root, item)) if box is None else _box(root, item, address, box)
 
 
 def pixels(root: Path, item: Item, transform: Transform) -> np.ndarray:
@@ -117,12 +117,12 @@ def pixels_and_size(root: Path, item: Item, transform: Transform) -> tuple[np.nd
     A picture of which boxes are asked for is decoded whole, whatever ``transform.draft`` says: one decoding serves them all,
     and what a box gives does not depend on the others.
     """
-    whole, box = cut(item.file)
+    address, box = cut(item.file)
     if box is None:
         content, name = _content(root, item)
         image, size = reduced(content, name, transform.enough)
     else:
-        name, image = _name(root, item), _box(root, item, whole, box)
+        name, image = _name(root, item), _box(root, item, address, box)
         size = image.size
     try:
         return transform.pixels(image, size), size
@@ -142,8 +142,8 @@ def upright_size(root: Path, item: Item) -> Size:
 
 def orientation(image: Image.Image) -> int:
     """How EXIF says that it is turned, 1 to 8; 1, upright, where it says nothing or something else. Raises whatever Pillow raises."""
-    found: Any = image.getexif().get(_ORIENTATION)
-    return int(found) if found in range(1, 9) else 1
+    value: Any = image.getexif().get(_ORIENTATION)
+    return int(value) if value in range(1, 9) else 1
 
 
 def upright(size: Size, turned: int) -> Size:
@@ -153,13 +153,13 @@ def upright(size: Size, turned: int) -> Size:
 
 def page_bytes(path: Path) -> bytes | None:
     """The bytes of a picture that a page shows, of a box as PNG; None when it is not there any more. path: as of ``read.at``."""
-    whole, box = cut(str(path))
+    address, box = cut(str(path))
     try:
-        content = read.at(Path(whole))
+        content = read.at(Path(address))
         if box is None:
             return content
         file = io.BytesIO()
-        cropped(decode(content, whole), box, str(path)).save(file, "PNG")
+        cropped(decode(content, address), box, str(path)).save(file, "PNG")
         return file.getvalue()
     except (InputError, IntegrityError):
         return None
@@ -211,12 +211,12 @@ def _name(root: Path, item: Item) -> str:
     return f"{root / item.file} (image_id {item.image_id})"
 
 
-def _box(root: Path, item: Item, whole: str, box: Box) -> Image.Image:
+def _box(root: Path, item: Item, address: str, box: Box) -> Image.Image:
     def make() -> Image.Image:
         return decode(*_content(root, item))
 
     # Without a digest nobody knows whether the file is still the same.
-    picture = _wholes.get((str(root), whole, item.sha256), make) if item.sha256 else make()
+    picture = _wholes.get((str(root), address, item.sha256), make) if item.sha256 else make()
     return cropped(picture, box, _name(root, item))
 
 

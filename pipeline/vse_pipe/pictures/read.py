@@ -36,8 +36,8 @@ def open_picture(content: bytes, name: str) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(content), formats=formats)
     except UnidentifiedImageError as error:
-        shown = f"{len(content)} bytes, the first are {content[:_SHOWN]!r}"
-        raise UnreadableImage(name, f"is no image in a known format ({shown})") from error
+        start = f"{len(content)} bytes, the first are {content[:_SHOWN]!r}"
+        raise UnreadableImage(name, f"is no image in a known format ({start})") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UnreadableImage(name, f"has too many pixels (more than {limit})") from error
     except Exception as error:
@@ -148,24 +148,24 @@ def _member(shard: Path, member: TarMember, where: str) -> bytes:
     _refuse_large(f"{shard} {member.name}", member.size)
     try:
         if files.is_remote(shard):
-            found = remote.piece(shard, member.offset, member.size)
+            content = remote.piece(shard, member.offset, member.size)
         else:
             with shard.open("rb") as file:
                 file.seek(member.offset)
-                found = file.read(member.size)
+                content = file.read(member.size)
     except OSError as error:
         raise InputError(f"{where}: shard {shard} cannot be read ({error.strerror})") from error
-    if len(found) != member.size:
+    if len(content) != member.size:
         raise IntegrityError(f"{where}: {files.url(shard)} ends before {member.name} does; {_AGAIN}")
-    return found
+    return content
 
 
 def _cell(path: Path, cell: Cell, where: str) -> bytes:
     try:
-        found = address.value(path, cell.row, cell.column)
+        content = address.value(path, cell.row, cell.column)
     except IndexError as error:
         raise IntegrityError(f"{where}: {path} {error}; {_AGAIN}") from error
-    if found is None:
+    if content is None:
         raise UnreadableImage(f"{path} row {cell.row}", f"holds no bytes in column '{cell.column}'")
-    _refuse_large(f"{path} row {cell.row}", len(found))
-    return found
+    _refuse_large(f"{path} row {cell.row}", len(content))
+    return content

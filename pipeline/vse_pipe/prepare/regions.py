@@ -298,7 +298,7 @@ def _rows(
     readable = np.array([not reason for reason in reasons])[picture]
     widths, heights = np.where(readable, sizes.T, 0).astype(np.int32)
     extents = np.concatenate([boxes[:, :2], sizes], axis=1).tolist()
-    files = [Box(*extent).of(file) for extent, file in zip(extents, of["file"].to_pylist(), strict=True)]
+    files = [Box(*extent).address(file) for extent, file in zip(extents, of["file"].to_pylist(), strict=True)]
     splits = np.where(proposed, artifacts_images.PROPOSAL, split)
     images_ = image_table(ids, files, splits, widths, heights, of["sha256"])
     columns = [ids, of["image_id"], *boxes.T.astype(np.float64), proposed, scores, split]

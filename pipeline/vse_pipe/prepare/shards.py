@@ -231,7 +231,9 @@ class Assembly:
             owners = pa.chunked_array([keys[chunk] for chunk in told["image_id"].chunks], pa.int64())
             told = told.set_column(1, told.schema.field("image_id"), owners)
         table, broken = self._scanned(found, keys)
-        return Source(table, told, core_files.url(self.root), broken, names=TextIds.of(**named) if named else None)
+        return Source(
+            table, told, core_files.url(self.root), broken, names=TextIds.from_columns(**named) if named else None
+        )
 
     def _scanned(self, found: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
         """images.parquet, and what of it is broken. found: of ``_FOUND``."""

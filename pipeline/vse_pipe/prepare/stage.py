@@ -202,7 +202,7 @@ def _tell_repeated(dataset: str, what: str, pairs: list[str], count: int, where:
 
 def _named(source: Source, image_id: pa.Scalar) -> int | str:
     number = image_id.as_py()
-    return number if source.names is None else source.names.shown("image_id", number)
+    return number if source.names is None else source.names.label("image_id", number)
 
 
 def _hashes(column: pa.ChunkedArray) -> np.ndarray:

@@ -108,12 +108,12 @@ def listings(params: Params) -> dict[str, str]:
         for name in declared.entries(params)
     }
     return {
-        stage: listing((modules := needed(*entry)) | _beside(modules) | defaults(*entry), content)
+        stage: listing((modules := needed(*entry)) | _data_files(modules) | defaults(*entry), content)
         for stage, entry in members.items()
     }
 
 
-def _beside(modules: set[str]) -> set[str]:
+def _data_files(modules: set[str]) -> set[str]:
     """Files of the package that are no modules, such as templates of pages, below the folders of these, as paths from it."""
     packages = {module.rpartition(".")[0] for module in modules} | modules
     return {name for name, package in _data().items() if package in packages}
@@ -122,12 +122,12 @@ def _beside(modules: set[str]) -> set[str]:
 @cache
 def _data() -> dict[str, str]:
     """The package each lies in, by path."""
-    found = {}
+    packages = {}
     for path in sorted(PACKAGE.rglob("*")):
         if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts:
             folder = next(one for one in path.parents if (one / "__init__.py").is_file())
-            found[path.relative_to(PACKAGE.parent).as_posix()] = ".".join(folder.relative_to(PACKAGE.parent).parts)
-    return found
+            packages[path.relative_to(PACKAGE.parent).as_posix()] = ".".join(folder.relative_to(PACKAGE.parent).parts)
+    return packages
 
 
 def changed(listed: str) -> list[str]:
@@ -235,11 +235,9 @@ class Lock:
         for out in self.outs.values():
             if path == Path(out.path) or path.is_relative_to(out.path):
                 digest = (self.files(out) or {}).get(path.relative_to(out.path).as_posix().removeprefix("."))
-                kept = cache_object(digest) if digest else None
-                if kept and kept.is_file() and md5(kept) != digest:
-                    return (
-                        f"remove it and the cache object {kept}, which is damaged too, and run `dvc repro {out.stage}`"
-                    )
+                cache_file = cache_object(digest) if digest else None
+                if cache_file and cache_file.is_file() and md5(cache_file) != digest:
+                    return f"remove it and the cache object {cache_file}, which is damaged too, and run `dvc repro {out.stage}`"
         return ""
 
     def changed(self, stage: str) -> list[str]:
@@ -248,18 +246,18 @@ class Lock:
         Raw data is compared by size alone, and what cannot be compared without reading all of it is taken as it was.
         """
         node = self.stages[stage]
-        found = []
+        changes = []
         for recorded in node.get("params", {}).values():
             for address, value in recorded.items():
                 now = lookup(self._params, address)
                 if now is None or now[0] != value:
-                    found.append(f"params.yaml {address}")
+                    changes.append(f"params.yaml {address}")
         for dep in node.get("deps", []):
             if paths.CODE in Path(dep["path"]).parents:
-                found += changed(self._listing(dep))
+                changes += changed(self._listing(dep))
             elif not self._as_recorded(dep):
-                found.append(dep["path"])
-        return found
+                changes.append(dep["path"])
+        return changes
 
     def text(self, stage: str, path: str) -> str | None:
         """The content of a list that the stage depended on, from where it still is; None where it is nowhere."""
@@ -269,8 +267,8 @@ class Lock:
     def _listing(self, dep: _File) -> str:
         """A list of modules or of files, from where it still is; empty where it is nowhere."""
         digest = dep.get("md5", "")
-        kept = [path for path in (cache_object(digest), Path(dep["path"])) if path.is_file() and md5(path) == digest]
-        return kept[0].read_text(encoding="utf-8") if kept else ""
+        copies = [path for path in (cache_object(digest), Path(dep["path"])) if path.is_file() and md5(path) == digest]
+        return copies[0].read_text(encoding="utf-8") if copies else ""
 
     def _as_recorded(self, dep: _File) -> bool:
         path, digest = dep["path"], dep.get("md5", "")
@@ -278,8 +276,8 @@ class Lock:
             return self.outs[path].digest == digest
         owner = next((out for name, out in self.outs.items() if path.startswith(f"{name}/")), None)
         if owner is not None:
-            known = self.files(owner)
-            return known is None or known.get(path[len(owner.path) + 1 :]) == digest
+            files = self.files(owner)
+            return files is None or files.get(path[len(owner.path) + 1 :]) == digest
         where = Path(path)
         if not path.startswith("pipeline/"):
             return not where.is_file() or where.stat().st_size == dep.get("size")
@@ -297,14 +295,14 @@ def md5(path: Path) -> str:
 
 def files_below(folder: Path) -> dict[str, str]:
     """md5 by relative path of every file that DVC would take into the folder's output."""
-    found = {}
+    digests = {}
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
         if any(part in _IGNORED_NAMES or part.endswith(_IGNORED_SUFFIXES) for part in parts):
             continue
         if path.is_file():
-            found["/".join(parts)] = md5(path)
-    return found
+            digests["/".join(parts)] = md5(path)
+    return digests
 
 
 def cache_object(digest: str) -> Path:

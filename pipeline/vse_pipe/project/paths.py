@@ -115,21 +115,21 @@ def run_entry(run: str) -> str:
 
 def run_seed(run: str) -> int | None:
     """Of a repetition; None of a run without seeds."""
-    found = run.partition(_BETWEEN)[2]
-    return int(found) if found else None
+    digits = run.partition(_BETWEEN)[2]
+    return int(digits) if digits else None
 
 
 def seed_folders(folder: Path) -> list[Path]:
     """The folders of repetitions that lie in a run's folder, whether or not params.yaml names them, and of killed calls."""
-    found = [path for path in folder.glob("*") if path.name.removesuffix(".partial").isdecimal() and path.is_dir()]
-    return sorted(found, key=lambda path: (int(path.name.removesuffix(".partial")), path.name))
+    folders = [path for path in folder.glob("*") if path.name.removesuffix(".partial").isdecimal() and path.is_dir()]
+    return sorted(folders, key=lambda path: (int(path.name.removesuffix(".partial")), path.name))
 
 
 def output_patterns(files: Iterable[str]) -> list[str]:
     """Of what the pipeline may have written in a run's folder, where ``files`` are those of one model: with those of
     repetitions, for a run may have had seeds before."""
-    own = list(files)
-    return [*own, *(f"[0-9]*/{file}" for file in own), "[0-9]*.timing.json", "[0-9]*.lock"]
+    names = list(files)
+    return [*names, *(f"[0-9]*/{file}" for file in names), "[0-9]*.timing.json", "[0-9]*.lock"]
 
 
 def expand_groups(groups: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> list[str]:
@@ -145,40 +145,42 @@ def one_model(params: "Params", run: str) -> str:
     return run
 
 
-def replace_model_folder(building: Path, out: Path, files: Iterable[str], who: str) -> None:
+def replace_model_folder(building: Path, out: Path, files: Iterable[str], label: str) -> None:
     """The folder ``building`` of one model takes the place of ``out``, also of the models of seeds in it, which is said.
 
     files: as of ``patterns``. Raises PipelineError where there is what nobody here wrote, LockedError where a process still
     writes one of those seeds.
     """
     seeds = seed_folders(out)
-    with contextlib.ExitStack() as held:
-        for whole in sorted({path.with_name(path.name.removesuffix(".partial")) for path in seeds}):
-            held.enter_context(claim(whole))
+    with contextlib.ExitStack() as locks:
+        for seed_folder in sorted({path.with_name(path.name.removesuffix(".partial")) for path in seeds}):
+            locks.enter_context(claim(seed_folder))
         put_folder(building, out, output_patterns(files))
     if seeds:
-        say(f"{who}: took the place of {', '.join(map(str, seeds))}, of seeds that the run no longer has")
+        say(f"{label}: took the place of {', '.join(map(str, seeds))}, of seeds that the run no longer has")
 
 
-def remove_other_seeds(folder: Path, kept: Collection[Path], files: Iterable[str]) -> None:
+def remove_other_seeds(folder: Path, seed_paths: Collection[Path], files: Iterable[str]) -> None:
     """Remove from the folder of a run with seeds what other seeds, and the run without any, have left there, and say so.
 
-    kept: the folders of its repetitions; files: as of ``patterns``. Raises PipelineError where there is what nobody here
+    seed_paths: the folders of its repetitions; files: as of ``patterns``. Raises PipelineError where there is what nobody here
     wrote, LockedError where a process still writes one of those seeds.
     """
     with claim(folder):
         require_ours(folder, output_patterns(files))
         for path in seed_folders(folder):
-            whole = path.with_name(path.name.removesuffix(".partial"))
-            if whole not in kept:
-                with claim(whole):
+            seed_folder = path.with_name(path.name.removesuffix(".partial"))
+            if seed_folder not in seed_paths:
+                with claim(seed_folder):
                     shutil.rmtree(path)
-                    whole.with_name(f"{whole.name}.timing.json").unlink(missing_ok=True)
+                    seed_folder.with_name(f"{seed_folder.name}.timing.json").unlink(missing_ok=True)
                 say(f"{path}: removed, the run no longer has that seed")
-        other = [path for path in folder.iterdir() if not path.name[0].isdecimal() and not path.name.startswith(".")]
-        for path in other:
+        leftovers = [
+            path for path in folder.iterdir() if not path.name[0].isdecimal() and not path.name.startswith(".")
+        ]
+        for path in leftovers:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        if other:
+        if leftovers:
             say(f"{folder}: removed what the run without seeds had left there")
 
 
@@ -205,7 +207,7 @@ def recorded_seconds(out: Path) -> float | None:
 
 
 def _seconds(path: Path) -> float:
-    found = read_json(path).get("seconds")
-    if not isinstance(found, int | float) or not math.isfinite(found):
+    seconds = read_json(path).get("seconds")
+    if not isinstance(seconds, int | float) or not math.isfinite(seconds):
         raise InputError(f"{path}: holds no number of seconds; remove it")
-    return found
+    return seconds

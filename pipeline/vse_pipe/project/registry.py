@@ -38,12 +38,12 @@ class ProposalTraits(Traits):
 @dataclass(frozen=True)
 class BackboneTraits(Traits):
     """trainable: it is a network that makes features of images, so that an image encoder can hold it and train it; by_content:
-    False where the features follow from more than the picture, such as its name; alone: each image is computed by itself,
+    False where the features follow from more than the picture, such as its name; independent: each image is computed by itself,
     whatever else is in its batch."""
 
     trainable: bool = False
     by_content: bool = True
-    alone: bool = False
+    independent: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,13 +165,13 @@ class Family(Generic[Kind]):
 
     def check(self, name: str) -> str:
         """``name`` if it is a member. Raises UnknownMember with the near miss and the whole list."""
-        known = self.names()
-        if name in known:
+        names = self.names()
+        if name in names:
             return name
         member, colon, model = name.partition(":")
-        if colon and member in known and "model" in self.options(member).model_fields:
+        if colon and member in names and "model" in self.options(member).model_fields:
             raise UnknownMember(f"unknown {self.kind} '{name}'; write '{member}', and beside it the key model: {model}")
-        raise UnknownMember(unknown(self.kind, name, known))
+        raise UnknownMember(unknown(self.kind, name, names))
 
     def options(self, name: str) -> type[Any]:
         """The member's class of options, a ``Strict``; torch is not imported for it."""

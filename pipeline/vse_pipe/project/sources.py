@@ -51,8 +51,8 @@ class SourceFiles:
     @property
     def place(self) -> str:
         """What a listing calls them."""
-        beside = f"/{','.join(self.patterns)}" if self.patterns else "/" if self.listed_in else ""
-        return url(self.path) + beside
+        suffix = f"/{','.join(self.patterns)}" if self.patterns else "/" if self.listed_in else ""
+        return url(self.path) + suffix
 
     def as_json(self) -> dict:
         """All but the function, which a later process does without as long as the files ``listed_in`` are the same."""
@@ -102,17 +102,17 @@ def content(group: SourceFiles, write: bool = True) -> dict[str, str]:
     Raises NamesUnknown."""
     if is_remote(group.path):
         return remote.marks(group.path, group.patterns)
-    known = _Known(paths.picture_cache(group.path) / f"sources-{_key(group)}.json")
+    record = _Record(paths.picture_cache(group.path) / f"sources-{_key(group)}.json")
     documents = [_stamp(str(path)) for path in group.listed_in]
-    if group.listed_in and group.names is None and documents != known.documents:
+    if group.listed_in and group.names is None and documents != record.documents:
         raise NamesUnknown
-    if group.listed_in and documents == known.documents:
-        names: Iterable[str] = known.files
+    if group.listed_in and documents == record.documents:
+        names: Iterable[str] = record.files
     else:
         names = _names(group)
-    digests = known.digests(group.path, names)
+    digests = record.digests(group.path, names)
     if write:
-        known.write(documents)
+        record.write(documents)
     return digests
 
 
@@ -165,7 +165,7 @@ def _walked(root: str, endings: tuple[str, ...]) -> Iterator[str]:
             continue
 
 
-class _Known:
+class _Record:
     """What data/seen/ has of a group: stamp and digest by name, and the stamps of the files that list the names."""
 
     def __init__(self, path: Path) -> None:
@@ -175,30 +175,30 @@ class _Known:
         if not path.is_file():
             return
         try:
-            held: dict[str, Any] = read_json(path)
-            self.documents = [tuple(one) for one in held["documents"]]
-            self.files = held["files"]
+            document: dict[str, Any] = read_json(path)
+            self.documents = [tuple(one) for one in document["documents"]]
+            self.files = document["files"]
         except (InputError, KeyError, TypeError):
             warn(f"{path}: damaged; the files that it was about are read again")
 
     def digests(self, root: Path, names: Iterable[str]) -> dict[str, str]:
-        before, self.files, wanted = self.files, {}, []
+        before, self.files, unread = self.files, {}, []
         folder, now = str(root), time.time_ns()
         for name in names:
             stamp = _stamp(f"{folder}/{name}" if name else folder)
-            held = before.get(name)
-            if held is not None and held[0] == stamp[0] and held[1] == stamp[1] and held[2] == stamp[2]:
-                self.files[name] = held
+            entry = before.get(name)
+            if entry is not None and entry[0] == stamp[0] and entry[1] == stamp[1] and entry[2] == stamp[2]:
+                self.files[name] = entry
             elif stamp == _NO_STAMP:
                 self.files[name] = [*stamp, ABSENT]
             else:
                 self.files[name] = [*stamp, ""]
-                wanted.append(name)
+                unread.append(name)
         with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-            for name, digest in zip(wanted, pool.map(lambda name: _digest(root, name), wanted), strict=True):
+            for name, digest in zip(unread, pool.map(lambda name: _digest(root, name), unread), strict=True):
                 self.files[name][3] = digest
-        result = {name: held[3] for name, held in self.files.items()}
-        for name in wanted:
+        result = {name: entry[3] for name, entry in self.files.items()}
+        for name in unread:
             if max(self.files[name][1:3]) > now - _TICK_NS:
                 self.files[name][:3] = _UNSETTLED
         self._changed = self.files != before

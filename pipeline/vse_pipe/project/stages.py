@@ -25,15 +25,15 @@ class Problem:
 
     status: int
     address: str
-    what: str
+    text: str
     advice: str = ""
 
     @property
     def line(self) -> str:
-        return f"{self.address}: {self.what}" + (f"; {self.advice}" if self.advice else "")
+        return f"{self.address}: {self.text}" + (f"; {self.advice}" if self.advice else "")
 
     def as_json(self) -> dict:
-        return {"status": self.status, "address": self.address, "problem": self.what, "advice": self.advice}
+        return {"status": self.status, "address": self.address, "problem": self.text, "advice": self.advice}
 
 
 def exit_status(problems: list[Problem]) -> int:
@@ -46,11 +46,11 @@ def error_problems(error: PipelineError) -> list[Problem]:
     """An error of a reader: a problem for each line of its message."""
     problems = []
     for line in str(error).splitlines():
-        address, separator, what = line.partition(": ")
+        address, separator, text = line.partition(": ")
         if not separator:
             # "PATH does not exist; ...": the readers' other form.
-            address, _, what = line.partition(" ")
-        problems.append(Problem(DIGEST if isinstance(error, IntegrityError) else ARTEFACT, address, what))
+            address, _, text = line.partition(" ")
+        problems.append(Problem(DIGEST if isinstance(error, IntegrityError) else ARTEFACT, address, text))
     return problems
 
 
@@ -162,17 +162,17 @@ class Node:
             problems += error_problems(error)
         return problems
 
-    def problem(self, what: str) -> Problem:
-        return Problem(ARTEFACT, str(self.out), what, self.advice)
+    def problem(self, text: str) -> Problem:
+        return Problem(ARTEFACT, str(self.out), text, self.advice)
 
-    def digest(self, what: str, made_from: object, current: object) -> list[Problem]:
+    def digest(self, content: str, made_from: object, current: object) -> list[Problem]:
         """A problem where the output names another digest of its input than ``current``, a digest or the file itself. Nothing is
         compared where the output does not say, or where the input is not there."""
         if isinstance(current, Path):
             current = sha256(current) if current.is_file() else None
         if made_from is None or current is None or made_from == current:
             return []
-        return [Problem(DIGEST, str(self.out), f"made from other {what} than there are now", self.advice)]
+        return [Problem(DIGEST, str(self.out), f"made from other {content} than there are now", self.advice)]
 
 
 def dvc_stage(params: Params, room: str, name: str) -> str:

@@ -146,7 +146,7 @@ class Encoder:
         encoder = PhotoEncoder.open(self.params, self.run, self._model, self.config, self.device)
         if encoder.forward is not None:
             node = self.params.features[self.config["features"]].backbone
-            encoder.forward.even = 0 if BACKBONES.traits(node.name).alone else node.params.batch_size
+            encoder.forward.even = 0 if BACKBONES.traits(node.name).independent else node.params.batch_size
         return encoder
 
     def _reader(self, folder: Path) -> tuple[Read, int]:

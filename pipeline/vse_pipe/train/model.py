@@ -87,7 +87,7 @@ class DualEncoder(nn.Module):
         Of several processes each encodes its share of the rows; all get the vectors of the whole batch, and take back the
         gradient of their own rows alone.
         """
-        seen, read = Share.of(len(batch.features)), Share.of(len(batch.pairs))
+        seen, read = Share.even(len(batch.features)), Share.even(len(batch.pairs))
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
             with train_processes.rows(seen):
                 images = self.img(seen.take(batch.features).to(device))
@@ -198,7 +198,7 @@ def images(
 ) -> Tensor:
     """(len(rows), dim) or (len(rows), R, dim) float32 of the feature rows given, from the features or from the images
     behind them. shown: what a progress line calls the work; none without."""
-    share = Share.of(len(rows))
+    share = Share.even(len(rows))
     rows = share.take(rows)
     size = batch if isinstance(source, np.ndarray) else min(batch, source.batch_size)
 

@@ -173,7 +173,7 @@ def test_a_fault_is_named_with_its_address_and_status(made, plant, status, addre
 def test_training_that_was_killed_is_a_note(made):
     Path("data/train/sum/model.safetensors").unlink()
     found = check([]).problems
-    assert (NOTE, "training has not ended") in [(problem.status, problem.what) for problem in found]
+    assert (NOTE, "training has not ended") in [(problem.status, problem.text) for problem in found]
     assert exit_status([problem for problem in found if problem.address == "data/train/sum"]) == 0
 
 

@@ -82,7 +82,11 @@ class Book:
     def names(self) -> TextIds | None:
         """The texts of the ids; None when all ids are numbers."""
         texts = {key: found for key, found in self._texts.items() if len(found)}
-        return TextIds.of(**{key: (np.arange(len(found)), found) for key, found in texts.items()}) if texts else None
+        return (
+            TextIds.from_columns(**{key: (np.arange(len(found)), found) for key, found in texts.items()})
+            if texts
+            else None
+        )
 
 
 def npy_vectors(path: Path) -> np.ndarray:

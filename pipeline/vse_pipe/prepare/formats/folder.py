@@ -45,7 +45,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     _must_differ(ids, files, source)
     images = image_table(ids, files, [_SPLIT] * len(files), widths, heights, digests)
     broken = [f"{file} {why}" for file in files if (why := results[file][3]) is not None]
-    names = TextIds.of(image_id=(ids, pa.array(files, pa.string())))
+    names = TextIds.from_columns(image_id=(ids, pa.array(files, pa.string())))
     return Source(images, caption_table([], [], [], []), str(source), broken, names=names, left_out=found.left_out)
 
 

@@ -16,11 +16,11 @@ def evaluation_problems(params: Params) -> Iterator[tuple[str, str]]:
     """(address, what is wrong there) of every mistake."""
     measured = dict.fromkeys(map(params.dataset, (*params.runs, *params.transfers)))
     for key in BESIDE:
-        given = getattr(params.evaluate, key)
-        if isinstance(given, str) and len(measured) > 1:
-            text = f"runs are on several data sets, {', '.join(measured)}; say which the file is of, as {{{next(iter(measured))}: {given}}}"
+        setting = getattr(params.evaluate, key)
+        if isinstance(setting, str) and len(measured) > 1:
+            text = f"runs are on several data sets, {', '.join(measured)}; say which the file is of, as {{{next(iter(measured))}: {setting}}}"
             yield f"evaluate.{key}", text
-        for name in given if isinstance(given, dict) else ():
+        for name in setting if isinstance(setting, dict) else ():
             if name not in params.datasets:
                 yield f"evaluate.{key}.{name}", unknown("data set", name, sorted(params.datasets))
     yield from unnamed(params.evaluate)
@@ -35,8 +35,8 @@ def without_project(evaluate: EvaluateParams) -> Iterator[tuple[str, str]]:
 
 
 def unnamed(evaluate: EvaluateParams) -> Iterator[tuple[str, str]]:
-    given = [getattr(evaluate, key) for key in BESIDE]
-    files = {file for one in given for file in (one.values() if isinstance(one, dict) else [one])}
+    settings = [getattr(evaluate, key) for key in BESIDE]
+    files = {file for one in settings for file in (one.values() if isinstance(one, dict) else [one])}
     for path in evaluate.sha256:
         if path not in files:
             yield f"evaluate.sha256.{path}", f"neither {' nor '.join(BESIDE)} name that file"
@@ -67,18 +67,18 @@ def options(params: Params, criterion: str) -> dict:
 
 def made_with(metrics: dict) -> dict[str, dict]:
     """The options of an evaluation by direction, without those that validation data chose. metrics: its metrics.json."""
-    made, tuned = metrics.get("parameters", {}), metrics.get("tuned", {})
+    parameters, tuned = metrics.get("parameters", {}), metrics.get("tuned", {})
     return {
         direction: {key: value for key, value in values.items() if key not in tuned.get(direction, {})}
-        for direction, values in made.items()
+        for direction, values in parameters.items()
     }
 
 
 def objection(criterion: str) -> str | None:
     """What is wrong with the way in which the parts go together. Raises UnknownMember for an unknown part."""
     names = parts(criterion)
-    found = _objection(names, [INFERENCES.traits(name).matches for name in names])
-    return f"inference criterion '{criterion}': {found}" if found else None
+    problem = _objection(names, [INFERENCES.traits(name).matches for name in names])
+    return f"inference criterion '{criterion}': {problem}" if problem else None
 
 
 def _objection(names: list[str], matching: list[bool]) -> str | None:
@@ -120,7 +120,7 @@ def _members(params: Params, node: EnsembleNode, address: str) -> Iterator[tuple
     keys = ["first", "second"] if node.runs is None else ["runs"] * len(node.members)
     if len(keys) < 2:
         yield f"{address}.runs", f"'{node.members[0]}' is one model; name two runs at least, or one with several seeds"
-    known = sorted(params.runs)
+    run_names = sorted(params.runs)
     for place, (key, run) in enumerate(zip(keys, node.members, strict=True)):
         if run in params.groups:
             repeated = ", ".join(params.groups[run])
@@ -129,15 +129,15 @@ def _members(params: Params, node: EnsembleNode, address: str) -> Iterator[tuple
                 f"run '{run}' has a model for each of its seeds; name one: {repeated}, or give it under runs",
             )
         elif run not in params.runs:
-            yield f"{address}.{key}", unknown("run", run, known)
+            yield f"{address}.{key}", unknown("run", run, run_names)
         if run in node.members[:place]:
             earlier = "the first run" if node.runs is None else "among them"
             yield f"{address}.{key}", f"'{run}' is {earlier} already; its mean with itself is itself"
     datasets = {run: params.runs[run].dataset for run in node.members if run in params.runs}
     if len(set(datasets.values())) > 1:
-        told = " and ".join(f"'{run}' is of '{dataset}'" for run, dataset in datasets.items())
+        description = " and ".join(f"'{run}' is of '{dataset}'" for run, dataset in datasets.items())
         runs = "both runs" if len(node.members) == 2 else "all runs"
-        yield address, f"{runs} must be of one data set, but {told}"
+        yield address, f"{runs} must be of one data set, but {description}"
 
 
 def _weights(node: EnsembleNode, address: str) -> Iterator[tuple[str, str]]:
@@ -157,13 +157,13 @@ def teacher_problems(params: Params) -> Iterator[tuple[str, str]]:
     node has, a circle. Of pairs that exist, see ``inputs.teacher``."""
     for name, node in params.teachers.items():
         address = f"teachers.{name}"
-        held = params.noises.get(name)
-        if held is not None and held.dataset == node.dataset:
+        noise = params.noises.get(name)
+        if noise is not None and noise.dataset == node.dataset:
             yield address, f"noises.{name} of the same data set is written to the same folder; rename one of them"
         first = params.models(node.run)[0]
         if first not in params.runs:  # a transfer may have several models too
-            known = {*params.runs, *(name for name, models in params.groups.items() if models[0] in params.runs)}
-            yield f"{address}.run", unknown("run", node.run, sorted(known))
+            run_names = {*params.runs, *(name for name, models in params.groups.items() if models[0] in params.runs)}
+            yield f"{address}.run", unknown("run", node.run, sorted(run_names))
             continue
         run = params.runs[first]
         if run.dataset != node.dataset:
@@ -179,16 +179,16 @@ def teacher_problems(params: Params) -> Iterator[tuple[str, str]]:
 
 def _before(params: Params, name: str) -> set[str]:
     """The teachers that must be there before this one: of its pairs, and of the pairs that its run is trained on."""
-    found: set[str] = set()
+    teachers: set[str] = set()
     waiting = [name]
     while waiting:
         node = params.teachers[waiting.pop()]
         models = params.models(node.run)
         pairs = [node.noise, *(params.runs[one].noise for one in models if one in params.runs)]
-        new = {one for one in pairs if one in params.teachers} - found
-        found |= new
+        new = {one for one in pairs if one in params.teachers} - teachers
+        teachers |= new
         waiting += new
-    return found
+    return teachers
 
 
 EPOCH = "epoch"
@@ -201,7 +201,7 @@ def value(params: Params, run: str, x: str) -> int | float:
     return _values(params, _first(params, run))[x]
 
 
-def _known(params: Params, run: str) -> bool:
+def _is_run(params: Params, run: str) -> bool:
     return params.models(run)[0] in params.runs
 
 
@@ -212,32 +212,32 @@ def _first(params: Params, run: str) -> Run:
 
 def sweep_problems(params: Params) -> list[tuple[str, str]]:
     """(address, what is wrong there) of every mistake in report.sweeps."""
-    found = []
+    problems = []
     for name, sweep in params.report.sweeps.items():
         address = f"report.sweeps.{name}"
-        named = list(_named(params, sweep))
-        found += [(f"{address}.{key}", text) for key, text in named]
-        found += [(f"{address}.{key}", text) for key, text in _criterion(params, sweep)]
+        named = list(_run_problems(params, sweep))
+        problems += [(f"{address}.{key}", text) for key, text in named]
+        problems += [(f"{address}.{key}", text) for key, text in _criterion(params, sweep)]
         if sweep.x != EPOCH:
-            texts = [_number(params, run, sweep.x) for run in sweep.runs if _known(params, run)]
-            found += [(f"{address}.x", text) for text in dict.fromkeys(texts) if text]
-    return found
+            texts = [_number(params, run, sweep.x) for run in sweep.runs if _is_run(params, run)]
+            problems += [(f"{address}.x", text) for text in dict.fromkeys(texts) if text]
+    return problems
 
 
-def _named(params: Params, sweep: SweepNode):
+def _run_problems(params: Params, sweep: SweepNode):
     for key, runs in (("runs", sweep.runs), ("baselines", sweep.baselines)):
         for index, run in enumerate(runs):
-            if not _known(params, run):
-                known = sorted({*params.runs, *params.named(params.runs)})
-                text = unknown("run", run, known)
+            if not _is_run(params, run):
+                run_names = sorted({*params.runs, *params.named(params.runs)})
+                text = unknown("run", run, run_names)
                 yield f"{key}.{index}", text
             elif run in runs[:index]:
                 yield f"{key}.{index}", f"run '{run}' is named twice"
-    named = [run for run in (*sweep.runs, *sweep.baselines) if _known(params, run)]
-    datasets = {_first(params, run).dataset: run for run in named}
+    runs_named = [run for run in (*sweep.runs, *sweep.baselines) if _is_run(params, run)]
+    datasets = {_first(params, run).dataset: run for run in runs_named}
     if len(datasets) > 1:
-        apart = ", ".join(f"'{run}' is of '{dataset}'" for dataset, run in datasets.items())
-        yield "runs", f"runs of several data sets cannot be compared: {apart}"
+        listing = ", ".join(f"'{run}' is of '{dataset}'" for dataset, run in datasets.items())
+        yield "runs", f"runs of several data sets cannot be compared: {listing}"
 
 
 def _criterion(params: Params, sweep: SweepNode):
@@ -245,26 +245,26 @@ def _criterion(params: Params, sweep: SweepNode):
         for key in sorted({"baselines", "inference"} & sweep.model_fields_set):
             yield key, "learning curves (x: epoch) have none; leave it out"
     elif sweep.inference not in params.grid.inferences:
-        what = f"'{sweep.inference}' is not in grid.inferences"
-        yield "inference", missing(what, sweep.inference, params.grid.inferences)
+        problem = f"'{sweep.inference}' is not in grid.inferences"
+        yield "inference", missing(problem, sweep.inference, params.grid.inferences)
 
 
 def _number(params: Params, run: str, x: str) -> str | None:
     """What is wrong with the value at ``x``, None where it is a number."""
     values = _values(params, _first(params, run))
     if x not in values:
-        beside = [known for known in values if known.startswith(x.partition(".")[0] + ".")]
-        every = [EPOCH, *values]
-        return missing(f"run '{run}' has no value '{x}'", x, every, f"known: {', '.join(beside or every)}")
-    found = values[x]
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        return f"expected a number, but {x} of run '{run}' is {found!r}"
+        related = [known for known in values if known.startswith(x.partition(".")[0] + ".")]
+        addresses = [EPOCH, *values]
+        return missing(f"run '{run}' has no value '{x}'", x, addresses, f"known: {', '.join(related or addresses)}")
+    number = values[x]
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return f"expected a number, but {x} of run '{run}' is {number!r}"
     return None
 
 
 def _values(params: Params, run: Run) -> dict[str, Any]:
     """Every value of a run by its address: ``{"loss.margin": 0.2, "noise.rate": 0.0, "train.lr": 0.0005, ...}``."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields(run):
         part = getattr(run, field.name)
         if field.name in _NODES:
@@ -272,15 +272,15 @@ def _values(params: Params, run: Run) -> dict[str, Any]:
             part = next((one for one in vars(node).values() if isinstance(one, Member)), None) if node else None
         options = part.params if isinstance(part, Member) else part
         if isinstance(options, Strict):
-            found |= _flat(options.model_dump(), f"{field.name}.")
-    return found
+            values |= _flat(options.model_dump(), f"{field.name}.")
+    return values
 
 
 def _flat(values: dict, prefix: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, one in values.items():
-        found |= _flat(one, f"{prefix}{key}.") if isinstance(one, dict) else {f"{prefix}{key}": one}
-    return found
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
 
 
 Groups = dict[str, tuple[str, ...]]
@@ -288,15 +288,15 @@ Groups = dict[str, tuple[str, ...]]
 
 def expanded(nodes: dict[str, TransferNode], groups: Groups) -> tuple[dict[str, TransferNode], Groups]:
     """One transfer a model, and the names of those of a run with seeds: ``max_on_mine/1`` of ``max/1``."""
-    found: dict[str, TransferNode] = {}
+    transfers: dict[str, TransferNode] = {}
     repeated: Groups = {}
     for name, node in nodes.items():
         models = {name: node.run}
         if node.run in groups:
             models = {paths.seed_run(name, int(str(one).rpartition("/")[2])): one for one in groups[node.run]}
             repeated[name] = tuple(models)
-        found |= {one: node.model_copy(update={"run": run}) for one, run in models.items()}
-    return found, repeated
+        transfers |= {one: node.model_copy(update={"run": run}) for one, run in models.items()}
+    return transfers, repeated
 
 
 def transfer_problems(params: Params) -> Iterator[tuple[str, str]]:
@@ -312,15 +312,18 @@ def transfer_problems(params: Params) -> Iterator[tuple[str, str]]:
                 unknown("run", node.run, sorted({*params.runs, *map(paths.run_entry, params.runs)})),
             )
             continue
-        own = params.runs[node.run].dataset
+        trained_on = params.runs[node.run].dataset
         if node.dataset not in params.datasets:
             yield f"{address}.dataset", unknown("data set", node.dataset, sorted(params.datasets))
-        elif node.dataset == own:
-            yield f"{address}.dataset", f"run '{node.run}' was trained on '{own}' itself; name another data set"
+        elif node.dataset == trained_on:
+            yield f"{address}.dataset", f"run '{node.run}' was trained on '{trained_on}' itself; name another data set"
         else:
             yield from ((f"{address}.features", text) for text in _features(params, node))
-            if node.bank not in (None, node.dataset, own):
-                yield f"{address}.bank", f"'{node.bank}' is neither of the data sets '{node.dataset}' and '{own}'"
+            if node.bank not in (None, node.dataset, trained_on):
+                yield (
+                    f"{address}.bank",
+                    f"'{node.bank}' is neither of the data sets '{node.dataset}' and '{trained_on}'",
+                )
 
 
 def completed(params: Params) -> Params:
@@ -331,24 +334,26 @@ def completed(params: Params) -> Params:
 def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Params, list[str]]:
     """``params`` in which each of the runs has a transfer to ``dataset``, and the names of these: that of an entry of
     params.yaml where there is one, else ``hal@mine``, which no entry can have. Raises UsageError."""
-    known = {
+    existing = {
         run: [name for name, node in params.transfers.items() if (node.run, node.dataset) == (run, dataset)]
         for run in runs
     }
-    for run, names in known.items():
+    for run, names in existing.items():
         if len(names) > 1:
-            several = ", ".join(map(paths.run_entry, names))
+            listing = ", ".join(map(paths.run_entry, names))
             raise UsageError(
-                f"run '{run}' has several transfers to '{dataset}': {several}; name one of them with --run"
+                f"run '{run}' has several transfers to '{dataset}': {listing}; name one of them with --run"
             )
-    named = {run: names[0] if names else _name(run, dataset) for run, names in known.items()}
+    named = {run: names[0] if names else _name(run, dataset) for run, names in existing.items()}
     added = {
         name: TransferNode(run=run, dataset=dataset) for run, name in named.items() if name not in params.transfers
     }
     if wrong := list(transfer_problems(replace(params, transfers=added))):
         raise UsageError("\n".join(dict.fromkeys(text for _, text in wrong)))
-    whole = {run: models for run, models in params.groups.items() if {*models} <= {*runs} and named[models[0]] in added}
-    groups = {_name(run, dataset): tuple(named[one] for one in models) for run, models in whole.items()}
+    complete = {
+        run: models for run, models in params.groups.items() if {*models} <= {*runs} and named[models[0]] in added
+    }
+    groups = {_name(run, dataset): tuple(named[one] for one in models) for run, models in complete.items()}
     both = replace(params, transfers={**params.transfers, **added}, groups={**params.groups, **groups})
     if objections := [f"params.yaml {address}: {text}" for address, text in evaluation_problems(both)]:
         raise UsageError("\n".join(objections))
@@ -362,35 +367,35 @@ def _name(run: str, dataset: str) -> str:
 
 
 def _completed(params: Params, node: TransferNode) -> TransferNode:
-    features = node.features or _alike(params, node)[0]
+    features = node.features or _matching_features(params, node)[0]
     return node.model_copy(update={"features": features, "bank": node.bank or node.dataset})
 
 
 def _features(params: Params, node: TransferNode) -> Iterator[str]:
-    own = params.runs[node.run].features
-    backbone = params.features[own].backbone
+    trained_on = params.runs[node.run].features
+    backbone = params.features[trained_on].backbone
     if node.features is not None:
-        given = params.features.get(node.features)
-        if given is None:
+        features = params.features.get(node.features)
+        if features is None:
             yield unknown("features", node.features, sorted(params.features))
-        elif given.dataset != node.dataset:
-            yield f"'{node.features}' belongs to data set '{given.dataset}', not '{node.dataset}'"
-        elif given.backbone.name != backbone.name:
-            yield f"'{node.features}' is of backbone {given.backbone.name}; run '{node.run}' reads {backbone.name}"
+        elif features.dataset != node.dataset:
+            yield f"'{node.features}' belongs to data set '{features.dataset}', not '{node.dataset}'"
+        elif features.backbone.name != backbone.name:
+            yield f"'{node.features}' is of backbone {features.backbone.name}; run '{node.run}' reads {backbone.name}"
         return
-    found = _alike(params, node)
-    if not found:
-        added = f"{own}_{node.dataset}"
+    candidates = _matching_features(params, node)
+    if not candidates:
+        added = f"{trained_on}_{node.dataset}"
         yield (
-            f"run '{node.run}' reads features.{own} ({backbone.name}) and data set '{node.dataset}' has none of that backbone "
-            f"and its options; add features.{added}, of dataset {node.dataset} and else as features.{own}, and run "
+            f"run '{node.run}' reads features.{trained_on} ({backbone.name}) and data set '{node.dataset}' has none of that backbone "
+            f"and its options; add features.{added}, of dataset {node.dataset} and else as features.{trained_on}, and run "
             f"`vse-pipe extract --features {added}`"
         )
-    elif len(found) > 1:
-        yield f"data set '{node.dataset}' has several that run '{node.run}' can read; name one: {', '.join(found)}"
+    elif len(candidates) > 1:
+        yield f"data set '{node.dataset}' has several that run '{node.run}' can read; name one: {', '.join(candidates)}"
 
 
-def _alike(params: Params, node: TransferNode) -> list[str]:
+def _matching_features(params: Params, node: TransferNode) -> list[str]:
     """Features of the other data set with the backbone and options of the run's own."""
     backbone = params.features[params.runs[node.run].features].backbone
     return [name for name, one in params.features.items() if (one.dataset, one.backbone) == (node.dataset, backbone)]

@@ -89,11 +89,11 @@ def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Stri
     """
     reader = ParamsReader("--set")
     root = reader.model(Measuring, with_overrides({}, overrides, "the command line"), "")
-    found = {} if root is None else _criteria(reader, root.inference, list(root.inference))
+    criteria = {} if root is None else _criteria(reader, root.inference, list(root.inference))
     _report(reader, [] if root is None else params_checks.without_project(root.evaluate))
     if reader.problems:
         raise ParamsError(reader.problems)
-    return root.evaluate, found, root.seed, root.engine
+    return root.evaluate, criteria, root.seed, root.engine
 
 
 def _params(reader: ParamsReader, root: Root) -> Params:
@@ -144,9 +144,9 @@ def _ranked(reader: ParamsReader, root: Root) -> dict[str, Strict]:
     names = set(root.inference)
     for index, entry in enumerate(root.grid.inferences):
         address, parts = f"grid.inferences.{index}", params_checks.parts(entry)
-        known = [part for part in parts if reader.known(INFERENCES, part, address)]
-        names.update(known)
-        if known == parts and (text := params_checks.objection(entry)):
+        members = [part for part in parts if reader.is_member(INFERENCES, part, address)]
+        names.update(members)
+        if members == parts and (text := params_checks.objection(entry)):
             reader.problem(address, text)
     return _criteria(reader, root.inference, sorted(names))
 
@@ -178,8 +178,8 @@ def _dataset(reader: ParamsReader, name: str, node: DatasetNode) -> Dataset:
     address = f"datasets.{name}"
     member = reader.member(FORMATS, node.format, node.model_extra, address, f"{address}.format")
     if member and FORMATS.traits(node.format).proposes:
-        own = member.params
-        reader.member(PROPOSALS, own.proposals, own.options, f"{address}.options", f"{address}.proposals")
+        params = member.params
+        reader.member(PROPOSALS, params.proposals, params.options, f"{address}.options", f"{address}.proposals")
     refuse_secrets(node.source)
     return Dataset(member, node.source, node.on_error, node.memory)
 
@@ -188,16 +188,16 @@ def _features(reader: ParamsReader, root: Root, name: str, node: FeaturesNode) -
     address = f"features.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     backbone = reader.member(BACKBONES, node.backbone, node.model_extra, address, f"{address}.backbone")
-    held = root.datasets.get(node.dataset)
-    on_error = node.on_error or (held.on_error if held else "fail")
+    dataset = root.datasets.get(node.dataset)
+    on_error = node.on_error or (dataset.on_error if dataset else "fail")
     return FeatureSet(node.dataset, backbone, on_error, node.max_errors)
 
 
 def _texts(reader: ParamsReader, root: Root, name: str, node: TextsNode) -> TextSet:
     address = f"texts.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-    held = root.features.get(name)
-    if held is not None and held.dataset == node.dataset:
+    features = root.features.get(name)
+    if features is not None and features.dataset == node.dataset:
         reader.problem(
             address, f"features.{name} of the same data set is written to the same folder; rename one of them"
         )
@@ -213,8 +213,8 @@ def _texts(reader: ParamsReader, root: Root, name: str, node: TextsNode) -> Text
 def _part(reader: ParamsReader, part: Any, address: str) -> None:
     """part: of a method that mixes others, which must give vectors."""
     if reader.member(TEXT_FEATURES, part.method, part.model_extra, address, f"{address}.method"):
-        said = {name: TEXT_FEATURES.traits(name) for name in TEXT_FEATURES.names()}
-        able = [name for name, traits in said.items() if traits.gives == "vectors" and not traits.mixes]
+        by_name = {name: TEXT_FEATURES.traits(name) for name in TEXT_FEATURES.names()}
+        able = [name for name, traits in by_name.items() if traits.gives == "vectors" and not traits.mixes]
         if part.method not in able:
             reader.problem(f"{address}.method", f"'{part.method}' cannot be a part; those that can: {', '.join(able)}")
 
@@ -223,17 +223,17 @@ def _noise(reader: ParamsReader, root: Root, name: str, node: NoiseNode) -> Nois
     address = f"noises.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     protocol = reader.member(PROTOCOLS, node.protocol, node.model_extra, address, f"{address}.protocol")
-    held = root.datasets.get(node.dataset)
+    dataset = root.datasets.get(node.dataset)
     if (
         protocol
-        and held is not None
-        and held.format in FORMATS.names()
-        and not FORMATS.traits(held.format).knows_truth
+        and dataset is not None
+        and dataset.format in FORMATS.names()
+        and not FORMATS.traits(dataset.format).knows_truth
         and PROTOCOLS.traits(node.protocol).knows_truth
     ):
         reader.problem(
             f"{address}.protocol",
-            f"data set '{node.dataset}' ({held.format}) is noisy by itself, and nobody knows which of its pairs "
+            f"data set '{node.dataset}' ({dataset.format}) is noisy by itself, and nobody knows which of its pairs "
             f"match; use protocol as_is, not '{node.protocol}'",
         )
     return Noise(node.dataset, protocol)
@@ -242,11 +242,11 @@ def _noise(reader: ParamsReader, root: Root, name: str, node: NoiseNode) -> Nois
 def _teacher(reader: ParamsReader, root: Root, name: str, node: TeacherNode) -> TeacherNode:
     address = f"teachers.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-    known: dict[str, NoiseNode | TeacherNode] = {**root.noises, **root.teachers}
-    if reader.reference(node.noise, known, "noise", f"{address}.noise") and known[node.noise].dataset != node.dataset:
+    noises: dict[str, NoiseNode | TeacherNode] = {**root.noises, **root.teachers}
+    if reader.reference(node.noise, noises, "noise", f"{address}.noise") and noises[node.noise].dataset != node.dataset:
         reader.problem(
             f"{address}.noise",
-            f"'{node.noise}' belongs to data set '{known[node.noise].dataset}', not '{node.dataset}'",
+            f"'{node.noise}' belongs to data set '{noises[node.noise].dataset}', not '{node.dataset}'",
         )
     return node
 
@@ -274,8 +274,8 @@ def _run(reader: ParamsReader, root: Root, name: str, node: RunNode) -> Run:
     if train and train.warm_up >= train.epochs:
         place = f"{address}.train" if node.train.keys() & {"warm_up", "epochs"} else "train"
         reader.problem(f"{place}.warm_up", f"{train.warm_up:g} epochs leave none of train.epochs {train.epochs}")
-    given = _packed_model(reader, node, address)
-    return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row, model=given)
+    model = _packed_model(reader, node, address)
+    return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row, model=model)
 
 
 def _packed_model(reader: ParamsReader, node: RunNode, address: str) -> GivenModel | None:
@@ -305,35 +305,35 @@ def _require_same_dataset(reader: ParamsReader, nodes: dict, node: RunNode, key:
 
 
 def _member(reader: ParamsReader, root: Root, node: RunNode, key: str, address: str) -> Any:
-    chosen, own = getattr(node, key), node.options.get(key, {})
+    chosen, overrides = getattr(node, key), node.options.get(key, {})
     shared, section = getattr(root, key).get(chosen) or {}, f"{key}.{chosen}"
-    place = f"{address}.options.{key}" if own else section
-    elsewhere = dict.fromkeys(shared.keys() - own.keys(), section)
-    return reader.member(RUN_FAMILIES[key], chosen, {**shared, **own}, place, f"{address}.{key}", elsewhere)
+    place = f"{address}.options.{key}" if overrides else section
+    elsewhere = dict.fromkeys(shared.keys() - overrides.keys(), section)
+    return reader.member(RUN_FAMILIES[key], chosen, {**shared, **overrides}, place, f"{address}.{key}", elsewhere)
 
 
 def _misfits(root: Root, node: RunNode, valid: set[str]) -> Iterator[tuple[str, str]]:
     """(entry of the run, what is wrong) of members that do not fit; valid: those whose name and options are right."""
-    held = root.texts.get(node.texts)
-    if "text" in valid and held and held.method in TEXT_FEATURES.names():
-        given, wanted = TEXT_FEATURES.traits(held.method).gives, TEXT_ENCODERS.traits(node.text).reads
-        if given != wanted:
+    texts = root.texts.get(node.texts)
+    if "text" in valid and texts and texts.method in TEXT_FEATURES.names():
+        output, expected = TEXT_FEATURES.traits(texts.method).gives, TEXT_ENCODERS.traits(node.text).reads
+        if output != expected:
             yield (
                 "text",
-                f"text encoder '{node.text}' reads {wanted}, but texts '{node.texts}' ({held.method}) are {given}",
+                f"text encoder '{node.text}' reads {expected}, but texts '{node.texts}' ({texts.method}) are {output}",
             )
-    for key, other, plural in _PARTNERS:
-        if {key, other} <= valid:
-            chosen, beside = getattr(node, key), getattr(node, other)
+    for key, partner, plural in _PARTNERS:
+        if {key, partner} <= valid:
+            chosen, partner_name = getattr(node, key), getattr(node, partner)
             partners = getattr(RUN_FAMILIES[key].traits(chosen), plural)
-            if partners is not None and beside not in partners:
-                yield key, f"{key} '{chosen}' works with {other} {', '.join(partners)}, not '{beside}'"
+            if partners is not None and partner_name not in partners:
+                yield key, f"{key} '{chosen}' works with {partner} {', '.join(partners)}, not '{partner_name}'"
     if "scheme" in valid:
         yield from _teacher_misfits(root, node)
     if {"scheme", "image", "text"} <= valid:
         yield from _learner_misfits(node)
-    if {"loss", "similarity"} <= valid and (found := never_learns(node.loss, node.similarity)):
-        yield "loss", found
+    if {"loss", "similarity"} <= valid and (problem := never_learns(node.loss, node.similarity)):
+        yield "loss", problem
     if {"similarity", "image", "text"} <= valid:
         yield from (("similarity", text) for text in _fragment_misfits(node))
     source = root.features.get(node.features)
@@ -355,13 +355,13 @@ def never_learns(loss: str, similarity: str) -> str | None:
 
 def _fragment_misfits(node: RunNode) -> Iterator[str]:
     """What is wrong when a similarity of fragments meets encoders of one vector, or the reverse."""
-    wanted = SIMILARITIES.traits(node.similarity).fragments
+    by_fragment = SIMILARITIES.traits(node.similarity).fragments
     images, words = IMAGE_ENCODERS.traits(node.image).regions, TEXT_ENCODERS.traits(node.text).words
-    if wanted and not images:
+    if by_fragment and not images:
         yield f"similarity '{node.similarity}' compares regions, but image encoder '{node.image}' gives one vector an image"
-    if wanted and not words:
+    if by_fragment and not words:
         yield f"similarity '{node.similarity}' compares words, but text encoder '{node.text}' gives one vector a caption"
-    if images and not wanted:
+    if images and not by_fragment:
         yield f"image encoder '{node.image}' gives regions, but similarity '{node.similarity}' compares one vector an image"
 
 
@@ -382,8 +382,8 @@ def _teacher_misfits(root: Root, node: RunNode) -> Iterator[tuple[str, str]]:
     """What is wrong when a scheme that learns from a teacher has none, or another one has. A model that is given has learnt."""
     if node.model is not None:
         return
-    wanted, there = RUN_FAMILIES["scheme"].traits(node.scheme).teacher, node.noise in root.teachers
-    if wanted and not there:
+    needs_teacher, has_teacher = RUN_FAMILIES["scheme"].traits(node.scheme).teacher, node.noise in root.teachers
+    if needs_teacher and not has_teacher:
         yield "scheme", f"scheme '{node.scheme}' learns from a teacher; name an entry of teachers as noise"
-    if there and not wanted:
+    if has_teacher and not needs_teacher:
         yield "noise", f"'{node.noise}' is a teacher, whom scheme '{node.scheme}' does not ask; take scheme distil"

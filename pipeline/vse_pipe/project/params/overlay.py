@@ -81,13 +81,13 @@ def edit(params: Path, overrides: list[str], further: Iterable[Check] = ()) -> N
 def _add(content: dict, changes: dict) -> None:
     empty = [section for section in ("ensembles", "transfers") if not content.get(section)]
     for section, values in changes.items():
-        there = content.get(section)
-        if not (there and isinstance(there, dict) and isinstance(values, dict)):
-            content[section] = _own(values)
+        existing = content.get(section)
+        if not (existing and isinstance(existing, dict) and isinstance(values, dict)):
+            content[section] = _copied(values)
         elif section in NODES:
-            there.update(_own(values))
+            existing.update(_copied(values))
         else:
-            _merge(there, values)
+            _merge(existing, values)
     for section in empty:
         content[section] = _on_one_line(content.get(section) or {})
 
@@ -115,11 +115,11 @@ def _write(params: Path, editor: YAML, content: dict, further: Iterable[Check]) 
         load(temporary, shown_as=params.name, further=further)
 
 
-def _replaced(asked: object, name: str) -> tuple[str, ...]:
+def _replaced(value: object, name: str) -> tuple[str, ...]:
     """The sections under ``replace``. Raises ParamsError."""
-    if asked == "nodes":
+    if value == "nodes":
         return NODES
-    listed = asked if isinstance(asked, list) else [asked]
+    listed = value if isinstance(value, list) else [value]
     for section in listed:
         if section not in NODES:
             raise ParamsError([f"{name} replace: {unknown('section', str(section), ['nodes', *NODES])}"])
@@ -128,9 +128,9 @@ def _replaced(asked: object, name: str) -> tuple[str, ...]:
 
 def _on_one_line(values: dict) -> CommentedMap:
     """In braces: the editor would write a block below the heading that follows ``ensembles: {}``."""
-    made = CommentedMap(values)
-    made.fa.set_flow_style()
-    return made
+    mapping = CommentedMap(values)
+    mapping.fa.set_flow_style()
+    return mapping
 
 
 def _forget_runs(content: dict) -> None:
@@ -142,11 +142,11 @@ def _forget_runs(content: dict) -> None:
         content["report"] |= {"audits": [], "localized": []}
 
 
-def _own(value: Any) -> Any:
+def _copied(value: Any) -> Any:
     """A copy in which nothing stands twice: the editor would write what an overlay shares as anchors."""
     if isinstance(value, dict):
-        return {key: _own(one) for key, one in value.items()}
-    return [_own(one) for one in value] if isinstance(value, list) else value
+        return {key: _copied(one) for key, one in value.items()}
+    return [_copied(one) for one in value] if isinstance(value, list) else value
 
 
 def _merge(into: dict, values: dict) -> None:
@@ -154,4 +154,4 @@ def _merge(into: dict, values: dict) -> None:
         if isinstance(value, dict) and isinstance(into.get(key), dict):
             _merge(into[key], value)
         else:
-            into[key] = _own(value)
+            into[key] = _copied(value)

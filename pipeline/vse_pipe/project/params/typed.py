@@ -143,8 +143,8 @@ class Params:
 
     def named(self, models: Iterable[str]) -> list[str]:
         """These as params.yaml names them, one with seeds once."""
-        of = {model: name for name, group in self.groups.items() for model in group}
-        return list(dict.fromkeys(of.get(model, model) for model in models))
+        names = {model: name for name, group in self.groups.items() for model in group}
+        return list(dict.fromkeys(names.get(model, model) for model in models))
 
     def trained(self, name: str) -> str:
         """The run whose model it is: of a transfer another one."""
@@ -206,9 +206,9 @@ def parse_yaml(text: str) -> object:
     """What YAML text holds. Raises ValueError with one line that says why it holds nothing."""
     if _plain(text):
         with contextlib.suppress(YAMLError, ValueError, TypeError):
-            found = YAML(typ="safe").load(text)
-            if _fits(found, _DEEPEST):
-                return found
+            content = YAML(typ="safe").load(text)
+            if _fits(content, _DEEPEST):
+                return content
     yaml = YAML(typ="safe", pure=True)  # the parser in C is five times as quick and says less of what is wrong
     yaml.Composer = _Shallow
     try:
@@ -247,23 +247,23 @@ class _Shallow(Composer):
 
 def _keys(content: object, address: str) -> list[str]:
     """An address by its keys: the name of a run may hold dots, so the longest that is there is one."""
-    parts, found = address.split("."), []
+    parts, keys = address.split("."), []
     while parts:
-        there = content if isinstance(content, dict) else {}
-        size = next((size for size in range(len(parts), 1, -1) if ".".join(parts[:size]) in there), 1)
-        found.append(".".join(parts[:size]))
-        content, parts = there.get(found[-1]), parts[size:]
-    return found
+        mapping = content if isinstance(content, dict) else {}
+        size = next((size for size in range(len(parts), 1, -1) if ".".join(parts[:size]) in mapping), 1)
+        keys.append(".".join(parts[:size]))
+        content, parts = mapping.get(keys[-1]), parts[size:]
+    return keys
 
 
 def lookup(content: dict, address: str) -> tuple[object] | None:
     """(value,) at a dotted address, None where there is none: the value itself may be None."""
-    found: object = content
+    value: object = content
     for part in _keys(content, address.strip()):
-        if not isinstance(found, dict) or part not in found:
+        if not isinstance(value, dict) or part not in value:
             return None
-        found = found[part]
-    return (found,)
+        value = value[part]
+    return (value,)
 
 
 # Counts become lengths of arrays, and products of two of them must stay below 2^63.
@@ -274,13 +274,13 @@ def values_out_of_range(values: dict, address: str = "") -> Iterator[tuple[str, 
     """(address, what is wrong) of every number in ``values`` that is not finite or above ``MOST``; a seed has its own bound."""
     for key, value in values.items():
         place = f"{address}.{key}" if address else str(key)
-        for at, one in enumerate(value) if isinstance(value, list | tuple) else [(None, value)]:
-            if isinstance(one, dict):
-                yield from values_out_of_range(one, place if at is None else f"{place}.{at}")
-            elif isinstance(one, float) and not math.isfinite(one):
-                yield place, f"input should be a finite number, got {one!r}"
-            elif isinstance(one, int) and abs(one) > MOST and key != "seeds" and place != "seed":
-                yield place, f"input should be at most {MOST}, got {one!r}"
+        for at, element in enumerate(value) if isinstance(value, list | tuple) else [(None, value)]:
+            if isinstance(element, dict):
+                yield from values_out_of_range(element, place if at is None else f"{place}.{at}")
+            elif isinstance(element, float) and not math.isfinite(element):
+                yield place, f"input should be a finite number, got {element!r}"
+            elif isinstance(element, int) and abs(element) > MOST and key != "seeds" and place != "seed":
+                yield place, f"input should be at most {MOST}, got {element!r}"
 
 
 # What files of an earlier version lack, and what they still have.
@@ -312,8 +312,8 @@ def described(model: type[BaseModel], problem: Mapping[str, Any]) -> str:
     message = message[0].lower() + message[1:]
     if problem["type"] == "missing":
         return "; ".join([message, *([_ADDED[holder, last]] if (holder, last) in _ADDED else [])])
-    given = problem["input"]
-    return message if isinstance(given, str) and repr(given) in message else f"{message}, got {given!r}"
+    value = problem["input"]
+    return message if isinstance(value, str) and repr(value) in message else f"{message}, got {value!r}"
 
 
 def _model_at(model: object, place: Iterable) -> type[BaseModel] | None:
@@ -372,12 +372,12 @@ class ParamsReader:
         elsewhere: Mapping[str, str] | None = None,
     ) -> Any:
         """A ``Member`` with its options. address, elsewhere: where these stand, as of ``model``; named_at: where its name does."""
-        if not self.known(family, name, named_at):
+        if not self.is_member(family, name, named_at):
             return None
         params = self.model(family.options(name), dict(options or {}), address, elsewhere)
         return None if params is None else Member(name, params)
 
-    def known(self, family: Family, name: str, address: str) -> bool:
+    def is_member(self, family: Family, name: str, address: str) -> bool:
         try:
             family.check(name)
         except UnknownMember as error:

@@ -226,4 +226,4 @@ class Engine:
 
     def _label(self, key: str, number: int) -> int | str:
         """The data set's id of an item."""
-        return number if self._names is None else self._names.shown(key, number)
+        return number if self._names is None else self._names.label(key, number)

@@ -148,7 +148,7 @@ class Gallery:
         path = self.folder / name
         if self.holds_fragments:
             return self._fragments(path)
-        vectors = StoredVectors.of(path).take(self._rows(name)[0])
+        vectors = StoredVectors.open(path).take(self._rows(name)[0])
         self.require_unchanged()
         return torch.from_numpy(vectors)
 
