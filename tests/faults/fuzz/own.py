@@ -14,8 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tests import made
-from tests.artifacts.test_pairs import WHOLE
-from tests.artifacts.test_regions import PHRASE, REGION
+from tests.artifacts.test_pairs import PHRASE, REGION, WHOLE
 from tests.faults.fuzz.child import Reader
 from vse_pipe.artifacts import (
     audit,

@@ -1,21 +1,98 @@
-"""Engine ray where the cluster or a node of it is not as it should be, without Ray: a stand-in does what Ray would."""
+"""Faults of a Ray cluster, on a stand-in for Ray."""
 
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from tests.project.engines.standin import RayError, Standin
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.project.engines import ray
 from vse_pipe.project.params.schema import EngineParams
+
+
+class RayError(Exception):
+    """``ray.exceptions.RayError``"""
+
+
+class RayTaskError(RayError):
+    """``ray.exceptions.RayTaskError``"""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"Traceback of {cause!r}")
+        self.cause = cause
+
+
+def raised_in_ray(number: int, frame: object) -> None:
+    """What ``ray.init`` puts in place of the handler of SIGTERM."""
+
+
+class Standin(ModuleType):
+    """resources: of the cluster; silent: workers that never start."""
+
+    exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
+    util = SimpleNamespace(register_serializer=lambda *args, **kinds: None)
+
+    def __init__(self, resources: dict[str, float] | None = None, silent: int = 0) -> None:
+        super().__init__("ray")
+        self.resources, self.silent = resources or {"CPU": 64.0}, silent
+        self.running = False
+        self.cancelled: list[Any] = []
+
+    def init(self, **options: object) -> None:
+        signal.signal(signal.SIGTERM, raised_in_ray)
+        self.running = True
+
+    def is_initialized(self) -> bool:
+        return self.running
+
+    def shutdown(self) -> None:
+        self.running = False
+
+    def cluster_resources(self) -> dict[str, float]:
+        return self.resources
+
+    def put(self, value: object) -> object:
+        return SimpleNamespace(get=lambda: value)
+
+    def get(self, reference: Any) -> Any:
+        return reference.get()
+
+    def wait(self, references: list, num_returns: int, timeout: float | None = None) -> tuple[list, list]:
+        ready = num_returns - (self.silent if timeout else 0)
+        return references[:ready], references[ready:]
+
+    def cancel(self, reference: object) -> None:
+        assert self.running, "cancel starts a cluster"
+        self.cancelled.append(reference)
+
+    def remote(self, kind: type) -> Any:
+        start = SimpleNamespace(remote=lambda *args: _Actor(kind(*args)))
+        return SimpleNamespace(options=lambda **options: start)
+
+
+class _Actor:
+    def __init__(self, inside: Any) -> None:
+        self.run = SimpleNamespace(remote=lambda *args: _Task(lambda: inside.run(*args)))
+        self.__ray_ready__ = SimpleNamespace(remote=lambda: _Task(lambda: True))
+
+
+class _Task:
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
+
+    def get(self) -> Any:
+        try:
+            return self.work()
+        except Exception as error:
+            raise RayTaskError(error) from error
 
 
 @pytest.fixture(autouse=True)
