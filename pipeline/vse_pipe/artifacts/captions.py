@@ -10,22 +10,17 @@ import pyarrow.compute as pc
 
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError
+from vse_pipe.core.tables import field
 
 NAME = "captions.parquet"
 _ROWS = 2**15
-SCHEMA = pa.schema(
-    [
-        tables.field("caption_id", pa.int64(), "unique"),
-        tables.field("image_id", pa.int64(), "the image it describes; a row of images.parquet"),
-        tables.field("text", pa.string(), "as in the source, never empty"),
-        tables.field("split", pa.string(), "the split of its image"),
-    ],
-    metadata={"artefact": "captions", "version": "1"},
+SCHEMA = tables.schema(
+    "captions 1",
+    field("caption_id", pa.int64(), "unique"),
+    field("image_id", pa.int64(), "the image it describes; a row of images.parquet"),
+    field("text", pa.string(), "as in the source, never empty"),
+    field("split", pa.string(), "the split of its image"),
 )
-
-
-def write(folder: Path, table: pa.Table) -> None:
-    tables.write(folder / NAME, table, SCHEMA, {}, problems)
 
 
 def read(folder: Path, needed_by: str = "", columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
@@ -82,6 +77,9 @@ def absent(folder: Path) -> bool:
 def problems(table: pa.Table) -> list[str]:
     messages = tables.repeated(table, "caption_id") if "caption_id" in table.schema.names else []
     return messages + _empty(table)
+
+
+write = tables.Artefact(NAME, SCHEMA, problems=problems).write
 
 
 def _empty(table: pa.Table) -> list[str]:

@@ -21,6 +21,7 @@ from vse_pipe.artifacts.joins import FILES, Origin
 from vse_pipe.core import memory, tables
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import require, whole_file
+from vse_pipe.core.tables import field
 
 IMAGES, CAPTIONS = "images.parquet", "captions.parquet"
 # The folder beside them with the same files of a run's second network; the footer then has its digest as ``peer_sha256``.
@@ -68,15 +69,15 @@ def origin(folder: Path, about: Mapping[str, str], splits: Iterable[str], mend: 
 def schema(side: str, dim: int) -> pa.Schema:
     """side: ``images`` (image_id) or ``captions`` (caption_id, image_id)."""
     vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
-    return side_schema(side, "embeddings", tables.field("embedding", vector, "the vector"))
+    return side_schema(side, "embeddings", field("embedding", vector, "the vector"))
 
 
 def side_schema(side: str, kind: str, column: pa.Field) -> pa.Schema:
     """The ids, the split and ``column``, for whatever kind of vectors a model has."""
-    ids = [tables.field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
+    ids = [field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
     if side == "captions":
-        ids.insert(0, tables.field("caption_id", pa.int64(), "unique"))
-    columns = [tables.field("split", pa.string(), "train, val or test"), column]
+        ids.insert(0, field("caption_id", pa.int64(), "unique"))
+    columns = [field("split", pa.string(), "train, val or test"), column]
     return pa.schema([*ids, *columns], metadata={"artefact": f"{side} {kind}", "version": "1"})
 
 
@@ -224,7 +225,7 @@ class FragmentRows:
 def fragment_schema(side: str, dim: int) -> pa.Schema:
     """side: ``images`` (image_id) or ``captions`` (caption_id, image_id)."""
     vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
-    column = tables.field(_COLUMN, pa.list_(pa.field("element", vector, nullable=False)), "a vector each")
+    column = field(_COLUMN, pa.list_(pa.field("element", vector, nullable=False)), "a vector each")
     return side_schema(side, "fragments", column)
 
 

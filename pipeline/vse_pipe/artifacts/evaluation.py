@@ -29,6 +29,7 @@ from vse_pipe.core import tables
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, sha256, write_json
 from vse_pipe.core.memory import unchanged_path
+from vse_pipe.core.tables import field
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import dvc_stage
@@ -52,22 +53,18 @@ MEASURES = {
     "ndcg_10": "discounted cumulative gain of the best 10 over that of a perfect ranking, 0 to 1; null for matchings",
 }
 _TOP = pa.list_(pa.field("element", pa.int64(), nullable=False))
-RANKS_SCHEMA = pa.schema(
-    [
-        tables.field("direction", pa.string(), "image_to_text or text_to_image"),
-        tables.field("fold", pa.int32(), "0 under protocol full"),
-        tables.field("query_id", pa.int64(), "image_id or caption_id"),
-        tables.field(
-            "image_id", pa.int64(), "the query, or the image it describes; queries that share one go together"
-        ),
-        tables.field("rank", pa.float64(), "1 = best, of the best correct item; null for matchings", nullable=True),
-        tables.field("hit_1", pa.bool_(), "a correct item among the best 1"),
-        tables.field("hit_5", pa.bool_(), "a correct item among the best 5"),
-        tables.field("hit_10", pa.bool_(), "a correct item among the best 10"),
-        *[tables.field(name, pa.float64(), about, nullable=True) for name, about in MEASURES.items()],
-        tables.field("top", _TOP, "ids of the best 10 items, best first; for matchings the set matched at K = 10"),
-    ],
-    metadata={"artefact": "ranks", "version": "2"},
+RANKS_SCHEMA = tables.schema(
+    "ranks 2",
+    field("direction", pa.string(), "image_to_text or text_to_image"),
+    field("fold", pa.int32(), "0 under protocol full"),
+    field("query_id", pa.int64(), "image_id or caption_id"),
+    field("image_id", pa.int64(), "the query, or the image it describes; queries that share one go together"),
+    field("rank", pa.float64(), "1 = best, of the best correct item; null for matchings", nullable=True),
+    field("hit_1", pa.bool_(), "a correct item among the best 1"),
+    field("hit_5", pa.bool_(), "a correct item among the best 5"),
+    field("hit_10", pa.bool_(), "a correct item among the best 10"),
+    *[field(name, pa.float64(), about, nullable=True) for name, about in MEASURES.items()],
+    field("top", _TOP, "ids of the best 10 items, best first; for matchings the set matched at K = 10"),
 )
 # Columns of other K, as ``evaluate.recall`` and ``evaluate.ndcg`` ask for them.
 _FURTHER = {
@@ -75,30 +72,26 @@ _FURTHER = {
     "ndcg_": (pa.float64(), "as ndcg_10, of the best "),
     "graded_ndcg_": (pa.float64(), "as graded_ndcg_10, of the best "),
 }
-OCCURRENCE_SCHEMA = pa.schema(
-    [
-        tables.field("direction", pa.string(), "image_to_text or text_to_image"),
-        tables.field("fold", pa.int32(), "0 under protocol full"),
-        tables.field("item_id", pa.int64(), "caption_id or image_id"),
-        *[tables.field(f"n_{k}", pa.int32(), f"queries that have it among their best {k}") for k in KS],
-    ],
-    metadata={"artefact": "occurrence", "version": "1"},
+OCCURRENCE_SCHEMA = tables.schema(
+    "occurrence 1",
+    field("direction", pa.string(), "image_to_text or text_to_image"),
+    field("fold", pa.int32(), "0 under protocol full"),
+    field("item_id", pa.int64(), "caption_id or image_id"),
+    *[field(f"n_{k}", pa.int32(), f"queries that have it among their best {k}") for k in KS],
 )
-RELAXATION_SCHEMA = pa.schema(
-    [
-        tables.field("direction", pa.string(), "image_to_text or text_to_image"),
-        tables.field("k", pa.int32(), "the K of R@K: 1, 5 or 10"),
-        tables.field("lambda", pa.float64(), "relaxation factor of the matching, at least 1"),
-        tables.field("validation", pa.float64(), "R@K in percent on the validation data it was chosen on"),
-        tables.field(
-            "ranked",
-            pa.float64(),
-            "R@K in percent on the split that is measured, which chose nothing; null where it was not tried",
-            nullable=True,
-        ),
-        tables.field("chosen", pa.bool_(), "the lambda that the criterion was run with; one for each K"),
-    ],
-    metadata={"artefact": "relaxation", "version": "1"},
+RELAXATION_SCHEMA = tables.schema(
+    "relaxation 1",
+    field("direction", pa.string(), "image_to_text or text_to_image"),
+    field("k", pa.int32(), "the K of R@K: 1, 5 or 10"),
+    field("lambda", pa.float64(), "relaxation factor of the matching, at least 1"),
+    field("validation", pa.float64(), "R@K in percent on the validation data it was chosen on"),
+    field(
+        "ranked",
+        pa.float64(),
+        "R@K in percent on the split that is measured, which chose nothing; null where it was not tried",
+        nullable=True,
+    ),
+    field("chosen", pa.bool_(), "the lambda that the criterion was run with; one for each K"),
 )
 
 
@@ -108,7 +101,7 @@ def with_further(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
         prefix = name.rstrip("0123456789")
         if name not in schema.names and prefix in _FURTHER:
             kind, about = _FURTHER[prefix]
-            schema = schema.append(tables.field(name, kind, about + name.removeprefix(prefix)))
+            schema = schema.append(field(name, kind, about + name.removeprefix(prefix)))
     return schema
 
 
@@ -148,7 +141,7 @@ def with_names(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tup
         parts.append(part)
     joined = pa.concat_tables(parts)
     fields = [
-        tables.field(name, joined.schema.field(name).type, f"of {column}, where that is text", nullable=True)
+        field(name, joined.schema.field(name).type, f"of {column}, where that is text", nullable=True)
         for column, name in _NAMES.items()
         if column in schema.names
     ]
@@ -198,12 +191,8 @@ def origin(folder: Path, metrics: dict, mend: str) -> Origin:
     return Origin(folder, mend, {str(metrics.get("split")): digest})
 
 
-def read_ranks(folder: Path) -> pa.Table:
-    return tables.read(folder / RANKS, RANKS_SCHEMA, "vse-pipe evaluate")
-
-
-def read_occurrence(folder: Path) -> pa.Table:
-    return tables.read(folder / OCCURRENCE, OCCURRENCE_SCHEMA, "vse-pipe evaluate")
+read_ranks = tables.Artefact(RANKS, RANKS_SCHEMA, "vse-pipe evaluate").read
+read_occurrence = tables.Artefact(OCCURRENCE, OCCURRENCE_SCHEMA, "vse-pipe evaluate").read
 
 
 def read_relaxation(folder: Path) -> pa.Table | None:
@@ -213,32 +202,26 @@ def read_relaxation(folder: Path) -> pa.Table | None:
 
 
 _QUERY = [
-    tables.field("direction", pa.string(), "image_to_text or text_to_image"),
-    tables.field("fold", pa.int32(), "0 under protocol full"),
-    tables.field("query_id", pa.int64(), "image_id or caption_id"),
+    field("direction", pa.string(), "image_to_text or text_to_image"),
+    field("fold", pa.int32(), "0 under protocol full"),
+    field("query_id", pa.int64(), "image_id or caption_id"),
 ]
-JUDGED_SCHEMA = pa.schema(
-    [
-        *_QUERY,
-        tables.field("correct", pa.int32(), "items whose grade says that they are correct, 1 at least"),
-        tables.field("rank", pa.float64(), "1 = best, of the best of them"),
-        *[tables.field(f"hit_{k}", pa.bool_(), f"one of them among the best {k}") for k in KS],
-        *[tables.field(name, pa.float64(), about.partition(";")[0]) for name, about in MEASURES.items()],
-        tables.field("graded_ndcg_10", pa.float64(), "as ndcg_10, each item by its grade"),
-    ],
-    metadata={"artefact": "judged", "version": "1"},
+JUDGED_SCHEMA = tables.schema(
+    "judged 1",
+    *_QUERY,
+    field("correct", pa.int32(), "items whose grade says that they are correct, 1 at least"),
+    field("rank", pa.float64(), "1 = best, of the best of them"),
+    *[field(f"hit_{k}", pa.bool_(), f"one of them among the best {k}") for k in KS],
+    *[field(name, pa.float64(), about.partition(";")[0]) for name, about in MEASURES.items()],
+    field("graded_ndcg_10", pa.float64(), "as ndcg_10, each item by its grade"),
 )
-PLAUSIBLE_SCHEMA = pa.schema(
-    [
-        *_QUERY,
-        *[
-            tables.field(
-                f"r_precision_{most}", pa.float64(), f"among the items that differ in {most} labels at most, 0 to 1"
-            )
-            for most in (0, 1, 2)
-        ],
+PLAUSIBLE_SCHEMA = tables.schema(
+    "plausible 1",
+    *_QUERY,
+    *[
+        field(f"r_precision_{most}", pa.float64(), f"among the items that differ in {most} labels at most, 0 to 1")
+        for most in (0, 1, 2)
     ],
-    metadata={"artefact": "plausible", "version": "1"},
 )
 SCHEMAS = {JUDGED: JUDGED_SCHEMA, PLAUSIBLE: PLAUSIBLE_SCHEMA}
 

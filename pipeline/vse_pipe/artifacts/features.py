@@ -41,13 +41,11 @@ _COLUMNS = pa.schema(
 )
 _PLACES = pa.schema([_COLUMNS.field("row"), _COLUMNS.field("status")])
 _ABOUT_BOXES = "x1, y1, x2, y2 of region 0, then 1, ...: edges in pixels of the upright image; null: none"
-SCHEMA = pa.schema(
-    [
-        *_COLUMNS,
-        tables.field("boxes", _FLOATS, _ABOUT_BOXES, nullable=True),
-        tables.field("scores", _FLOATS, "of the R regions, 0..1 and falling; null: none", nullable=True),
-    ],
-    metadata={"artefact": "features", "version": "2"},
+SCHEMA = tables.schema(
+    "features 2",
+    *_COLUMNS,
+    tables.field("boxes", _FLOATS, _ABOUT_BOXES, nullable=True),
+    tables.field("scores", _FLOATS, "of the R regions, 0..1 and falling; null: none", nullable=True),
 )
 
 

@@ -75,16 +75,14 @@ def _parts(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> Iter
 
 NAME = "contents.parquet"
 _MADE = "made"
-SCHEMA = pa.schema(
-    [
-        tables.field(
-            "content",
-            pa.string(),
-            "digest of the picture, as in images.parquet, and which box of it; null: nobody knows",
-            nullable=True,
-        )
-    ],
-    metadata={"artefact": "contents", "version": "1"},
+SCHEMA = tables.schema(
+    "contents 1",
+    tables.field(
+        "content",
+        pa.string(),
+        "digest of the picture, as in images.parquet, and which box of it; null: nobody knows",
+        nullable=True,
+    ),
 )
 
 

@@ -7,32 +7,30 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import regions
 from vse_pipe.artifacts.joins import Origin
-from vse_pipe.artifacts.names import run_of_folder
 from vse_pipe.core import tables
 from vse_pipe.core.files import read_json, require, sha256, write_json
+from vse_pipe.core.tables import field, run_of_folder
 
 METRICS, RANKS = "metrics.json", "ranks.parquet"
 FILES = (METRICS, RANKS)
 FOUND = tuple(f"found_{name}" for name in regions.BOX_COLUMNS)
-SCHEMA = pa.schema(
-    [
-        tables.field("phrase_id", pa.int64(), "unique; the mention"),
-        tables.field("caption_id", pa.int64(), "the caption it stands in, of the data set that has the whole pictures"),
-        tables.field("image_id", pa.int64(), "the whole picture; mentions that share one go together"),
-        tables.field("start", pa.int32(), "its first character in the caption's text, counted from 0"),
-        tables.field("text", pa.string(), "as in the caption"),
-        tables.field("type", pa.string(), "kind of thing; several are joined by /"),
-        tables.field("candidates", pa.int32(), "proposals of the picture"),
-        tables.field("correct", pa.int32(), "candidates that overlap the true box as far as the threshold asks"),
-        tables.field("rank", pa.float64(), "1 = best, of the first correct candidate; null: none is", nullable=True),
-        tables.field("bound", pa.float64(), "the largest IoU that a candidate has with the true box"),
-        tables.field("region_id", pa.int64(), "the best candidate; null where the picture has none", nullable=True),
-        tables.field("score", pa.float32(), "its similarity to the phrase; larger is closer", nullable=True),
-        tables.field("iou", pa.float64(), "its IoU with the true box, 0 to 1", nullable=True),
-        *regions.BOX_FIELDS,
-        *[tables.field(name, pa.float64(), "of the best candidate; pixels from 0", nullable=True) for name in FOUND],
-    ],
-    metadata={"artefact": "localisation", "version": "1"},
+SCHEMA = tables.schema(
+    "localisation 1",
+    field("phrase_id", pa.int64(), "unique; the mention"),
+    field("caption_id", pa.int64(), "the caption it stands in, of the data set that has the whole pictures"),
+    field("image_id", pa.int64(), "the whole picture; mentions that share one go together"),
+    field("start", pa.int32(), "its first character in the caption's text, counted from 0"),
+    field("text", pa.string(), "as in the caption"),
+    field("type", pa.string(), "kind of thing; several are joined by /"),
+    field("candidates", pa.int32(), "proposals of the picture"),
+    field("correct", pa.int32(), "candidates that overlap the true box as far as the threshold asks"),
+    field("rank", pa.float64(), "1 = best, of the first correct candidate; null: none is", nullable=True),
+    field("bound", pa.float64(), "the largest IoU that a candidate has with the true box"),
+    field("region_id", pa.int64(), "the best candidate; null where the picture has none", nullable=True),
+    field("score", pa.float32(), "its similarity to the phrase; larger is closer", nullable=True),
+    field("iou", pa.float64(), "its IoU with the true box, 0 to 1", nullable=True),
+    *regions.BOX_FIELDS,
+    *[field(name, pa.float64(), "of the best candidate; pixels from 0", nullable=True) for name in FOUND],
 )
 
 
@@ -40,10 +38,6 @@ def write(folder: Path, ranks: pa.Table, metrics: dict, source: str) -> None:
     """metrics: finite numbers, strings, null and nested dictionaries only; source: folder of the whole pictures."""
     tables.write(folder / RANKS, ranks, SCHEMA, {"source": source}, problems)
     write_json(folder / METRICS, metrics)
-
-
-def read_ranks(folder: Path) -> pa.Table:
-    return tables.read(folder / RANKS, SCHEMA, _made_by(folder), problems=problems, required_key="source")
 
 
 def read_metrics(folder: Path) -> dict:
@@ -70,6 +64,9 @@ def source(ranks: pa.Table) -> Path:
 
 def problems(table: pa.Table) -> list[str]:
     return tables.repeated(table, "phrase_id") + regions.box_problems(table, "phrase_id")
+
+
+read_ranks = tables.Artefact(RANKS, SCHEMA, "vse-pipe localize --run {run}", problems, "source").read
 
 
 def _made_by(folder: Path) -> str:

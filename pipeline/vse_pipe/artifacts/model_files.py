@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
-from vse_pipe.artifacts.names import run_of_folder
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, save_tensors, sha256, write_csv, write_json
+from vse_pipe.core.tables import run_of_folder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,25 +16,15 @@ from vse_pipe.artifacts import images
 from vse_pipe.core import tables, text
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256
-
-
-def run_of_folder(folder: Path) -> str:
-    """The run whose folder in data/<stage>/ it is: its name, of one of its seeds ``max/1``."""
-    parts = folder.parts
-    return "/".join(parts[-2:]) if parts[-4:-3] == ("data",) and parts[-1].isdecimal() else folder.name
-
+from vse_pipe.core.tables import field
 
 NAME = "names.parquet"
 KEYS = ("image_id", "caption_id")
-SCHEMA = pa.schema(
-    [
-        tables.field(
-            "key", pa.string(), "image_id or caption_id: which ids these are; one of them may have numbers only"
-        ),
-        tables.field("id", pa.int64(), "the number, as in all other files"),
-        tables.field("name", pa.string(), "the text; unique among the names of its key, whatever the capitals"),
-    ],
-    metadata={"artefact": "names", "version": "1"},
+SCHEMA = tables.schema(
+    "names 1",
+    field("key", pa.string(), "image_id or caption_id: which ids these are; one of them may have numbers only"),
+    field("id", pa.int64(), "the number, as in all other files"),
+    field("name", pa.string(), "the text; unique among the names of its key, whatever the capitals"),
 )
 
 

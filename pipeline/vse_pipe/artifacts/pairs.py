@@ -36,33 +36,22 @@ from vse_pipe.artifacts import embeddings, joins
 from vse_pipe.core import arrays, tables
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, require, sha256, write_json
+from vse_pipe.core.tables import field
 
 NAME = "pairs.parquet"
-SCHEMA = pa.schema(
-    [
-        tables.field("caption_id", pa.int64(), "unique"),
-        tables.field("image_id", pa.int64(), "the image it is shown with"),
-        tables.field(
-            "true_image_id",
-            pa.int64(),
-            "the image it describes; null for a train pair whose truth is unknown",
-            nullable=True,
-        ),
-        tables.field(
-            "mismatched", pa.bool_(), "image_id differs from true_image_id; null where that is unknown", nullable=True
-        ),
-        tables.field("split", pa.string(), "train, val or test; only train pairs are ever mismatched"),
-    ],
-    metadata={"artefact": "pairs", "version": "2"},
+SCHEMA = tables.schema(
+    "pairs 2",
+    field("caption_id", pa.int64(), "unique"),
+    field("image_id", pa.int64(), "the image it is shown with"),
+    field(
+        "true_image_id",
+        pa.int64(),
+        "the image it describes; null for a train pair whose truth is unknown",
+        nullable=True,
+    ),
+    field("mismatched", pa.bool_(), "image_id differs from true_image_id; null where that is unknown", nullable=True),
+    field("split", pa.string(), "train, val or test; only train pairs are ever mismatched"),
 )
-
-
-def write(folder: Path, table: pa.Table, metadata: dict[str, str]) -> None:
-    tables.write(folder / NAME, table, SCHEMA, metadata, problems)
-
-
-def read(folder: Path) -> pa.Table:
-    return tables.read(folder / NAME, SCHEMA, f"vse-pipe inject --noise {folder.name}", problems=problems)
 
 
 def require_for(folder: Path, prepared: Path) -> None:
@@ -92,6 +81,10 @@ def problems(table: pa.Table) -> list[str]:
     if pc.any(pc.and_(outside, pc.invert(is_known))).as_py():
         messages.append("the truth about a pair outside the train split is unknown")
     return messages
+
+
+_PAIRS = tables.Artefact(NAME, SCHEMA, "vse-pipe inject --noise {name}", problems)
+write, read = _PAIRS.write, _PAIRS.read
 
 
 def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) -> np.ndarray:

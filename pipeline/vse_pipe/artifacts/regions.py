@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.core import tables
+from vse_pipe.core.tables import field
 
 BOX_COLUMNS = ("x1", "y1", "x2", "y2")
 _ABOUT = ("left", "top", "right, the pixel itself included", "bottom, the pixel itself included")
 BOX_FIELDS = [
-    tables.field(name, pa.float64(), f"{about}; pixels from 0") for name, about in zip(BOX_COLUMNS, _ABOUT, strict=True)
+    field(name, pa.float64(), f"{about}; pixels from 0") for name, about in zip(BOX_COLUMNS, _ABOUT, strict=True)
 ]
 _SHOWN = 3
 
@@ -38,36 +39,24 @@ def box_problems(table: pa.Table, key: str) -> list[str]:
 
 
 PHRASES = "phrases.parquet"
-PHRASES_SCHEMA = pa.schema(
-    [
-        tables.field("phrase_id", pa.int64(), "unique; one mention in one caption"),
-        tables.field("caption_id", pa.int64(), "the caption it stands in, of the data set that has the whole pictures"),
-        tables.field("image_id", pa.int64(), "the whole picture"),
-        tables.field("chain", pa.int64(), "what it speaks of: phrases of one picture and chain name the same thing"),
-        tables.field("start", pa.int32(), "its first character in the caption's text, counted from 0"),
-        tables.field("text", pa.string(), "as in the caption, never empty"),
-        tables.field("type", pa.string(), "kind of thing; several are joined by /"),
-        *BOX_FIELDS,
-        tables.field("split", pa.string(), "of its picture"),
-        tables.field(
-            "region_id",
-            pa.int64(),
-            "in what ``format: regions`` makes the number of its box, there image_id if captions.parquet shows it; else null",
-            nullable=True,
-        ),
-    ],
-    metadata={"artefact": "phrases", "version": "1"},
+PHRASES_SCHEMA = tables.schema(
+    "phrases 1",
+    field("phrase_id", pa.int64(), "unique; one mention in one caption"),
+    field("caption_id", pa.int64(), "the caption it stands in, of the data set that has the whole pictures"),
+    field("image_id", pa.int64(), "the whole picture"),
+    field("chain", pa.int64(), "what it speaks of: phrases of one picture and chain name the same thing"),
+    field("start", pa.int32(), "its first character in the caption's text, counted from 0"),
+    field("text", pa.string(), "as in the caption, never empty"),
+    field("type", pa.string(), "kind of thing; several are joined by /"),
+    *BOX_FIELDS,
+    field("split", pa.string(), "of its picture"),
+    field(
+        "region_id",
+        pa.int64(),
+        "in what ``format: regions`` makes the number of its box, there image_id if captions.parquet shows it; else null",
+        nullable=True,
+    ),
 )
-
-
-def write_phrases(folder: Path, table: pa.Table) -> None:
-    tables.write(folder / PHRASES, table, PHRASES_SCHEMA, {}, phrase_problems)
-
-
-def read_phrases(folder: Path) -> pa.Table:
-    return tables.read(
-        folder / PHRASES, PHRASES_SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=phrase_problems
-    )
 
 
 def phrase_key(table: pa.Table) -> pa.Array:
@@ -82,17 +71,19 @@ def phrase_problems(table: pa.Table) -> list[str]:
     return messages if table.num_rows else ["no phrases"]
 
 
+_PHRASES = tables.Artefact(PHRASES, PHRASES_SCHEMA, "vse-pipe prepare --dataset {name}", phrase_problems)
+write_phrases, read_phrases = _PHRASES.write, _PHRASES.read
+
+
 NAME = "regions.parquet"
-SCHEMA = pa.schema(
-    [
-        tables.field("image_id", pa.int64(), "unique; the rows of images.parquet, in its order"),
-        tables.field("source_id", pa.int64(), "image_id of the whole picture, in the data set that has it"),
-        *BOX_FIELDS,
-        tables.field("proposed", pa.bool_(), "a proposal; false: the box of a phrase"),
-        tables.field("score", pa.float64(), "of a proposal, as its method gives it; 0 for the box of a phrase"),
-        tables.field("split", pa.string(), "of its picture: train, val or test"),
-    ],
-    metadata={"artefact": "regions", "version": "1"},
+SCHEMA = tables.schema(
+    "regions 1",
+    field("image_id", pa.int64(), "unique; the rows of images.parquet, in its order"),
+    field("source_id", pa.int64(), "image_id of the whole picture, in the data set that has it"),
+    *BOX_FIELDS,
+    field("proposed", pa.bool_(), "a proposal; false: the box of a phrase"),
+    field("score", pa.float64(), "of a proposal, as its method gives it; 0 for the box of a phrase"),
+    field("split", pa.string(), "of its picture: train, val or test"),
 )
 
 
@@ -108,12 +99,6 @@ def write(
     footer = {"source": source, "recall": json.dumps(recall or {}, sort_keys=True)}
     footer |= {"source_data": json.dumps(source_data, sort_keys=True)} if source_data else {}
     tables.write(folder / NAME, table, SCHEMA, footer, problems)
-
-
-def read(folder: Path) -> pa.Table:
-    return tables.read(
-        folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems, required_key="source"
-    )
 
 
 def source(table: pa.Table) -> Path:
@@ -134,3 +119,6 @@ def recall(table: pa.Table) -> dict[str, dict]:
 
 def problems(table: pa.Table) -> list[str]:
     return tables.repeated(table, "image_id") + box_problems(table, "image_id")
+
+
+read = tables.Artefact(NAME, SCHEMA, "vse-pipe prepare --dataset {name}", problems, "source").read

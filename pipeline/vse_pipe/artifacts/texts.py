@@ -25,31 +25,28 @@ from vse_pipe.artifacts.features import append_rows, open_array
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, save_tensors, sha256, whole_folder, write_json
+from vse_pipe.core.tables import field
 from vse_pipe.core.text import SPECIAL, Tokens
 
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
 VOCABULARY, STATE, META = "vocabulary.json", "state.safetensors", "meta.json"
 FILES = (TOKENS, ARRAY, INDEX, VOCABULARY, STATE, META)
 ADVICE = "vse-pipe extract"
-_ID = tables.field("caption_id", pa.int64(), "unique; in the order of captions.parquet")
-TOKENS_SCHEMA = pa.schema(
-    [
-        _ID,
-        tables.field("start", pa.int64(), "place of its first id in tokens.npy"),
-        tables.field("length", pa.int32(), "number of ids, <start> and <end> included"),
-    ],
-    metadata={"artefact": "texts", "version": "1"},
+_ID = field("caption_id", pa.int64(), "unique; in the order of captions.parquet")
+TOKENS_SCHEMA = tables.schema(
+    "texts 1",
+    _ID,
+    field("start", pa.int64(), "place of its first id in tokens.npy"),
+    field("length", pa.int32(), "number of ids, <start> and <end> included"),
 )
 VECTORS_SCHEMA = pa.schema(
-    [_ID, tables.field("row", pa.int64(), "row of features.npy")], metadata={"artefact": "texts", "version": "1"}
+    [_ID, field("row", pa.int64(), "row of features.npy")], metadata={"artefact": "texts", "version": "1"}
 )
-FRAGMENTS_SCHEMA = pa.schema(
-    [
-        _ID,
-        tables.field("start", pa.int64(), "row of features.npy of its first token"),
-        tables.field("length", pa.int32(), "number of its tokens"),
-    ],
-    metadata={"artefact": "texts", "version": "1"},
+FRAGMENTS_SCHEMA = tables.schema(
+    "texts 1",
+    _ID,
+    field("start", pa.int64(), "row of features.npy of its first token"),
+    field("length", pa.int32(), "number of its tokens"),
 )
 _EXPECTED = {
     "tokens": {TOKENS, INDEX, VOCABULARY},

@@ -9,6 +9,7 @@ pyarrow ends the process there.
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,39 @@ Problems = Callable[[pa.Table], list[str]]
 def field(name: str, kind: pa.DataType, about: str, nullable: bool = False) -> pa.Field:
     """A column with its meaning and units in the field's metadata."""
     return pa.field(name, kind, nullable=nullable, metadata={"about": about})
+
+
+def schema(artefact: str, *columns: pa.Field) -> pa.Schema:
+    """A schema of these columns, with its kind and version in the footer. artefact: "images 1"."""
+    kind, version = artefact.rsplit(" ", 1)
+    return pa.schema(columns, metadata={"artefact": kind, "version": version})
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A kind of Parquet file. name: of the file; command: the one that makes it, with ``{name}`` of its folder or ``{run}``;
+    problems, required_key: as for ``write`` and ``read``."""
+
+    name: str
+    schema: pa.Schema
+    command: str = ""
+    problems: Problems | None = None
+    required_key: str = ""
+
+    def write(self, folder: Path, table: pa.Table, metadata: dict[str, str] | None = None) -> None:
+        """Writes the file whole or not at all. Raises InputError with every problem."""
+        write(folder / self.name, table, self.schema, metadata or {}, self.problems)
+
+    def read(self, folder: Path) -> pa.Table:
+        """The checked table. Raises InputError where it is missing or unfit, IntegrityError where it is damaged."""
+        command = self.command.format(name=folder.name, run=run_of_folder(folder))
+        return read(folder / self.name, self.schema, command, None, self.problems, self.required_key)
+
+
+def run_of_folder(folder: Path) -> str:
+    """The run of a folder in data/<stage>/: the folder's name, or ``max/1`` for one of its seeds."""
+    parts = folder.parts
+    return "/".join(parts[-2:]) if parts[-4:-3] == ("data",) and parts[-1].isdecimal() else folder.name
 
 
 def with_footer(schema: pa.Schema, metadata: dict[str, str]) -> pa.Schema:

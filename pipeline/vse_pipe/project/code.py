@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(vse_pipe.__file__).parent
 # These decide messages, where files lie, how options are checked or on which device work runs, never what an artefact
 # holds; an edit there must not retrain every model. Values of parameters are tracked by ``params:``.
-_WITHOUT_EFFECT = (
-    "vse_pipe.core.console",
-    "vse_pipe.core.errors",
-    "vse_pipe.core.locks",
-)
+_WITHOUT_EFFECT = ("vse_pipe.core.console", "vse_pipe.core.errors", "vse_pipe.core.locks")
 # The options of a family's members stand on one page. Their values count where an artefact is compared, and its text does
 # not, so that a new option of one member leaves the code of the others as it was.
 _OPTIONS = ".options"

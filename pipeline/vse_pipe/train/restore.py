@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vse_pipe.artifacts import features, model_files, texts
-from vse_pipe.artifacts.names import run_of_folder
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import IntegrityError, UnknownMember, UsageError
 from vse_pipe.core.files import inside, partial, require, require_ours, sha256, write_json
+from vse_pipe.core.tables import run_of_folder
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import GivenModel, Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, RUN_FAMILIES, SIMILARITIES, TEXT_ENCODERS, Family
