@@ -24,10 +24,8 @@ SCHEMA = tables.schema(
 
 
 def read(folder: Path, needed_by: str = "", columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
-    """needed_by: what can do nothing without captions. Raises InputError where that is asked and there are none.
-
-    columns: the only ones that are read. Without the text a caption takes 30 bytes.
-    """
+    """The captions. columns: the only ones to read; without the text a caption takes 30 bytes. needed_by: a command that needs
+    captions; InputError is raised where there are none."""
     table = tables.read(folder / NAME, _schema(columns), _made_by(folder), list(columns), problems)
     if needed_by and not table.num_rows:
         raise InputError(
@@ -39,7 +37,7 @@ def read(folder: Path, needed_by: str = "", columns: Sequence[str] = tuple(SCHEM
 
 @dataclass(frozen=True)
 class CaptionColumn:
-    """One column of the captions in ``folder``, read by row groups each time it is gone through."""
+    """A column of the captions in ``folder``, read by row groups in every iteration."""
 
     folder: Path
     name: str
@@ -50,8 +48,8 @@ class CaptionColumn:
 
 
 def blocks(folder: Path, columns: Sequence[str], mask: np.ndarray | None = None) -> Iterator[pa.Table]:
-    """Consecutive rows, one row group in memory. mask: bool, of all captions, which to give; None for all. Raises as ``read``, but
-    that ids may be repeated."""
+    """Consecutive rows, with a row group in memory. mask: bool, the captions to give; None for all. Raises as ``read``, but ids may
+    be repeated."""
     first = 0
     for table in tables.scan(folder / NAME, _schema(columns), _made_by(folder), list(columns)):
         for start in range(0, table.num_rows, _ROWS):
@@ -70,7 +68,7 @@ def _made_by(folder: Path) -> str:
 
 
 def absent(folder: Path) -> bool:
-    """Is the data set prepared, and without a caption? By the footer alone."""
+    """Whether the data set is prepared and has no captions, by the footer."""
     return tables.row_count(folder / NAME) == 0
 
 

@@ -24,15 +24,12 @@ from vse_pipe.core.files import require, whole_file
 from vse_pipe.core.tables import field
 
 IMAGES, CAPTIONS = "images.parquet", "captions.parquet"
-# The folder beside them with the same files of a run's second network; the footer then has its digest as ``peer_sha256``.
+# The folder with the same files of a run's second network; the footer has its digest as ``peer_sha256``.
 PEER = "peer"
-# Footer key: by split, how many images that could not be read and captions of theirs are not in the files.
-LEFT_OUT = "left_out"
-# Footer key: by split, the digest of the images and captions that are in the files (``vse_pipe.artifacts.joins``).
-DATA = "data"
-# Footer key, where images are left out: by split, the digest of all its images and captions, as prepared.
-PREPARED = "prepared"
-# Footer key of a run on a data set it was not trained on: both by name, and the share of unknown words (``Moved``).
+# Keys of the footer, by split: numbers of unreadable images and their captions, which the files lack; digest of the images and
+# captions in the files (``artifacts.joins``); with LEFT_OUT also the digest of all prepared images and captions.
+LEFT_OUT, DATA, PREPARED = "left_out", "data", "prepared"
+# Key of the footer of a transfer: both data sets by name, and the share of unknown words.
 TRANSFER = "transfer"
 _VECTOR = "embedding"
 # Vectors of a row group in memory at a time.
@@ -40,7 +37,7 @@ _ROWS = 2**15
 
 
 def footer_value(about: Mapping[str, str], key: str, split: str, where: Path) -> object:
-    """What the footer ``about`` of the file ``where`` has under ``key`` for a split. Raises InputError where it is no JSON."""
+    """The value for a split under ``key`` of the footer ``about``. where: the file. Raises InputError where it is no JSON."""
     text = about.get(key, "{}")
     try:
         return json.loads(text).get(split)
@@ -49,13 +46,13 @@ def footer_value(about: Mapping[str, str], key: str, split: str, where: Path) ->
 
 
 def left_out(about: Mapping[str, str], split: str, where: Path) -> dict[str, int]:
-    """How many images of a split could not be read and are not in the file, with their captions; empty where all are."""
+    """Numbers of a split's unreadable images and their captions, which the file lacks; empty if it has all."""
     counts = footer_value(about, LEFT_OUT, split, where)
     return {key: int(count) for key, count in counts.items()} if isinstance(counts, dict) else {}
 
 
 def origin(folder: Path, about: Mapping[str, str], splits: Iterable[str], mend: str) -> Origin:
-    """What the vectors of these splits were made from. about: footer of images.parquet in ``folder``; mend: as of ``Origin``."""
+    """The origin of the vectors of these splits. about: footer of images.parquet in ``folder``; mend: as in ``Origin``."""
     where = folder / IMAGES
     digests = {}
     for split in splits:
@@ -73,7 +70,7 @@ def schema(side: str, dim: int) -> pa.Schema:
 
 
 def side_schema(side: str, kind: str, column: pa.Field) -> pa.Schema:
-    """The ids, the split and ``column``, for whatever kind of vectors a model has."""
+    """The ids, the split and ``column``, for all kinds of vectors."""
     ids = [field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
     if side == "captions":
         ids.insert(0, field("caption_id", pa.int64(), "unique"))
@@ -83,8 +80,8 @@ def side_schema(side: str, kind: str, column: pa.Field) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Side:
-    """ids: int64 (n,); image_ids: int64 (n,), equal to ids for images; splits: str (n,); vectors: float32 (n, D). Of ``write_each``
-    alone ids may be text, and image_ids empty."""
+    """ids: int64 (n,); image_ids: int64 (n,), equal to ids for images; splits: str (n,); vectors: float32 (n, D). For
+    ``write_each`` ids may be text and image_ids empty."""
 
     ids: np.ndarray
     image_ids: np.ndarray
@@ -104,10 +101,10 @@ def write(path: Path, side: Side) -> None:
 
 
 def write_each(path: Path, sides: Iterable[Side], about: dict[str, str], kind: str | None = None) -> None:
-    """``write`` for consecutive parts, of which one is in memory at a time; there is at least one, and each is a row group.
+    """``write`` for one or more consecutive parts, with one in memory at a time; each becomes a row group.
 
-    kind: ``images`` or ``captions``, the name of the file when left out. Ids may be text, and captions may have no ``image_ids``, an empty array: such
-    files are not read by ``read`` but as vectors from elsewhere are (``vse_pipe.evaluate.external``).
+    kind: ``images`` or ``captions``; None: the name of the file. Files with text ids, or captions without ``image_ids``, are read by
+    ``vse_pipe.evaluate.external`` and not by ``read``.
     """
     parts = (_table(path, side, kind or path.stem) for side in sides)
     first, table_schema = next(parts)
@@ -151,8 +148,8 @@ def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
 
 @dataclass(frozen=True)
 class StoredVectors:
-    """Vectors that stay in their file. count: of its rows; dim: numbers of a vector; model: its digest, as the footer has it, empty
-    where it does not say; state: of the file."""
+    """Vectors that stay in their file. count: number of rows; dim: of a vector; model: its digest in the footer, or empty; state: of
+    the file."""
 
     path: Path
     count: int
@@ -172,9 +169,8 @@ class StoredVectors:
             return cls(path, file.metadata.num_rows, kind.list_size, model, state)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """(len(rows), D) float32, in the order of ``rows``, which may repeat. Row groups are read one at a time, and those alone that
-        are asked for. Raises InputError, IntegrityError for those of them that are not as they were written, and for a file that is another
-        one by now."""
+        """(len(rows), D) float32, in the order of ``rows``, which may repeat. Only their row groups are read, one at a time. Raises
+        InputError, IntegrityError for damaged row groups and for a changed file."""
         memory.require_state(self.path, self.state)
         vectors, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows)
         rising, first = rows[order], 0
@@ -198,7 +194,7 @@ def _kind(path: Path, kind: pa.DataType) -> pa.FixedSizeListType:
 
 
 def _vectors(path: Path, table: pa.Table) -> np.ndarray:
-    """(rows, D) float32. Raises InputError where they are ragged or not finite."""
+    """(rows, D) float32. Raises InputError for vectors that are ragged or not finite."""
     column = table[_VECTOR].combine_chunks()
     flat = column.flatten()
     # ``to_numpy`` imports pandas, which takes half a second.
@@ -264,7 +260,7 @@ def _rows(block: FragmentRows, file_schema: pa.Schema) -> pa.Table:
 
 @dataclass(frozen=True)
 class FragmentSide:
-    """One of the two files, its vectors still on the disk. ids, image_ids: int64; splits: str; about: the footer."""
+    """Fragments that stay in their file. ids, image_ids: int64; splits: str; about: the footer."""
 
     path: Path
     ids: np.ndarray
@@ -297,7 +293,7 @@ class FragmentSide:
 
 
 def is_fragments(path: Path, made_by: str) -> bool:
-    """Does the file hold fragments, and not vectors? Raises InputError when it is missing, IntegrityError when damaged."""
+    """Whether the file holds fragments, not vectors. Raises InputError when it is missing, IntegrityError when damaged."""
     require(path, made_by)
     with tables.open_parquet(path) as file:
         return _COLUMN in file.schema.names

@@ -37,13 +37,13 @@ from vse_pipe.project.stages import dvc_stage
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
 RELAXATION = "relaxation.parquet"
 JUDGED, PLAUSIBLE = "judged.parquet", "plausible.parquet"
-# In data/evaluate/<run>/: why there are no figures, or none under some criteria.
+# In data/evaluate/<run>/: the reasons for missing figures.
 UNMEASURED = "unmeasured.json"
 MADE_FROM = "made_from"
 FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION, JUDGED, PLAUSIBLE)
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
-# Columns of ids, and of the same ids as the data set has them where they are text.
+# Columns of ids, and of their names if ids are text.
 _NAMES = {"query_id": "query_name", "item_id": "item_name", "image_id": "image_name", "top": "top_names"}
 MEASURES = {
     "ap": "average precision, 0 to 1; null for matchings",
@@ -113,8 +113,7 @@ def write(
     relaxation: pa.Table | None = None,
     names: TextIds | None = None,
 ) -> None:
-    """metrics: finite numbers, strings and nested dictionaries only. names: of ids that are text, which get columns of their
-    own."""
+    """metrics: finite numbers, strings and nested dictionaries only. names: text ids, which get further columns."""
     write_json(folder / METRICS, metrics)
     tables.write(folder / RANKS, *with_names(ranks, with_further(RANKS_SCHEMA, ranks.column_names), names), {})
     tables.write(folder / OCCURRENCE, *with_names(occurrence, OCCURRENCE_SCHEMA, names), {})
@@ -123,13 +122,13 @@ def write(
 
 
 def with_names(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
-    """With a column of text for each column of ids, ``query_name`` for ``query_id``; null where the ids of that side are numbers."""
+    """The table and schema with a column of names for each column of ids, ``query_name`` for ``query_id``; null for a side with
+    numbers."""
     if names is None:
         return table, schema
     parts = []
-    for direction, (query_key, item_key) in zip(
-        DIRECTIONS, (("image_id", "caption_id"), ("caption_id", "image_id")), strict=True
-    ):
+    keys = (("image_id", "caption_id"), ("caption_id", "image_id"))
+    for direction, (query_key, item_key) in zip(DIRECTIONS, keys, strict=True):
         part = table.filter(pc.equal(table["direction"], direction)).combine_chunks()
         for column, key in (("query_id", query_key), ("item_id", item_key), ("image_id", "image_id")):
             if column in schema.names:
@@ -154,20 +153,19 @@ def _texts(names: TextIds, key: str, ids: np.ndarray) -> pa.Array:
 
 
 def few_items(metrics: dict) -> list[str]:
-    """Where K is more than a tenth of what is ranked: a sentence a direction, of a metrics document."""
+    """A sentence for each direction of a metrics document where K is more than a tenth of the items."""
     sentences = []
     for direction, kind in zip(DIRECTIONS, ("captions", "images"), strict=True):
         items = metrics[direction]["items"]
         names = ", ".join(f"R@{k}" for k in KS if 10 * k > items)
+        ranked = f"{direction.replace('_', ' ')}: only {items} {kind} are ranked"
         if names:
-            sentences.append(
-                f"{direction.replace('_', ' ')}: only {items} {kind} are ranked; {names} and rsum are large whatever the model"
-            )
+            sentences.append(f"{ranked}; {names} and rsum are large whatever the model")
     return sentences
 
 
 def read_unmeasured(folder: Path) -> dict[str, str]:
-    """Why criteria have no figures, by name; empty where none is left out. folder: data/evaluate/<run>/."""
+    """{criterion: reason} of criteria without figures. folder: data/evaluate/<run>/."""
     path = folder / UNMEASURED
     return read_json(path).get("criteria", {}) if path.is_file() else {}
 
@@ -177,15 +175,15 @@ def read_metrics(folder: Path) -> dict:
 
 
 def same_inputs(left: dict, right: dict) -> bool:
-    """Are two metrics documents of one run of the same models, vectors and data, and, where both have the same bank, of the same
-    vectors in it? Documents of an earlier version, which do not say, belong to each other alone."""
+    """Whether two metrics documents of a run have the same models, vectors and data, and the same vectors in an equal bank.
+    Documents of an earlier version name none of these and only match each other."""
     ours, theirs = ({**document.get(MADE_FROM, {})} for document in (left, right))
     banks = ours.pop("bank", None), theirs.pop("bank", None)
     return ours == theirs and (left.get("bank") != right.get("bank") or banks[0] == banks[1])
 
 
 def origin(folder: Path, metrics: dict, mend: str) -> Origin:
-    """What a metrics document of ``folder`` says of the split that was ranked. mend: as of ``Origin``."""
+    """The origin of the ranked split in a metrics document of ``folder``. mend: as in ``Origin``."""
     complete = None if "left_out" in metrics else metrics.get("data")
     digest = metrics.get(MADE_FROM, {}).get("prepared", complete)
     return Origin(folder, mend, {str(metrics.get("split")): digest})
@@ -196,7 +194,7 @@ read_occurrence = tables.Artefact(OCCURRENCE, OCCURRENCE_SCHEMA, "vse-pipe evalu
 
 
 def read_relaxation(folder: Path) -> pa.Table | None:
-    """None where no lambda was chosen: the criterion has none, or params.yaml gives it."""
+    """The table; None where no lambda was chosen, because the criterion has none or params.yaml sets it."""
     path = folder / RELAXATION
     return tables.read(path, RELAXATION_SCHEMA, "vse-pipe evaluate") if path.is_file() else None
 
@@ -227,17 +225,17 @@ SCHEMAS = {JUDGED: JUDGED_SCHEMA, PLAUSIBLE: PLAUSIBLE_SCHEMA}
 
 
 def write_judged(folder: Path, judged: dict[str, pa.Table], names: TextIds | None = None) -> None:
-    """judged: by file name; names: of ids that are text, which get the column ``query_name``."""
+    """judged: by file name; names: text ids, which get the column ``query_name``."""
     for name, table in judged.items():
         tables.write(folder / name, *with_names(table, with_further(SCHEMAS[name], table.column_names), names), {})
 
 
 def read_judged(path: Path) -> pa.Table:
-    """path: of a file with one of the two names."""
+    """path: of judged.parquet or plausible.parquet."""
     return tables.read(path, SCHEMAS[path.name], "vse-pipe evaluate")
 
 
-# Files of data/embed/<run>/ that scores follow from.
+# Files of data/embed/<run>/ that determine the scores.
 _SCORED = [
     f"{place}{name}"
     for place in ("", f"{embeddings.PEER}/")
@@ -246,8 +244,7 @@ _SCORED = [
 
 
 def made_from(params: Params, name: str, bank: Path | None = None) -> dict[str, object]:
-    """``models``, ``vectors`` and ``bank`` of what ``artifacts.evaluation`` has as ``made_from``. bank: its folder, None where it is
-    the run's own embeddings."""
+    """``models``, ``vectors`` and ``bank`` for ``made_from`` in metrics.json. bank: its folder, None for the run's embeddings."""
     node = params.ensembles.get(name)
     runs = (name,) if node is None else node.members
     bank_digest = {} if bank is None else {"bank": _vectors(bank)}
@@ -263,19 +260,17 @@ def _model(folder: Path) -> str:
 
 
 def _vectors(folder: Path) -> str:
-    """One digest of the files; an earlier call read the same."""
+    """A digest of the files, which must stay the same between readings."""
     names = [name for name in _SCORED if (folder / name).is_file()]
-    return hashlib.sha256(
-        "".join(f"{name} {sha256(unchanged_path(folder / name))}\n" for name in names).encode()
-    ).hexdigest()
+    listing = "".join(f"{name} {sha256(unchanged_path(folder / name))}\n" for name in names)
+    return hashlib.sha256(listing.encode()).hexdigest()
 
 
 def require_current(params: Params, run: str, inferences: Iterable[str] | None = None) -> None:
-    """Raises IntegrityError where criteria of the run were made from different vectors, or from another model than
-    data/train/ or other data than data/prepare/ now holds. What is not there, and what an evaluation of an earlier version does not say, is
-    not compared.
+    """Raises IntegrityError where criteria of the run have different vectors, another model than data/train/ or other data than
+    data/prepare/. Missing folders, and missing keys of an earlier version, are not compared.
 
-    run: also an ensemble or a transfer; inferences: those that are read, all that lie there when left out.
+    run: also an ensemble or a transfer; inferences: the criteria to compare, None for all.
     """
     out = paths.evaluations(run)
     names = sorted(path.parent.name for path in out.glob(f"*/{METRICS}"))
@@ -289,5 +284,5 @@ def require_current(params: Params, run: str, inferences: Iterable[str] | None =
         documents[name] = metrics
         for trained, digest in metrics.get(MADE_FROM, {}).get("models", {}).items():
             joins.require_model(out / name, digest, paths.trained(trained), trained, mend)
-        if run in params.evaluated():  # else nobody knows of which data set it is
+        if run in params.evaluated():  # otherwise its data set is unknown
             joins.require(paths.prepared(params.dataset(run)), origin(out / name, metrics, mend))

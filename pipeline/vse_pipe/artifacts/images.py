@@ -14,11 +14,11 @@ from vse_pipe.core import tables
 from vse_pipe.core.tables import field
 
 NAME = "images.parquet"
-# Where a format that draws its images puts them, beside it.
+# Images that a format draws.
 DRAWN = "images/*"
-# In place of the digest of an image whose bytes could not be read; equal to no digest, whatever is there later.
+# In place of the digest of an unreadable image.
 UNREAD = "unread"
-# Boxes that are proposed in pictures of another data set: only ranked, nothing is trained or evaluated on them.
+# The split of proposed boxes in pictures of another data set. They are ranked only, never trained or evaluated.
 PROPOSAL = "proposal"
 DESCRIBED = ("train", "val", "test")
 SPLITS = (*DESCRIBED, PROPOSAL)
@@ -42,8 +42,8 @@ SCHEMA = tables.schema(
 
 
 def write(folder: Path, table: pa.Table, root: str, digests: dict[str, str] | None = None) -> None:
-    """root: where ``file`` is relative to; itself relative to the project, or absolute. digests: digests of files by name,
-    of which this one tells the change where it stands for them."""
+    """root: folder of the names in ``file``, relative to the project, or absolute. digests: of further files by name, which are
+    then covered by the digest of this one."""
     tables.write(folder / NAME, table, SCHEMA, {"root": root, **(digests or {})}, problems)
 
 
@@ -101,7 +101,7 @@ SEEN_SCHEMA = tables.schema(
 
 
 def write_seen(folder: Path, rows: Iterable[tuple]) -> None:
-    """rows: the columns of ``SCHEMA``, a picture each."""
+    """rows: the columns of ``SEEN_SCHEMA`` for each picture."""
     columns = list(zip(*rows, strict=True)) or [()] * len(SEEN_SCHEMA)
     tables.write(folder / SEEN, pa.table([list(one) for one in columns], schema=SEEN_SCHEMA), SEEN_SCHEMA, {})
 

@@ -1,16 +1,13 @@
-"""Which images and captions a figure belongs to, as one digest for each split.
+"""Prepared images and captions beside the artefacts that were made from them, and contents.parquet.
 
-data/extract/<dataset>/<features>/contents.parquet: the picture behind each row of features.npy.
+Ids of data/prepare/<dataset>/ are running numbers and may stand for other pictures and captions when it is prepared again. So every
+artefact with ids has a digest of its images and captions for each split. A reader that looks up ids takes the prepared tables
+from here, with the artefact's digest as an argument. A difference is an error that names the command for a new artefact. An
+artefact of an earlier version without a digest is accepted.
 
-A later call takes these rows and computes the others. ``made`` in the footer is a digest of weights, options, code and versions.
-data/embed/<run>/ has the same for the rows of images.parquet.
-
-The one place where prepared images and captions meet what was made from them.
-
-Ids of data/prepare/<dataset>/ are running numbers: prepared anew they may stand for other pictures and captions. Every artefact with such
-ids therefore keeps a digest of what they stood for, and a reader that looks them up takes the prepared tables from here, with the
-artefact's digest as an argument. What differs is refused with the command that makes the artefact anew. An artefact of an earlier
-version, which keeps no digest, is believed.
+data/extract/<dataset>/<features>/contents.parquet has the picture behind each row of features.npy. A later call reuses these rows
+and computes the others. ``made`` in the footer is a digest of weights, options, code and versions. data/embed/<run>/ has the same
+for the rows of images.parquet.
 """
 
 import contextlib
@@ -32,18 +29,17 @@ from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import require as existing
 from vse_pipe.core.files import sha256
 
-# 64 bits: told apart by accident, not by design, and short enough for a table.
-_DIGITS = 16
+_DIGITS = 16  # of a digest: 64 bits are enough against accidents, and short enough for a table
 _COLUMNS = (("image_id", "sha256"), ("caption_id", "image_id", "text"), ("box",))
-# What of an address says which part of the picture it is (``vse_pipe.pictures.address``).
+# The part of an address that names a box (``vse_pipe.pictures.address``).
 BOX = "(?P<box>#xywh=[0-9,]+)$"
-# Names of columns to consecutive rows of them, again whenever it is asked.
+# Takes names of columns and gives their consecutive rows, at every call.
 Blocks = Callable[[list[str]], Iterator[pa.Table]]
 
 
 def by_split(images: pa.Table, captions: pa.Table | Blocks) -> dict[str, str]:
-    """{split: hex digest} of the splits that have images: ids and bytes of the images, which boxes in them they are where
-    they are boxes, ids and texts of the captions, in their order. images, captions: as ``vse-pipe prepare`` writes them, or some of their rows."""
+    """{split: hex digest} of the splits with images: ids, bytes and boxes of the images, ids and texts of the captions, in their
+    order. images, captions: the tables of ``vse-pipe prepare``, or some of their rows."""
     digests = {split: hashlib.sha256() for split in SPLITS if pc.any(pc.equal(images["split"], split)).as_py()}
     boxes = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
     tables = (images, captions, pa.table({"split": images["split"], "box": boxes}))
@@ -54,7 +50,7 @@ def by_split(images: pa.Table, captions: pa.Table | Blocks) -> dict[str, str]:
 
 
 def _add(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> None:
-    """The rows of a column, however they are cut into chunks: numbers, or lengths in bytes and then the bytes."""
+    """Adds the rows of a column, whatever its chunks: numbers, or lengths in bytes and then the bytes."""
     texts = False
     for split, part in _parts(digests, table, name):
         texts = pa.types.is_string(part.type)
@@ -66,7 +62,7 @@ def _add(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> None:
 
 
 def _parts(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """A split, and its rows, of consecutive rows after the other."""
+    """(split, its rows) of consecutive blocks."""
     columns = [name, "split"]
     for block in [table.select(columns)] if isinstance(table, pa.Table) else table(columns):
         for split in digests:
@@ -87,7 +83,7 @@ SCHEMA = tables.schema(
 
 
 def picture_contents(images: pa.Table) -> pa.Array:
-    """One string for each row of images.parquet, alike where the same pixels are shown; null where ``prepare`` found no file."""
+    """A string for each row of images.parquet, equal for equal pixels; null where ``prepare`` found no file."""
     box = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
     has_digest = pc.invert(pc.is_in(images["sha256"], pa.array(["", UNREAD])))
     contents = pc.binary_join_element_wise(images["sha256"], pc.fill_null(box, ""), "")
@@ -105,24 +101,23 @@ def read(folder: Path) -> tuple[pa.ChunkedArray, str]:
 
 
 def places(contents: pa.Array, sources: Iterable[pa.Array | pa.ChunkedArray]) -> pa.Array:
-    """For each of ``contents`` the first place where it is known, counted through all of ``sources``; null where nowhere."""
+    """The first place of each of ``contents`` in all ``sources`` one after the other; null for a missing one."""
     chunks = [chunk for one in sources for chunk in (one.chunks if isinstance(one, pa.ChunkedArray) else [one])]
     return pc.index_in(contents, pa.chunked_array(chunks, pa.string()).combine_chunks(), skip_nulls=True)
 
 
 _TABLES = (images.NAME, captions.NAME)
-# What artefacts call the digests of these files.
+# Keys of the digests of these files in artefacts.
 FILES = ("images_sha256", "captions_sha256")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What an artefact says of the prepared data set it was made from.
+    """The prepared data that an artefact was made from, as the artefact names it.
 
-    artefact: its file or folder, for messages; mend: the command that makes it anew; splits: of each split in use the digest of its
-    images and captions, as ``digests`` gives it, None where the artefact does not say; names: the folder that holds its copy of
-    names.parquet where ids are text, None for an artefact without one; files: digests of both tables as of ``made_of``, where it keeps
-    them: files that have not changed need not be read.
+    artefact: its file or folder, for messages; mend: advice for a new artefact; splits: ``digests`` of the splits in use, None where
+    the artefact has none; names: folder of its copy of names.parquet if ids are text; files: digests of both tables by ``made_of``,
+    if it has them: unchanged files need not be read.
     """
 
     artefact: Path
@@ -133,13 +128,12 @@ class Origin:
 
 
 def repair_advice(stage: str, command: str) -> str:
-    """What to do, for a project with DVC and for one without. stage: as DVC addresses it; command: which makes the artefact."""
+    """Advice for projects with and without DVC. stage: its address in DVC; command: the one that makes the artefact."""
     return f"run `dvc repro {stage}`, or `{command}` again"
 
 
 def digests(prepared: Path) -> dict[str, str]:
-    """{split: digest} of the images and captions that lie in data/prepare/<dataset>/: ids, bytes, boxes and texts. Computed once a
-    process for the same files. Raises as the tables' readers do."""
+    """``by_split`` of data/prepare/<dataset>/, computed once in a process for the same files. Raises as the tables' readers."""
     made_by = f"vse-pipe prepare --dataset {prepared.name}"
     files = [existing(prepared / name, made_by) for name in _TABLES]
     return _digests(prepared.resolve(), prepared, *map(memory.file_state, files))
@@ -154,8 +148,8 @@ def _digests(where: Path, prepared: Path, *states: memory.State) -> dict[str, st
 
 
 def require(prepared: Path, *origins: Origin) -> None:
-    """Raises IntegrityError for the first artefact that was made from other images, captions or names than lie there now. Of a data
-    set that is not prepared here nothing is compared."""
+    """Raises IntegrityError for the first artefact made from other images, captions or names than ``prepared`` holds. Nothing is
+    compared where the data set is not prepared."""
     if not all((prepared / name).is_file() for name in _TABLES):
         return
     for origin in origins:
@@ -174,8 +168,8 @@ def require(prepared: Path, *origins: Origin) -> None:
 
 @contextlib.contextmanager
 def compared(prepared: Path, *origins: Origin) -> Iterator[None]:
-    """Within, the tables in ``prepared`` may be read beside the artefacts. Raises as ``require``, and IntegrityError where they are
-    written anew meanwhile."""
+    """Within, the tables in ``prepared`` may be read beside the artefacts. Raises as ``require``, and IntegrityError if they change
+    meanwhile."""
     with contextlib.ExitStack() as reading:
         for name in _TABLES:
             reading.enter_context(memory.unchanged_file(prepared / name))
@@ -196,11 +190,9 @@ def captions_of(prepared: Path, *origins: Origin, columns: Sequence[str] = tuple
 
 
 def require_file(artefact: Path, metadata: Mapping, side: str, prepared: Path, mend: str) -> None:
-    """For an artefact that has a row for each row of one table. Raises IntegrityError where it was made from another file than lies
-    there now.
+    """Raises IntegrityError where an artefact with the rows of a table was made from another version of it.
 
-    side: ``images`` or ``captions``; metadata: holds the digest of that file as ``<what>_sha256``, or nothing, and then nothing is
-    compared.
+    side: ``images`` or ``captions``; metadata: has the digest of that file as ``<side>_sha256``; without it nothing is compared.
     """
     path = existing(prepared / f"{side}.parquet", f"vse-pipe prepare --dataset {prepared.name}")
     digest = metadata.get(f"{side}_sha256")
@@ -209,19 +201,19 @@ def require_file(artefact: Path, metadata: Mapping, side: str, prepared: Path, m
 
 
 def require_model(artefact: Path, digest: object, trained: Path, run: str, mend: str) -> None:
-    """Raises IntegrityError where data/train/<run>/ is there and holds another model than made the artefact. digest: of the weights, as the
-    artefact has it; None where it does not say."""
+    """Raises IntegrityError where data/train/<run>/ exists with another model than the artefact's. digest: of the weights, in the
+    artefact; None if it has none."""
     current = model_files.digest_of(trained, run)
     if current is not None and digest is not None and digest != current:
         raise IntegrityError(f"{artefact}: made by another model than {trained} now holds; {mend}")
 
 
 def made_of(prepared: Path) -> dict[str, str]:
-    """What a new artefact keeps of both files, for ``require_file``: their digests by ``images_sha256`` and ``captions_sha256``."""
+    """Digests of both tables by ``images_sha256`` and ``captions_sha256``; a new artefact keeps them for ``require_file``."""
     return {key: sha256(memory.unchanged_path(prepared / name)) for key, name in zip(FILES, _TABLES, strict=True)}
 
 
 def _same_names(folder: Path, prepared: Path) -> bool:
-    """Do the same numbers have the same names, or none, in both folders?"""
+    """Whether numbers have the same names, or none, in both folders."""
     ours, theirs = (None if found is None else found.table for found in map(artifact_names.read, (folder, prepared)))
     return ours is theirs if ours is None or theirs is None else ours.equals(theirs)

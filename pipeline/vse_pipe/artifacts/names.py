@@ -1,7 +1,7 @@
-"""data/prepare/<dataset>/names.parquet: ids of the data set that are text; data/embed/<run>/ has the same file.
+"""data/prepare/<dataset>/names.parquet: text ids of the data set; data/embed/<run>/ has a copy.
 
-All other files have numbers; people and other programs see the text. Data sets with numbers have no such file. images.parquet
-holds its digest.
+All other files have numbers; users and other programs see the text. A data set with numbers has no such file. images.parquet has
+its digest.
 """
 
 from dataclasses import dataclass
@@ -30,13 +30,13 @@ SCHEMA = tables.schema(
 
 @dataclass(frozen=True)
 class TextIds:
-    """table: of ``SCHEMA``, without problems."""
+    """table: a valid table of ``SCHEMA``."""
 
     table: pa.Table
 
     @classmethod
     def from_columns(cls, **columns: tuple[np.ndarray, pa.Array]) -> "TextIds":
-        """columns: numbers and texts, by key."""
+        """columns: (numbers, texts) by key."""
         parts = [
             pa.table({"key": pa.repeat(key, len(ids)), "id": pa.array(ids, pa.int64()), "name": texts}, schema=SCHEMA)
             for key, (ids, texts) in columns.items()
@@ -44,7 +44,7 @@ class TextIds:
         return cls(pa.concat_tables(parts))
 
     def texts(self, key: str, ids: np.ndarray) -> pa.Array | None:
-        """The name of each, None where the ids of this key are numbers. Raises InputError for a number without a name."""
+        """The names of the ids; None if ids of this key are numbers. Raises InputError for a number without a name."""
         numbers, names = self._sides[key]
         if not len(numbers):
             return None
@@ -55,8 +55,8 @@ class TextIds:
         return names.take(pa.array(places))
 
     def numbers(self, key: str, origin: "TextIds | None", ids: np.ndarray) -> np.ndarray:
-        """``ids`` of another collection with the numbers that the same names have here; names that are not here get numbers
-        below 0. Ids stay as they are where those of this key are numbers here or there."""
+        """``ids`` of ``origin`` as the numbers of the same names in this collection; missing names get negative numbers. Ids of a
+        key that has numbers in either collection stay."""
         numbers, names = self._sides[key]
         texts = None if origin is None else origin.texts(key, ids)
         if texts is None or not len(numbers):
@@ -65,18 +65,18 @@ class TextIds:
         return np.where(places < 0, -1 - ids, numbers[places])
 
     def label(self, key: str, number: int) -> int | str:
-        """What people see of one number: its name, or itself where the ids of this key are numbers."""
+        """The text for users: the name of a number, or the number if ids of this key are numbers."""
         texts = self.texts(key, np.array([number]))
         return number if texts is None else texts[0].as_py()
 
     def number(self, key: str, text: str) -> int | None:
-        """Of a name; None where there is no such name."""
+        """The number of a name; None for an unknown name."""
         numbers, names = self._sides[key]
         place = pc.index(names, text).as_py()
         return None if place < 0 else int(numbers[place])
 
     def has(self, key: str) -> bool:
-        """Are the ids of this key text?"""
+        """Whether the ids of this key are text."""
         return bool(len(self._sides[key][0]))
 
     @cached_property
@@ -94,12 +94,9 @@ def write(folder: Path, names: TextIds) -> None:
 
 
 def read(folder: Path) -> TextIds | None:
-    """None where the ids are numbers. Raises IntegrityError where images.parquet tells of another file, or of one that is not
-    there."""
-    path, images_path = (
-        folder / NAME,
-        folder / images.NAME,
-    )  # that of either folder has the digest of this file under its name
+    """The names; None where ids are numbers. Raises IntegrityError where the digest in images.parquet belongs to another or a
+    missing file."""
+    path, images_path = folder / NAME, folder / images.NAME
     with tables.open_parquet(require(images_path)) as file:
         digest = (file.schema.metadata or {}).get(NAME.encode(), b"").decode()
     if digest and not (path.is_file() and sha256(path) == digest):

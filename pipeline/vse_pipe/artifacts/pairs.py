@@ -90,9 +90,9 @@ write, read = _PAIRS.write, _PAIRS.read
 def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) -> np.ndarray:
     """int64 (n_images,) or (n_captions,): positions among the train images, 0 to n_images - 1.
 
-    digest: sha256 of the file, hex. An index per image must be a permutation, as those of RCL and DECL are (some images
-    keep their place in them); one per caption may name an image any number of times. Raises MissingResource without
-    the file, IntegrityError when it is another one than ``digest`` is of, InputError when it is no such index.
+    digest: sha256 of the file, hex. An index per image must be a permutation, as in RCL and DECL (some images keep their place);
+    an index per caption may repeat images. Raises MissingResource without the file, IntegrityError for another digest, InputError
+    for a file that is no such index.
     """
     if not path.is_file():
         raise MissingResource(f"{path} does not exist; put the index file there or correct `path`")
@@ -101,7 +101,9 @@ def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) ->
         raise IntegrityError(
             f"{path}: sha256 is {actual}, but params.yaml says {digest}; fetch the file again or correct `sha256`"
         )
-    index = _array(path)
+    index = arrays.open_npy(path, Damage(InputError, "fetch it again"))
+    if index.ndim != 1 or index.dtype.kind not in "iu":
+        raise InputError(f"{path}: shape {index.shape} of {index.dtype}, expected whole numbers in one dimension")
     if len(index) not in (n_images, n_captions):
         raise InputError(
             f"{path}: {len(index)} entries; expected {n_images}, one per train image, or {n_captions}, one per train caption"
@@ -111,27 +113,15 @@ def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) ->
         raise InputError(
             f"{path}: entry {wrong[0]} is {index[wrong[0]]}; expected positions 0 to {n_images - 1} of the train images"
         )
-    index = index.astype(np.int64)
-    if len(index) == n_images:
-        _check_permutation(path, index)
-    return index
-
-
-def _array(path: Path) -> np.ndarray:
-    array = arrays.open_npy(path, Damage(InputError, "fetch it again"))
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InputError(f"{path}: shape {array.shape} of {array.dtype}, expected whole numbers in one dimension")
-    return np.array(array)
-
-
-def _check_permutation(path: Path, index: np.ndarray) -> None:
-    counts = np.bincount(index, minlength=len(index))
-    repeated = np.flatnonzero(counts > 1)
-    if len(repeated):
+    index = np.array(index, np.int64)
+    counts = np.bincount(index)
+    if len(index) == n_images and counts.max(initial=0) > 1:
+        position = int(np.argmax(counts > 1))
         raise InputError(
-            f"{path}: position {repeated[0]} occurs {counts[repeated[0]]} times; an index with one entry per image "
+            f"{path}: position {position} occurs {counts[position]} times; an index with one entry per image "
             "must hold each position once"
         )
+    return index
 
 
 TEACHER = "teachers.json"
@@ -139,7 +129,7 @@ TEACHER_KEYS = {"run", "folder", "weight", "images", "captions"}
 
 
 def teacher_entry(run: str, folder: Path, weight: float) -> dict:
-    """Of the vectors that lie in ``folder`` now. Raises InputError where they do not."""
+    """The entry for the vectors in ``folder``. Raises InputError where they are missing."""
     files = {"images": folder / embeddings.IMAGES, "captions": folder / embeddings.CAPTIONS}
     digests = {side: sha256(require(path, f"dvc repro embed@{run}")) for side, path in files.items()}
     return {"run": run, "folder": str(folder), "weight": weight, **digests}
@@ -161,7 +151,7 @@ def read_teacher(folder: Path) -> list[dict]:
 
 
 def require_same_teacher(folder: Path, entry: dict) -> None:
-    """Raises IntegrityError where the vectors of an entry of ``read(folder)`` are no longer those it was written for."""
+    """Raises IntegrityError where the vectors of an entry of ``read_teacher`` have changed."""
     if teacher_entry(entry["run"], Path(entry["folder"]), entry["weight"]) != entry:
         raise IntegrityError(
             f"{folder / TEACHER}: run '{entry['run']}' was embedded anew; run `vse-pipe inject --teacher {folder.name}` again"
@@ -169,20 +159,8 @@ def require_same_teacher(folder: Path, entry: dict) -> None:
 
 
 REMATCHING = "rematching.json"
-REMATCHING_KEYS = {
-    "epoch",
-    "pairs",
-    "matched",
-    "mixture",
-    "by",
-    "losses",
-    "cost",
-    "moved",
-    "kept",
-    "alignment",
-    "rematched",
-    "truth",
-}
+REMATCHING_KEYS = {"epoch", "pairs", "matched", "mixture", "by", "losses", "cost", "moved", "kept"}
+REMATCHING_KEYS |= {"alignment", "rematched", "truth"}
 
 
 def write_rematching(folder: Path, records: list[dict]) -> None:
@@ -190,7 +168,7 @@ def write_rematching(folder: Path, records: list[dict]) -> None:
 
 
 def read_rematching(folder: Path) -> list[dict]:
-    """Raises InputError when it is missing, as for runs of other schemes, or an entry lacks a key or has no whole histogram of costs."""
+    """Raises InputError when the file is missing, as for other schemes, or an entry lacks a key or a valid histogram of costs."""
     records = read_json(folder / REMATCHING, list)
     for place, record in enumerate(records):
         missing = sorted(REMATCHING_KEYS - set(record)) if isinstance(record, dict) else sorted(REMATCHING_KEYS)

@@ -31,7 +31,7 @@ def boxes(table: pa.Table) -> np.ndarray:
 
 
 def box_problems(table: pa.Table, key: str) -> list[str]:
-    """What is no box, by the column ``key`` of its row."""
+    """Problems of rows without a valid box. key: column that names the row."""
     edges = boxes(table)
     fine = np.isfinite(edges).all(1) & (edges[:, :2] >= 0).all(1) & (edges[:, 2:] >= edges[:, :2]).all(1)
     wrong = table.filter(pa.array(~fine)).slice(0, _SHOWN).select([key, *BOX_COLUMNS]).to_pylist()
@@ -60,7 +60,7 @@ PHRASES_SCHEMA = tables.schema(
 
 
 def phrase_key(table: pa.Table) -> pa.Array:
-    """What tells phrases apart: "A man" that begins a caption is "a man" elsewhere."""
+    """The text of phrases in lower case: "A man" at the start of a caption is "a man" elsewhere."""
     return pc.utf8_lower(table["text"].combine_chunks())
 
 
@@ -94,26 +94,25 @@ def write(
     recall: dict[str, dict] | None = None,
     source_data: dict[str, str] | None = None,
 ) -> None:
-    """source: the folder of the data set that has the whole pictures; source_data: as ``joins.digests`` gives it of that; recall: as
-    ``recall`` gives it."""
+    """source: folder of the data set with the pictures; source_data: its ``joins.digests``; recall: as in ``recall``."""
     footer = {"source": source, "recall": json.dumps(recall or {}, sort_keys=True)}
     footer |= {"source_data": json.dumps(source_data, sort_keys=True)} if source_data else {}
     tables.write(folder / NAME, table, SCHEMA, footer, problems)
 
 
 def source(table: pa.Table) -> Path:
-    """The folder of the data set that has the whole pictures."""
+    """The folder of the data set with the pictures."""
     return Path(tables.footer(table)["source"])
 
 
 def source_data(table: pa.Table) -> dict[str, str]:
-    """By split, the digest of the whole pictures and their captions whose numbers the rows have; empty where the file does not say."""
+    """{split: digest} of the pictures and captions that the rows belong to; empty where the file has none."""
     return json.loads(tables.footer(table).get("source_data", "{}"))
 
 
 def recall(table: pa.Table) -> dict[str, dict]:
-    """By split that has proposals ``{"mentions", "proposals", "recall"}``: mentions of phrases, proposals of their pictures, and
-    the share of the mentions of which a proposal has an IoU of 0.5 or more: the bound of R@K where proposals are ranked."""
+    """By split with proposals ``{"mentions", "proposals", "recall"}``: mentions of phrases, proposals of their pictures, and the
+    share of mentions with a proposal of IoU 0.5 or more, the bound of R@K for ranked proposals."""
     return json.loads(tables.footer(table).get("recall", "{}"))
 
 

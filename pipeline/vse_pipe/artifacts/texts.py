@@ -59,8 +59,8 @@ _EXPECTED = {
 class Texts:
     """kind: ``tokens``, ``vectors`` or ``fragments``; caption_ids: int64, in the order of captions.parquet.
 
-    tokens and words: of kind tokens, words[id] is the word of an id; array: memory map (rows, D) of kind vectors, whose
-    row ``rows[i]`` belongs to ``caption_ids[i]``, and of kind fragments, whose rows are those of ``tokens`` too. words of kind vectors: the method's vocabulary, empty if it has none.
+    tokens: of kind tokens, with words[id] for each id. array: memory map (rows, D); for vectors row ``rows[i]`` belongs to
+    ``caption_ids[i]``, for fragments the rows are those of ``tokens``. words of kind vectors: the method's vocabulary or empty.
     """
 
     kind: str
@@ -73,12 +73,12 @@ class Texts:
 
     @property
     def inputs(self) -> int:
-        """What a text encoder is built for: the words of the vocabulary, or the dimensions of the vectors."""
+        """The input size of a text encoder: words of the vocabulary, or dimensions of the vectors."""
         return len(self.words) if self.array is None else self.array.shape[1]
 
     @property
     def digest(self) -> str:
-        """One digest of everything in the folder that meta.json speaks for."""
+        """A digest of all files in the folder that meta.json covers."""
         return digest(self.meta)
 
     @cached_property
@@ -100,15 +100,15 @@ class Texts:
 
 
 def digest(meta: dict) -> str:
-    """One digest of everything that this meta.json speaks for."""
+    """A digest of all files that this meta.json covers."""
     return hashlib.sha256(json.dumps(meta["sha256"], sort_keys=True).encode()).hexdigest()
 
 
 def write_tokens(
     folder: Path, caption_ids: np.ndarray, blocks: Iterable[tuple[Tokens, int]], words: list[str], meta: dict
 ) -> int:
-    """Replace ``folder`` as a whole, from blocks of captions in the order of ``caption_ids``, each with how many of them were cut at
-    the longest length allowed; one block is in memory at a time. Returns how many were cut, which meta.json says too."""
+    """Replace ``folder`` from blocks of captions in the order of ``caption_ids``, each with its number of shortened captions; one
+    block is in memory at a time. Returns the number of shortened captions, which is also in meta.json."""
     lengths: list[np.ndarray] = []
     cut = 0
 
@@ -135,8 +135,8 @@ def _write_laid_out(
     schema: pa.Schema,
     folder: Path,
 ) -> list[int]:
-    """The array ``name`` and where each caption lies in it; the array's shape. lengths: of the captions of each block, there once it
-    has been taken."""
+    """Write the array ``name`` and the place of each caption in it; returns its shape. lengths: of the captions of each block, added
+    when the block is taken."""
     with (building / name).open("wb") as file:
         shape = append_rows(file, blocks, None, str(folder / name))
     counts = np.concatenate(lengths)
@@ -153,10 +153,10 @@ def write_vectors(
     state: dict[str, np.ndarray],
     meta: dict,
 ) -> int:
-    """Replace ``folder`` as a whole, from blocks of rows in the order of ``caption_ids``; one block is in memory at a time.
+    """Replace ``folder`` from blocks of rows in the order of ``caption_ids``; one block is in memory at a time.
 
-    words and state: what transforms further captions. Returns how many rows are zero vectors, which meta.json says
-    too. Raises InputError on NaN and infinite values; ``folder`` is then what it was.
+    words and state: for transforming further captions. Returns the number of zero vectors, which is also in meta.json. Raises
+    InputError for NaN and infinite values; then ``folder`` stays.
     """
     index = pa.table({"caption_id": caption_ids, "row": np.arange(len(caption_ids))})
     zeros = 0
@@ -180,8 +180,8 @@ def write_vectors(
 def write_fragments(
     folder: Path, caption_ids: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]], meta: dict
 ) -> int:
-    """Replace ``folder`` as a whole, from blocks of the vectors of tokens (tokens, D) and how many each caption has; one block is
-    in memory at a time. Returns how many tokens there are. Raises InputError as ``write_vectors``."""
+    """Replace ``folder`` from blocks of token vectors (tokens, D) and numbers of tokens of the captions; one block is in memory at a
+    time. Returns the number of tokens. Raises InputError as ``write_vectors``."""
     counts: list[np.ndarray] = []
 
     def counted() -> Iterable[np.ndarray]:
@@ -272,7 +272,7 @@ def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
 
 def _index(path: Path, schema: pa.Schema) -> pa.Table:
     index = tables.read(path, schema, ADVICE)
-    # A method that learns nothing of them can be given none.
+    # A method that learns nothing may have no captions.
     is_valid = index.num_rows or schema is VECTORS_SCHEMA
     problems = tables.repeated(index, "caption_id") if is_valid else ["no captions"]
     tables.problems_or_pass(path, problems)

@@ -25,10 +25,10 @@ _WHAT = "not a whole .npy file"
 
 
 def open_npy(path: Path, damage: Damage) -> np.ndarray:
-    """The memory map of a whole file; of any type and shape, but never of objects.
+    """The memory map of a file of any type and shape, except objects.
 
-    Raises ``damage`` for another kind of file, pickled objects, and another length than the header promises, IntegrityError for
-    a file that another one takes the place of.
+    Raises ``damage`` for another kind of file, pickled objects or a wrong length, IntegrityError for a file that is replaced
+    meanwhile.
     """
     before = memory.file_state(path)
     with path.open("rb") as file:
@@ -44,8 +44,8 @@ def open_npy(path: Path, damage: Damage) -> np.ndarray:
 
 
 def read_npz(path: Path, damage: Damage, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
-    """The arrays ``names`` of a ``.npz`` file, and those of ``optional`` that it has. Raises ``damage`` for another kind of file
-    and pickled objects, InputError for more than memory may hold."""
+    """The arrays ``names`` of a ``.npz`` file, and those of ``optional`` that exist. Raises ``damage`` for another kind of file and
+    pickled objects, InputError for too much memory."""
     with damage.named(path, f"no .npz file with plain arrays {' and '.join(names)}"), zipfile.ZipFile(path) as archive:
         memory.require(str(path), sum(member.file_size for member in archive.infolist()))
         members = set(archive.namelist())
@@ -66,7 +66,7 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path, damage: Damage) -> 
 
 
 def _header(file: IO[bytes], size: int, where: str, damage: Damage) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether its first index runs fastest, and type; ``file`` then stands where the numbers begin. size: of all of it."""
+    """Shape, whether the first index runs fastest, and type. ``file`` then stands at the first number. size: of the file."""
     with damage.named(Path(where), _WHAT), text.ALONE, warnings.catch_warnings():
         # Files written by Python 2 have "29000L" in the header, which numpy reads with a warning.
         warnings.simplefilter("ignore", UserWarning)
@@ -74,7 +74,7 @@ def _header(file: IO[bytes], size: int, where: str, damage: Damage) -> tuple[tup
     if kind.hasobject:
         raise damage.kind(f"{where}: holds pickled Python objects, which are never loaded; save it as plain numbers")
     promised = file.tell() + math.prod(shape) * kind.itemsize
-    # Of text without letters any number would take no bytes, and numpy makes room for one letter each.
+    # Empty texts take no bytes in any number, and numpy allocates one letter for each.
     if size != promised or not kind.itemsize:
         reason = f"{size} bytes, its header promises {promised}: shape {shape} of {kind}"
         raise damage.kind(f"{where}: {_WHAT} ({reason}); {damage.advice}")
@@ -85,7 +85,8 @@ _ALIGNED = 64
 
 
 def pack(tensor) -> tuple[np.ndarray, list[int], str, str]:
-    """An array, the order of the axes, dtype and device: with its axes in the order in which they lie in memory, which the last bits of a product can depend on."""
+    """The tensor as an array with its axes in memory order, the order of the axes, dtype and device. The last bits of a product
+    can depend on the memory order."""
     import torch
 
     plain = tensor.detach().cpu()
@@ -96,7 +97,7 @@ def pack(tensor) -> tuple[np.ndarray, list[int], str, str]:
 
 
 def unpack(packed: tuple[np.ndarray, list[int], str, str]):
-    """Not to be written into where it is shared. A tensor for a parameter too: nothing is trained here."""
+    """The tensor of ``pack``, also for a parameter. Shared memory must not be written to."""
     import torch
 
     array, axes, dtype, device = packed
@@ -110,7 +111,7 @@ def unpack(packed: tuple[np.ndarray, list[int], str, str]):
 
 
 def place(array: np.memmap) -> tuple | np.ndarray:
-    """Of a view the numbers themselves: it does not say where in the file it begins."""
+    """The place of a memory map in its file, for ``open_array``; a copy for a view, whose offset is unknown."""
     if not isinstance(array.base, mmap.mmap) or array.filename is None:
         return np.array(array)
     order = "C" if array.flags.c_contiguous else "F"
@@ -119,8 +120,8 @@ def place(array: np.memmap) -> tuple | np.ndarray:
 
 
 def open_array(source: tuple | np.ndarray) -> np.ndarray:
-    """Of what ``place`` gave, wherever the file lies at the same path. Raises IntegrityError for another file than was meant: on other
-    machines, which may have a copy, one of another size."""
+    """The array behind a result of ``place``. Raises IntegrityError where the file was changed, or, on another machine with a copy
+    at the same path, has another size."""
     if isinstance(source, np.ndarray):
         return source
     name, dtype, offset, shape, order, node, before = source
@@ -136,7 +137,7 @@ _DAMAGE = Damage(InputError, "fetch it again")
 
 
 def _npz_vectors(path: Path, vocabulary: Set[str]) -> Iterator[tuple[str, Vector]]:
-    """(word, vector) of every wanted word of the arrays ``words`` and ``vectors``. Raises InputError."""
+    """(word, vector) of every word of the vocabulary in the arrays ``words`` and ``vectors``. Raises InputError."""
     words, vectors = read_npz(path, _DAMAGE, ("words", "vectors")).values()
     if words.dtype.kind != "U" or words.ndim != 1:
         raise InputError(f"{path}: words {words.dtype} {words.shape}, expected text (n,)")
@@ -144,8 +145,8 @@ def _npz_vectors(path: Path, vocabulary: Set[str]) -> Iterator[tuple[str, Vector
 
 
 def _npy_vectors(path: Path, names: Path, vocabulary: Set[str]) -> Iterator[tuple[str, Vector]]:
-    """(word, vector) of every wanted word. names: its words in the order of the rows, a line each, or the one column of text
-    of a Parquet file. The array stays on the disk. Raises InputError."""
+    """(word, vector) of every word of the vocabulary. names: file of the words in the order of the rows, one a line, or one text
+    column of a Parquet file. The array stays on the disk. Raises InputError."""
     words = _word_column(names) if names.suffix == ".parquet" else _word_lines(names)
     return _selected(path, words, open_npy(path, _DAMAGE), vocabulary)
 
@@ -185,12 +186,9 @@ def _word_column(path: Path) -> list[str | None]:
             return column.to_pylist()
 
 
-# Word vectors from files others made; only the words that are needed are kept, and nothing is unpickled.
-#
-# ``.bin``: word2vec's binary form. ``.txt`` and ``.vec``: a word and its numbers a line, with word2vec's first line
-# "count dimensions" or, as GloVe has it, without. Both also packed (``.gz``). ``.npz`` and ``.npy``: arrays.
+# ``.bin``: word2vec's binary form. ``.txt`` and ``.vec``: a word and its numbers on a line, with word2vec's first line
+# "count dimensions" or, in GloVe's files, without. Both may be packed (``.gz``). ``.npz`` and ``.npy``: arrays.
 # A word that occurs twice has its first vector.
-
 _CHUNK = 2**20
 _LONGEST_WORD = 4096
 _LONGEST_LINE = 2**20
@@ -202,10 +200,10 @@ _SHOWN = 40
 def read_word_vectors(
     path: Path, vocabulary: Set[str], names: Path | None = None
 ) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
-    """The wanted words that the file knows, in word order, and their vectors. names: the words of a ``.npy`` file.
+    """The words of the vocabulary in the file, sorted, and their vectors. names: file of the words of a ``.npy`` file.
 
-    Raises UsageError for another kind of file and for ``names`` that are missing or too many, InputError with the line or byte for one that is damaged, of changing
-    dimensions, not finite or without any wanted word.
+    Raises UsageError for another kind of file and for missing or superfluous ``names``, InputError with the line or byte for a
+    damaged file, changing dimensions, values that are not finite, or no word of the vocabulary.
     """
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if (names is None) == (kind == "npy"):
@@ -224,7 +222,7 @@ def read_word_vectors(
             )
     except PipelineError:
         raise
-    # numpy and zipfile let nearly any exception out on strange files; none may end a run without the file's name.
+    # numpy and zipfile raise nearly any exception for odd files; the message must name the file.
     except Exception as error:
         raise InputError(f"{path}: no readable file of word vectors ({_reason(error)})") from error
     if not vectors:
@@ -252,7 +250,7 @@ def _packed(path: Path, form: Callable, vocabulary: Set[str]) -> dict[str, Vecto
 
 
 def _text_vectors(file: BufferedIOBase, vocabulary: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
-    """(place, word, vector) of every wanted word of a text file; every line is checked for its number of values."""
+    """(place, word, vector) of every word of the vocabulary in a text file. The number of values is checked in every line."""
     count, dim, number, entries = None, None, 0, 0
     for number, raw in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 1), b""), start=1):
         if len(raw) > _LONGEST_LINE:
@@ -289,7 +287,7 @@ def _counts(line: bytes, where: str) -> tuple[int, int] | None:
 
 
 def _spaced(line: bytes, dim: int) -> bytes:
-    """A word that itself holds spaces, which some GloVe files have. Raises ValueError when it is a number too many."""
+    """A word with spaces in it, which some GloVe files have. Raises ValueError when the line has one number too many."""
     word = line.rsplit(b" ", dim)[0]
     if len(line.split(b" ")) <= dim + 1:
         raise ValueError("too few values")
@@ -310,7 +308,7 @@ def _numbers(fields: list[bytes], path: Path, number: int) -> Vector:
 def _binary_vectors(
     file: BufferedIOBase, vocabulary: dict[bytes, str], path: Path
 ) -> Iterator[tuple[str, str, Vector]]:
-    """(place, word, vector) of every wanted word. Words need not be UTF-8: some of GoogleNews' are not."""
+    """(place, word, vector) of every word of the vocabulary. Words need not be UTF-8: some of GoogleNews' are not."""
     first = file.readline(_SHOWN)
     header = _counts(first.rstrip(b"\n"), f"{path} byte 0") if first.endswith(b"\n") else None
     if header is None or not all(header):

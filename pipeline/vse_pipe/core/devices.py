@@ -24,8 +24,8 @@ from vse_pipe.core.errors import Damage, InputError, IntegrityError, UsageError
 
 
 def resolve_device(name: str) -> torch.device:
-    """``auto`` (a GPU when there is one), ``cpu``, ``cuda`` or ``cuda:N``. Raises UsageError for anything else,
-    and for a GPU that this machine does not have."""
+    """The device ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. Raises UsageError for any other name and for a
+    missing GPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cpu":
@@ -55,10 +55,9 @@ def resolve_precision(name: str, device: torch.device) -> str:
 
 @contextlib.contextmanager
 def inference(device: torch.device, precision: str) -> Iterator[None]:
-    """No gradients, autocast when asked for, and on CUDA the same kernels every time.
+    """No gradients, autocast for bfloat16, and on CUDA the same kernels every time; float32 excludes cuDNN's TF32.
 
-    Enter it once around a whole extraction: autocast keeps its bfloat16 copies of the weights until it is left.
-    float32 means float32: cuDNN's TF32 is switched off.
+    Enter it once for an extraction: autocast keeps its bfloat16 copies of the weights until the end.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode())
@@ -76,11 +75,10 @@ _NEVER = 2**31 - 1
 
 
 def keep_freed() -> None:
-    """From now on freed memory stays with this process, for what is computed next.
+    """From now on freed memory stays with this process.
 
-    glibc gives every large block back at once and takes another, whose pages the system clears one by one: half of the time
-    of a light network, whose maps of a batch are large and soon computed. Other C libraries have no such call and stay
-    as they are.
+    glibc returns every large block at once, and the system clears the pages of the next one: half of the time of a light
+    network. Other C libraries have no such call.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -104,8 +102,7 @@ Network = TypeVar("Network", bound=nn.Module)
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 _PREFIX = "module."
 _SHOWN = 4
-# Of an object in a file of old torch: a number, a version, the machine, the object; then the storages.
-_PICKLES = 4
+_PICKLES = 4  # in a file of old torch: a number, a version, the machine, the object; then the storages
 _LONGEST_NAME = 1000
 _DAMAGE = Damage(IntegrityError, "fetch it again")
 
@@ -118,11 +115,10 @@ def seeded(make: Callable[[], Network], seed: int, *names: str) -> Network:
 
 
 def read_weights(path: Path) -> Tensors:
-    """Tensors by name from .safetensors, or from .pth/.pt through torch's weights-only reader.
+    """Tensors by name from .safetensors, or from .pth and .pt by torch's weights-only reader.
 
-    Unwraps ``{"state_dict": ...}`` and the ``module.`` prefix of DataParallel. Raises InputError for a pickle that
-    holds anything but tensors (nothing in it is run, and there is no second, unsafe attempt) and for files that are
-    no state dict; IntegrityError for damaged ones.
+    Unwraps ``{"state_dict": ...}`` and the prefix ``module.`` of DataParallel. Raises InputError for a pickle with more than
+    tensors (nothing in it is run) and for a file that is no state dict, IntegrityError for a damaged file.
     """
     content = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
     for wrapper in _WRAPPERS:
@@ -136,7 +132,7 @@ def read_weights(path: Path) -> Tensors:
 
 
 def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
-    """Copy ``state`` into ``model``, all of it and nothing left over. Raises InputError naming the keys that differ."""
+    """Copy ``state`` into ``model``; all keys must agree. Raises InputError with the keys that differ."""
     expected = model.state_dict()
     shapes = [
         f"{k} is {_shape(state[k])}, expected {_shape(expected[k])}"
@@ -161,9 +157,9 @@ def _safetensors(path: Path) -> Tensors:
 
 def _pickled(path: Path) -> object:
     with _DAMAGE.named(path, "damaged weights file"), warnings.catch_warnings():
-        # TorchScript archives and old storages warn before they are refused or read; the outcome says enough.
+        # TorchScript archives and old storages cause warnings; the result or the error is enough.
         warnings.simplefilter("ignore")
-        if zipfile.is_zipfile(path):  # its members may be packed, and then of any size
+        if zipfile.is_zipfile(path):  # packed members may have any size
             with zipfile.ZipFile(path) as file:
                 memory.require(str(path), sum(member.file_size for member in file.infolist()))
                 for name in file.namelist():
@@ -180,9 +176,8 @@ def _pickled(path: Path) -> object:
 
 
 def _require_short_names(path: Path, pickled: io.BytesIO | mmap.mmap) -> None:
-    """torch searches its message about a name that it refuses in a time that grows with the square of the name's length:
-    100 kB take minutes. Nothing is run here; what else is wrong, torch says.
-    """
+    """Raises InputError for a long class name: torch's message about it takes time quadratic in the length, minutes for 100 kB.
+    Nothing is run here."""
     with contextlib.suppress(ValueError):  # no pickle, or no more of them
         for _ in range(_PICKLES):
             for opcode, name, _ in pickletools.genops(cast(IO[bytes], pickled)):

@@ -41,9 +41,9 @@ def die_with_parent(number: int = signal.SIGTERM) -> None:
 
 @contextlib.contextmanager
 def claim(out: Path) -> Iterator[None]:
-    """Hold the only right to write the folder ``out``, mended of what a killed writer left, and read the same tables all along.
+    """Holds the only right to write the folder ``out``, which is repaired first. Tables that are read meanwhile must not change.
 
-    Raises LockedError naming the process, or the sharers, that hold it, PipelineError for what is no folder or no lock.
+    Raises LockedError with the processes that hold it, PipelineError where ``out`` is no folder or the lock no plain file.
     """
     path = out.with_name(out.name + ".lock")
     with _opened(path) as lock:
@@ -60,9 +60,9 @@ def claim(out: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def share(out: Path, number: int, count: int) -> Iterator[None]:
-    """Hold share ``number`` (1 to ``count``) of the work on ``out``, beside others that hold other shares of as many.
+    """Holds share ``number`` (1 to ``count``) of the work on ``out``. Other processes may hold other shares of the same count.
 
-    Raises LockedError naming who holds the same share, shares of another number, or ``out`` as a whole.
+    Raises LockedError with the process that holds the same share, shares of another count, or ``out`` itself.
     """
     path = out.with_name(f"{out.name}.share-{number}of{count}.lock")
     with _opened(out.with_name(out.name + ".lock")) as whole_lock, _opened(path) as share_lock:
@@ -88,7 +88,7 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 
 def _unless_link(path: str, flags: int) -> int:
-    """The holder's number is written over what is there; through a link that would be anybody's file."""
+    """Opens the lock, which the holder's number will overwrite. A link is refused: it could lead to any file."""
     handle = os.open(path, flags | os.O_NOFOLLOW, 0o666)
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
@@ -109,7 +109,7 @@ def _locked(lock: TextIO, kind: int) -> bool:
 
 
 def _locked_soon(lock: TextIO) -> bool:
-    """As ``_locked``, alone: whoever starts beside this one holds each share's lock for a moment to see whether it is held."""
+    """``_locked`` with retries: a starting process takes each share's lock for a moment to see whether it is free."""
     for _ in range(_TRIES):
         if _locked(lock, fcntl.LOCK_EX):
             return True
@@ -129,7 +129,7 @@ def _holder(lock: TextIO) -> str:
 
 
 def _sharers(out: Path) -> list[tuple[int, int, str]]:
-    """(share, of how many, holder) of every share that is held now."""
+    """(share, count, holder) of every share that a process holds now."""
     sharers = []
     for path in sorted(out.parent.glob("*.share-*.lock")):
         match = re.fullmatch(re.escape(out.name) + r"\.share-(\d+)of(\d+)\.lock", path.name)

@@ -1,4 +1,4 @@
-"""Limits on files that are read: the memory that their content takes, and that they stay the same while they are read."""
+"""Limits on files that are read: how much memory their content takes, and that they stay the same meanwhile."""
 
 import contextlib
 import ctypes
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 _MIB = 2**20
-# What a byte of text takes as it is read whole, decoded and cut: lines of one word take more, long ones less.
+# Bytes in memory for one byte of text that is read whole, decoded and cut; short lines take more, long lines less.
 _OF_TEXT = 8
 
 
 @dataclass
 class _Limit:
-    """most, reserved_bytes: bytes; parameter: that sets it, for messages; copies: of what is read, while it is read."""
+    """most, reserved_bytes: bytes; parameter: its address, for messages; copies: of the content in memory during reading."""
 
     most: int
     parameter: str
@@ -32,15 +32,14 @@ class _Limit:
     reserved_bytes: int = 0
 
 
-# One for the process, not for the thread: what the threads of a stage read counts too.
+# One list for the process: the threads of a stage share a limit.
 _limits: list[_Limit] = []
 
 
 @contextlib.contextmanager
 def limit(mebibytes: int, parameter: str, copies: int = 1) -> Iterator[None]:
-    """Within, what files give may take no more than so much altogether, whatever they say of themselves. Without any limit what
-    the machine has is the most for each. parameter: the address of ``mebibytes``, for messages; copies: how often the content
-    is in memory while it is taken up."""
+    """Within, the content of files may take no more than ``mebibytes`` altogether. Without a limit, each may take the machine's
+    memory. parameter: its address, for messages; copies: how often the content is in memory during reading."""
     _limits.append(_Limit(mebibytes * _MIB, parameter, copies))
     try:
         yield
@@ -56,7 +55,7 @@ def available() -> int:
 
 
 def require(where: str, size: int) -> None:
-    """Raises InputError unless ``size`` bytes may still be read. where: the file, and what in it, for the message."""
+    """Raises InputError unless ``size`` more bytes may be read. where: the file and its part, for the message."""
     if size <= available():
         return
     if not _limits:
@@ -72,19 +71,19 @@ def require(where: str, size: int) -> None:
 
 
 def reserve(where: str, size: int) -> None:
-    """``require``, and count them: they stay in memory."""
+    """``require``, and count the bytes, which stay in memory."""
     require(where, size)
     if _limits:
         _limits[-1].reserved_bytes += size
 
 
 def reserved() -> int:
-    """Bytes that are counted now, for ``back_to``."""
+    """Bytes that are counted now, for ``release_to``."""
     return _limits[-1].reserved_bytes if _limits else 0
 
 
 def release_to(before: int) -> None:
-    """What was taken since ``before`` is in memory no longer."""
+    """Forget the bytes that were counted after ``reserved()`` returned ``before``."""
     if _limits:
         _limits[-1].reserved_bytes = min(before, _limits[-1].reserved_bytes)
 
@@ -103,7 +102,7 @@ State = tuple[int, int, int]
 
 @dataclass
 class _Reading:
-    """out: the output of whoever reads, who may write it anew; states: other files as they were when they were first read."""
+    """out: the reader's own output, which may change; states: of other files at their first reading."""
 
     out: Path
     states: dict[Path, State] = field(default_factory=dict)
@@ -114,7 +113,7 @@ _readings: list[_Reading] = []
 
 @contextlib.contextmanager
 def unchanged_inputs(out: Path) -> Iterator[None]:
-    """Within, what ``same`` is asked of stays as it was the first time, but for what lies in ``out``."""
+    """Within, ``unchanged_path`` requires that a file outside of ``out`` is the same at every reading."""
     _readings.append(_Reading(out.resolve()))
     try:
         yield
@@ -123,14 +122,14 @@ def unchanged_inputs(out: Path) -> Iterator[None]:
 
 
 def unchanged_path(path: Path) -> Path:
-    """``path``, about to be read. Raises IntegrityError where it is another file than when it was first read, or was changed."""
+    """``path``. Raises IntegrityError where the file was changed or replaced since its first reading."""
     if _readings and not (where := path.resolve()).is_relative_to(_readings[-1].out):
         require_state(path, _readings[-1].states.setdefault(where, file_state(path)))
     return path
 
 
 def require_state(path: Path, before: State) -> None:
-    """Raises IntegrityError unless ``path`` is the file whose ``state`` was ``before``, and was not changed since."""
+    """Raises IntegrityError unless ``path`` still has the state ``before``."""
     if not path.exists():
         raise IntegrityError(f"{path}: removed while it was read; make it again, then run the same command again")
     if file_state(path) != before:
@@ -139,7 +138,7 @@ def require_state(path: Path, before: State) -> None:
 
 @contextlib.contextmanager
 def unchanged_file(path: Path) -> Iterator[None]:
-    """What is read of ``path`` within is of one file, or of a pipe, which changes with every byte. Raises as ``require``."""
+    """Raises as ``require_state`` at the end where the file changed within. A pipe changes with every byte and passes."""
     before = file_state(path) if path.is_file() else None
     yield
     if before is not None:
@@ -147,31 +146,27 @@ def unchanged_file(path: Path) -> Iterator[None]:
 
 
 def file_state(path: Path) -> State:
-    """What tells a file from one that takes its place, and from itself before it was written to."""
+    """Inode, size and time of change. They differ between a file and its replacement or its changed version."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-# Files that are read through a memory map, and what happens when somebody cuts or changes one in place meanwhile.
-#
-# Reading behind the end of a file that was cut is a bus error, which ends a process without a word. Copying rows with ``pread``
-# instead would cost training a system call a row; a handler costs nothing.
-
-# By where it lies: how it was named, and what it was then.
+# Reading a memory map behind the end of a file that was cut is a bus error, which ends a process without a message. ``pread``
+# would cost training a system call for each row; a handler costs nothing. Resolved path: path as named, state when mapped.
 _opened: dict[Path, tuple[Path, State]] = {}
 _ending = threading.Lock()
 
 
 def guard(path: Path) -> None:
-    """To be called when ``path`` is mapped. Cut while it is read, it ends the process with one line and the exit status of an
-    IntegrityError; what the process was writing is left for whoever comes next."""
+    """Call it when ``path`` is mapped. If the file is cut while it is read, the process ends with one line and the exit status of
+    an IntegrityError; the next writer removes its partial output."""
     if not _opened:
         ctypes.CDLL(None).signal(signal.SIGBUS, _bus_error)
     _opened[path.resolve()] = path, file_state(path)
 
 
 def state_of(array: "np.memmap") -> State:
-    """Of its file, when it was mapped where that was guarded."""
+    """The state of the array's file when it was mapped; the present state of an unguarded file."""
     where = Path(str(array.filename))
     return _opened[where][1] if where in _opened else file_state(where)
 
@@ -184,7 +179,7 @@ def require_unchanged(array: "np.ndarray") -> None:
 
 
 def _changed(where: Path) -> bool:
-    """A file that was replaced or removed is another one: the map still has the old one, whole."""
+    """Whether the file was changed in place. After a replacement or removal the map still has the old file."""
     if where not in _opened or not where.exists():
         return False
     before, now = _opened[where][1], file_state(where)

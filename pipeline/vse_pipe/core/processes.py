@@ -1,8 +1,8 @@
-"""Processes that train as one: which this is, what it takes of the work, and what they tell each other.
+"""Processes that train as one, and work in parts that a pool of processes may do.
 
-Nothing is kept here: torch.distributed knows the group. Where there is none, one process has everything, and every function
-gives back what it got. All processes must call the same functions in the same order. A gradient is either *whole*, the same
-in each of them, or *partial*: then the sum over them is the gradient.
+torch.distributed holds the group. Without a group, one process has all rows, and every function returns its argument. All
+processes must call the same functions in the same order. A gradient is either *whole*, equal in every process, or *partial*:
+then the sum over the processes is the gradient.
 """
 
 import contextlib
@@ -23,17 +23,17 @@ class Lost(PipelineError):
 
 
 def rank_count() -> int:
-    """Processes of the group; 1 without one."""
+    """The number of processes in the group; 1 without a group."""
     return distributed.get_world_size() if has_group() else 1
 
 
 def has_group() -> bool:
-    """Whether there is a group, be it of one process."""
+    """Whether there is a group, even of one process."""
     return distributed.is_available() and distributed.is_initialized()
 
 
 def rank() -> int:
-    """Of this process, from 0."""
+    """The number of this process, from 0."""
     return distributed.get_rank() if has_group() else 0
 
 
@@ -44,48 +44,49 @@ def is_first() -> bool:
 
 @dataclass(frozen=True)
 class Share:
-    """What each process takes of rows: sizes, one after the other. number: of this process."""
+    """The rows of each process. sizes: numbers of consecutive rows; number: of this process."""
 
     sizes: tuple[int, ...]
     number: int
 
     @classmethod
     def even(cls, rows: int) -> "Share":
-        """As even as can be, the first processes one more."""
+        """Equal sizes; the first processes take one row more where rows remain."""
         size, more = divmod(rows, rank_count())
         return cls(tuple(size + (place < more) for place in range(rank_count())), rank())
 
     @property
     def rows(self) -> slice:
-        """Those of this process; the first where it has none, so that all processes run the same layers. ``gather`` drops it."""
+        """The rows of this process. Without rows it takes the first one, so that all processes run the same layers; ``gather``
+        drops it."""
         start, size = sum(self.sizes[: self.number]), self.sizes[self.number]
         return slice(start, start + size) if size else slice(0, 1)
 
     def take(self, values: Any) -> Any:
-        """``rows`` of anything that has rows."""
+        """The rows of this process in any sequence."""
         return values if len(self.sizes) == 1 else values[self.rows]
 
     def gather(self, part: Tensor, partial: bool = False) -> Tensor:
-        """(rows, ...) of all processes from those of each. partial: what the gradient of the result will be, else whole; that
-        of ``part`` is partial for what comes before it."""
+        """(rows, ...) of all processes from each process's part. partial: whether the gradient of the result will be partial;
+        the gradient of ``part`` is always partial for the layers before."""
         if len(self.sizes) == 1 or not sum(self.sizes):
             return part
         return _Gather.apply(part[: self.sizes[self.number]], self, partial)
 
     def of_parts(self, lengths: Tensor) -> "Share":
-        """The same share of things that are rows themselves. lengths: (rows,) how many each row has."""
+        """The same share of the parts of the rows. lengths: (rows,) number of parts of each row."""
         return Share(tuple(int(part.sum()) for part in lengths.split(list(self.sizes))), self.number)
 
 
 def dealt(order: Tensor) -> tuple[Tensor, Share]:
-    """Rows in the order in which ``Share.gather`` brings them together, where each process takes every so manieth of
-    ``order``: of rows sorted by size all have alike much."""
+    """Every process takes every n-th row of ``order``, so that rows sorted by size are shared equally. Returns the rows in the
+    order of ``Share.gather``, and the share."""
     hands = [order[place :: rank_count()] for place in range(rank_count())]
     return torch.cat(hands), Share(tuple(map(len, hands)), rank())
 
 
 def summed(tensor: Tensor) -> Tensor:
-    """The tensor itself; its gradient is whole where that of the result is partial."""
+    """The tensor. Its gradient is whole where the gradient of the result is partial."""
     return _Summed.apply(tensor) if rank_count() > 1 else tensor
 
 
@@ -98,12 +99,12 @@ def total(tensor: Tensor) -> Tensor:
 
 
 def first_answer(answer: bool) -> bool:
-    """What the first process answers: what each reads from a disk by itself need not be the same."""
+    """The answer of the first process; processes that each read a disk may have different answers."""
     return bool(total(torch.tensor(int(answer and is_first()))))
 
 
 def wait() -> None:
-    """For all processes to come here."""
+    """Waits until all processes call it."""
     if rank_count() > 1:
         with _together():
             distributed.barrier()
@@ -124,7 +125,7 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx, part: Tensor, share: Share, partial: bool) -> Tensor:
         ctx.share, ctx.partial = share, partial
-        # gloo gathers pieces of one size alone.
+        # gloo gathers only pieces of equal size.
         room = part.new_zeros(max(share.sizes), *part.shape[1:])
         room[: len(part)] = part
         pieces = [torch.empty_like(room) for _ in share.sizes]
@@ -162,11 +163,8 @@ def _together() -> Iterator[None]:
         raise Lost(f"another process of this training has ended or does not answer ({reason})") from error
 
 
-# Work in parts that know nothing of each other: this process does them, or the workers of a pool while one is open.
-#
-# Nothing that is written depends on it: what is one part follows from the work alone, and results come in the order of the parts.
-
-# A result for each part, in their order, that follows from the part and from what the stream itself holds.
+# Work in independent parts is done by this process, or by the workers of an open pool. No output depends on which: the parts
+# follow from the work alone, and results come in the order of the parts. A stream gives a result for each part in order.
 Stream = Callable[[Iterable[Any]], Iterable[Any]]
 
 
@@ -178,7 +176,7 @@ class Pool(Protocol):
         """How many."""
 
     def run(self, stream: Stream, parts: Iterable[Any], cost: int, ordered: bool = True) -> Iterator[Any]:
-        """``stream(parts)``, of which each worker gets some. ordered: in the order of the parts, else as they are finished."""
+        """``stream(parts)``, dealt to the workers. ordered: results in the order of the parts, else as they are finished."""
 
 
 _open: list[Pool] = []
@@ -186,7 +184,7 @@ _open: list[Pool] = []
 
 @contextlib.contextmanager
 def using(pool: Pool) -> Iterator[None]:
-    """Within, ``run_parts`` asks this pool."""
+    """Within, ``run_parts`` uses this pool."""
     _open.append(pool)
     try:
         yield
@@ -195,7 +193,7 @@ def using(pool: Pool) -> Iterator[None]:
 
 
 def has_pool() -> bool:
-    """Whether a pool is open: what this process holds, workers do not have."""
+    """Whether a pool is open. Its workers do not share this process's memory."""
     return bool(_open)
 
 
@@ -205,6 +203,6 @@ def worker_count() -> int:
 
 
 def run_parts(stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
-    """``stream(parts)``, whoever does it. cost: bytes that a part takes with its result, 0 where nobody knows; ordered: as of
-    ``Pool.run``. Raises what ``stream`` raises, and what a pool does that cannot go on."""
+    """``stream(parts)`` here or in the open pool. cost: bytes of a part and its result, 0 if unknown; ordered: as in
+    ``Pool.run``. Raises the errors of ``stream`` and of the pool."""
     return _open[-1].run(stream, parts, cost, ordered) if _open else iter(stream(parts))

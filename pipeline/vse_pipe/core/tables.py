@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 3
 _GROUP = 2**16
-# Of a row group, as pyarrow has it.
+# Rows of a row group, pyarrow's default.
 ROWS = 2**20
 Problems = Callable[[pa.Table], list[str]]
 
@@ -106,7 +106,7 @@ def write_each(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metada
 
 
 def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
-    """As ``write_each``, but row groups hold ``_GROUP`` rows however the rows come, so that the bytes do not depend on it."""
+    """``write_each`` with ``_GROUP`` rows in each row group, so that the bytes do not depend on how rows are cut into tables."""
     plain = schema.remove_metadata()
 
     def groups() -> Iterator[pa.Table]:
@@ -130,17 +130,17 @@ def read(
     problems: Problems | None = None,
     required_key: str = "",
 ) -> pa.Table:
-    """Read and check names, types and nulls. Raises InputError, and as ``unchanged.same`` and ``parquet.opened``.
+    """The table, with names, types and nulls checked. Raises InputError, and as ``unchanged_path`` and ``open_parquet``.
 
-    columns: the only ones to read, those of them that the file has; ``schema`` then holds for those. problems: as for ``write``;
-    required_key: what the footer must say.
+    columns: the only columns to read, as far as the file has them; ``schema`` then holds for these. problems: as for ``write``;
+    required_key: a key that the footer must have.
     """
     with open_parquet(unchanged_path(require(path, made_by))) as file:
         table = file.read(columns)
     _require_columns(path, table, schema)
     try:
         metadata = footer(table)
-    except UnicodeDecodeError as error:  # checksums are of pages alone
+    except UnicodeDecodeError as error:  # checksums cover pages only
         raise InputError(f"{path}: its footer is damaged ({error})") from error
     if required_key and required_key not in metadata:
         raise InputError(
@@ -177,7 +177,7 @@ def footer(table: pa.Table) -> dict[str, str]:
 def repeated(table: pa.Table, key: str) -> list[str]:
     """The first few values of a column that occur more than once, as problems."""
     if pa.types.is_integer(table.schema.field(key).type) and not table[key].null_count:
-        # Counting takes 100 bytes for each; ids mostly rise.
+        # Counting takes 100 bytes a value, and ids mostly rise.
         ids = table[key].to_numpy()
         if (ids[1:] > ids[:-1]).all() or len(np.unique(ids)) == len(ids):
             return []
@@ -196,7 +196,7 @@ _MOST = 100
 
 
 def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
-    """What ``write_csv`` wrote. Raises InputError when the file is missing, is none or lacks one of ``columns``."""
+    """The table that ``write_csv`` wrote. Raises InputError when it is missing, is no CSV file or lacks one of ``columns``."""
     import pandas as pd
 
     again = f"run `{made_by}` again"
@@ -210,7 +210,7 @@ def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
         if len(names) > _MOST:
             raise InputError(f"{path}: has {len(names)} columns; {again}")
         with warnings.catch_warnings():
-            # Of lines longer than the header, whose first cells pandas would else take for an index.
+            # For lines longer than the header: pandas would take their first cells for an index.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return pd.read_csv(path, index_col=False)
     except (ValueError, pd.errors.ParserWarning) as error:
@@ -225,21 +225,16 @@ def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
 # pyarrow ends the process there.
 
 _WHAT = "damaged Parquet file"
-# Bytes of a text in a footer, and entries of a list: columns, row groups.
+# Limits of a footer: bytes of a text, and entries of a list of columns or row groups.
 _LONGEST_TEXT, _LONGEST_LIST = 2**26, 2**17
-# Bytes that are read at a time where a caller takes few rows at a time.
-_STREAMED = 2**26
-# Bytes of a column that are read at a time where only its first row is wanted, in place of all.
-_PIECE = 2**16
-
-
+# Bytes that are read at a time for callers that take a few rows, and for the first row of a column.
+_STREAMED, _PIECE = 2**26, 2**16
 DAMAGE = Damage(IntegrityError, "make it again")
 
 
 class Parquet:
-    """An open file. metadata, schema: pyarrow's. Reading raises InputError where the content takes more memory than it may,
-    and ``damage`` where the file is not whole. most: the largest size in bytes of a row group, for readers that hold one
-    group at a time."""
+    """An open file. metadata, schema: pyarrow's. Reading raises InputError where the content takes too much memory, and
+    ``damage`` where the file is damaged. most: largest size in bytes of a row group, for readers that hold one group."""
 
     def __init__(self, path: Path, damage: Damage = DAMAGE, most: int | None = None) -> None:
         self.path, self._damage, self._most = path, damage, most
@@ -270,7 +265,7 @@ class Parquet:
         return self._opened(metadata=self.metadata, read_dictionary=texts, pre_buffer=False, buffer_size=_PIECE)
 
     def named(self) -> contextlib.AbstractContextManager[None]:
-        """Around what only a damaged file fails in."""
+        """Raises ``damage`` for any exception within."""
         return self._damage.named(self.path, _WHAT)
 
     def require(self, content: str, size: int) -> None:
@@ -283,7 +278,7 @@ class Parquet:
             )
 
     def read(self, columns: list[str] | None = None, groups: list[int] | None = None) -> pa.Table:
-        """columns: names, or paths of leaves such as ``image.bytes``; groups: of rows. All without."""
+        """columns: names, or paths of leaves such as ``image.bytes``; groups: numbers of row groups. None means all."""
         tables, size = [], 0
         for table in self.batches(columns, groups, rows=None):
             size += table.nbytes
@@ -295,7 +290,7 @@ class Parquet:
     def batches(
         self, columns: list[str] | None = None, groups: list[int] | None = None, rows: int | None = 1024
     ) -> Iterator[pa.Table]:
-        """As ``read``, at most ``rows`` at a time, None for whole row groups where they are not too large."""
+        """``read`` in tables of at most ``rows`` rows. None: whole row groups where they are not too large."""
         for group in range(self.metadata.num_row_groups) if groups is None else groups:
             yield from self._group(group, columns, rows)
 
@@ -316,7 +311,7 @@ class Parquet:
                 yield table
 
     def _row(self, group: int, columns: list[str] | None) -> int:
-        """Bytes that a row may take: those of the first row, its texts as long as the longest of their dictionary."""
+        """Bytes that a row may take: those of the first row, with each text as long as the longest in its dictionary."""
         try:
             first = next(self._undecoded.iter_batches(1, row_groups=[group], columns=columns), None)
         except OSError:  # pyarrow has no dictionaries of texts in the encodings DELTA_*
@@ -337,7 +332,7 @@ def open_parquet(path: Path, damage: Damage = DAMAGE) -> Iterator[Parquet]:
 
 
 def row_count(path: Path) -> int | None:
-    """The number of rows, by the footer; None where the file is not there or cannot be read."""
+    """The number of rows by the footer; None where the file is missing or cannot be read."""
     try:
         with open_parquet(path) as file:
             return file.metadata.num_rows
@@ -355,7 +350,7 @@ def _leaves(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def _undecoded(leaf: pa.Array) -> int:
-    """Bytes that the texts of a row may take beyond those of their dictionary, less than 0 where they take less."""
+    """Bytes that the texts of a row may take beyond those of their dictionary; negative where they take less."""
     if not pa.types.is_dictionary(leaf.type):
         return 0
     lengths = pc.binary_length(leaf.dictionary).cast(pa.int64())

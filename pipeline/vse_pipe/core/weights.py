@@ -1,4 +1,4 @@
-"""Weight files: where they lie, whether they are what they should be, and what to do when they are not there."""
+"""Weight files: their place, their digest, and their download."""
 
 import http.client
 import os
@@ -14,13 +14,13 @@ from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import sha256
 
 CACHE = "VSE_PIPE_WEIGHTS"
-# torch waits for ever for a server that no longer sends.
+# Without a limit torch waits forever for a silent server.
 _TIMEOUT_S = 30.0
 
 
 @runtime_checkable
 class Named(Protocol):
-    """Options of a network: weights, as of ``strict.WeightsName``, and the full digest the file must have, None for any."""
+    """Options of a network: ``strict.WeightsName``, and the required digest of the file, None for any."""
 
     @property
     def weights(self) -> str: ...
@@ -31,7 +31,7 @@ class Named(Protocol):
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """A published weights file. digest: its sha256, or the first 8 or more digits; empty if nobody published one."""
+    """A published weights file. digest: its sha256, or the first 8 or more digits; empty if none is published."""
 
     url: str
     file: str
@@ -62,11 +62,10 @@ def cache() -> Path:
 
 
 def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
-    """The weights that ``params`` name, downloaded if need be, their digest compared on every call.
+    """The weights that ``params`` name, downloaded if necessary. Their digest is compared on every call.
 
-    Raises MissingResource (no such file, or no way to download it: the message has all that a download by hand needs),
-    IntegrityError (another digest), UsageError (no digest to compare a download with). Random weights never take their
-    place.
+    Raises MissingResource (no file and no download: the message helps to download by hand), IntegrityError (wrong digest),
+    UsageError (no digest for a download). Random weights never replace them.
     """
     if params.weights == "random":
         return Weights(None, {"origin": "random", "seed": seed})
@@ -83,7 +82,7 @@ def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
 
 
 def _download(source: WeightsFile, path: Path) -> None:
-    """torch keeps what it receives under another name until the digest is right, and removes it otherwise."""
+    """torch writes to another name, and renames or removes that file after checking the digest."""
     from torch.hub import download_url_to_file
 
     say(f"downloading {source.url} to {path}")

@@ -1,4 +1,4 @@
-"""What differs between a run and the settings of the row it repeats."""
+"""Figures and settings of a run beside those of the row that it repeats."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Run
 from vse_pipe.project.registry import RUN_FAMILIES
 
-# How a step is computed, not what: every run may have its own.
+# Options that change the computation of a step and not its result; every run may choose them.
 COMPUTING = ("precision", "chunk", "processes")
 
 
@@ -28,7 +28,7 @@ def setting_differences(entry: Entry, run: Run) -> list[str]:
             continue
         params = RUN_FAMILIES[key].options(name)(**chosen.options.get(key, {}))
         differences += _values(f"{key}.", member.params.model_dump(), params.model_dump())
-    # A row may name values that a later version has; those that this one has are compared.
+    # A row may have values of a later version; only known ones are compared.
     train = {name: value for name, value in chosen.train.items() if name in TrainParams.model_fields}
     expected = TrainParams(**train).model_dump(exclude=set(COMPUTING))
     return [*differences, *_values("train.", run.train.model_dump(exclude=set(COMPUTING)), expected)]
@@ -42,7 +42,7 @@ def _phrase(address: str, ours: object, theirs: object) -> str:
     return f"{address} {ours} here, {theirs} in the row"
 
 
-# A way that a paper measures, and the part of metrics.json: of an evaluation, or of a localisation.
+# A paper's direction, and the part of metrics.json, of an evaluation or a localisation.
 _WAYS = {"i2t": "image_to_text", "t2i": "text_to_image", "phrase": "all"}
 # The paper's word, and the key in metrics.json.
 _NAMES = {
@@ -54,17 +54,16 @@ _NAMES = {
     "map": ("mAP", "map"),
 }
 _PROTOCOLS = {"1k": "full", "5k": "full", "c1": "first", "c2": "folds", "phrases": "full"}
-# Of two-branch networks' Table 3: what a box overlaps the true one by that is right, and the split.
+# Table 3 of two-branch networks: the overlap of a correct box, and the split.
 _LOCALISED = {"threshold": 0.5, "split": "test"}
 
 
 def compared_figures(marker: str, metrics: Mapping, inference: str = "nns") -> list[tuple[str, float, float, float]]:
-    """(figure, published, ours, ours - published) for every figure that the paper printed and ``metrics`` holds.
+    """(figure, published, ours, ours - published) for every printed figure in ``metrics``.
 
-    marker: ``runs.<name>.row``, such as ``hal-aaai2020 2.12``; metrics: the figures of one evaluation, as in metrics.json,
-    or of a localisation, whose mean average precision is that of ``localize.average_precision``.
-    inference: the criterion behind ``metrics``; where the paper ranks the same model under it in another row, that row's
-    figures are taken. Empty when the paper has none under that criterion. Raises UsageError for a row that does not exist.
+    marker: ``runs.<name>.row``, such as ``hal-aaai2020 2.12``; metrics: of an evaluation, as in metrics.json, or of a localisation,
+    with the mean average precision of ``localize.average_precision``. inference: the criterion of ``metrics``; the paper may rank
+    the model under it in another row. Empty if it does not. Raises UsageError for an unknown row.
     """
     entry = rows_of_model(marker).get(inference)
     if entry is None:
@@ -85,10 +84,7 @@ def rows_of_model(marker: str) -> dict[str, Entry]:
 
 
 def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]:
-    """What keeps our figures from being those of the row, a sentence each.
-
-    Another protocol, what the paper leaves open, and, for a run that is given, what differs from the row's settings.
-    """
+    """Sentences on differences between our figures and the row's: another protocol, assumptions, and settings of ``run``."""
     entry = catalogue.located(marker)
     remarks = catalogue.load(entry.paper).remarks
     sentences = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]
@@ -110,7 +106,7 @@ def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]
 
 
 def measured(metrics: Mapping, name: str) -> float | None:
-    """The figure ``name`` of a paper's file, such as ``i2t.medr``, in a document of metrics; None where it has none."""
+    """The figure ``name`` of a paper's file, such as ``i2t.medr``, in a document of metrics, or None."""
     way, _, figure = name.rpartition(".")
     if not way:
         return metrics.get(name)

@@ -1,4 +1,4 @@
-"""An overlay as YAML text, with what the paper printed above it."""
+"""Listings of papers and their rows, and a row's overlay as YAML with the published figures."""
 
 import io
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ def text(entry: Entry, overlay: dict) -> str:
 
 
 def heading(entry: Entry) -> list[str]:
-    """Who, what, where, how measured; the printed figures; what is assumed."""
+    """Paper, table, method, data and protocol; the published figures; assumptions and notes."""
     paper = catalogue.load(entry.paper)
     tables = " and ".join([entry.block.table, *entry.row.also])
     lines = [
@@ -50,7 +50,7 @@ def heading(entry: Entry) -> list[str]:
 
 
 def published(entry: Entry) -> list[str]:
-    """The printed figures, a direction a line."""
+    """The published figures, a line for each direction."""
     groups: dict[str, list[str]] = {}
     for name, value in entry.published.items():
         way = name.rpartition(".")[0]
@@ -59,12 +59,12 @@ def published(entry: Entry) -> list[str]:
 
 
 def figure_text(value: float) -> str:
-    """As tables print it: one decimal, two where it has them."""
+    """The figure with one decimal, or two where it has them."""
     return f"{value:.1f}" if round(value, 1) == value else f"{value:.2f}"
 
 
 def _laid_out(overlay: dict) -> CommentedMap:
-    """Sections and nodes one below the other, what they hold in one line."""
+    """Sections and nodes on lines of their own, their values on one line."""
     document = CommentedMap()
     for section, nodes in overlay.items():
         document[section] = _copied(nodes)
@@ -85,7 +85,7 @@ def _laid_out(overlay: dict) -> CommentedMap:
 
 
 def _copied(value: object) -> object:
-    """Maps whose layout can be set; a value of --set may be anything."""
+    """The value with maps whose layout can be set; a value of --set may be anything."""
     return CommentedMap({key: _copied(one) for key, one in value.items()}) if isinstance(value, dict) else value
 
 
@@ -95,7 +95,7 @@ def _in_one_line(node: object) -> None:
 
 
 def papers() -> list[dict]:
-    """One a paper: name, title, venue, and how many rows it has, of its own and that this version can run."""
+    """For each paper: name, title, venue, and the numbers of rows, of its own rows, and of rows that this version can run."""
     rows = []
     for name in catalogue.names():
         content, entries = catalogue.load(name), catalogue.entries(name)
@@ -114,7 +114,7 @@ def papers() -> list[dict]:
 
 
 def rows(paper: str) -> list[dict]:
-    """One a row and variant, as the paper has them: what it is, what was printed, and what this version lacks for it."""
+    """For each row and variant: its description, its published figures, and members that this version lacks."""
     return [_row(entry) for entry in catalogue.entries(paper)]
 
 
@@ -148,7 +148,7 @@ def show_papers(rows: list[dict]) -> None:
 
 
 def show_rows(paper: str) -> None:
-    """Recalls and rsum, a table for each block of rows; every figure is in ``--json`` and above the row's overlay."""
+    """Print a table of recalls and rsum for each block; ``--json`` and a row's overlay have all figures."""
     content = catalogue.load(paper)
     entries = catalogue.entries(paper)
     line(f"{content.title} ({content.authors}; {content.venue})")
@@ -177,7 +177,7 @@ def _of_block(block: Block, entries: list[Entry]):
 
 
 def _state(base: Entry, variants: list[Entry]) -> str:
-    """Of a row; of its variants those that run, but for the ones that its whole block has."""
+    """Whether a row runs, and which of its own variants do."""
     if base.settings is None:
         return "quoted"
     lacking = needs(base)

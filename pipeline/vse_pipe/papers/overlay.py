@@ -1,4 +1,4 @@
-"""The rows of papers that runs and ensembles of params.yaml name."""
+"""Rows of papers as parameters: a row's overlay, and the rows that runs and ensembles name."""
 
 import re
 from collections.abc import Iterator
@@ -27,19 +27,17 @@ from vse_pipe.project.registry import (
 
 
 def row_problems(root: Root) -> Iterator[tuple[str, str]]:
-    """(address, what is wrong) of every ``row`` that no paper has; the papers are read only where one is named."""
+    """(address, problem) of every ``row`` that no paper has. Papers are read only if a row is named."""
     nodes: dict[str, RunNode | EnsembleNode] = {f"ensembles.{name}": node for name, node in root.ensembles.items()}
     nodes |= {f"runs.{name}": node for name, node in root.runs.items()}
     for address, row in [(address, node.row) for address, node in nodes.items() if node.row is not None]:
-        from vse_pipe.papers import catalogue
-
         try:
             catalogue.located(row)
         except UsageError as error:
             yield f"{address}.row", str(error)
 
 
-# What papers call one model and are two runs, evaluated by the mean of their scores.
+# Models of papers that are two runs, evaluated by the mean of their scores.
 ENSEMBLES = {"sgraf": ("sgr", "saf")}
 _MEASURED: dict[str, dict[str, Any]] = {
     "1k": {"split": "test", "protocol": "full"},
@@ -51,12 +49,10 @@ _MEASURED: dict[str, dict[str, Any]] = {
 
 
 def overlay(paper: str, row: str) -> dict:
-    """What params.yaml must say to run ``row`` of ``paper``: nodes, one run, or two and their ensemble, the criteria, the
-    protocol.
+    """The part of params.yaml for ``row`` of ``paper``: nodes, a run or two with their ensemble, criteria, protocol.
 
-    The run carries every value of its members and of its training, defaults included, so that nothing in the file it is
-    written into changes the row. Raises UsageError for an unknown paper or row, for figures quoted from others, and for
-    a row that needs what this version does not have.
+    The run has every value of its members and its training, defaults included, so that the rest of the file cannot change the row.
+    Raises UsageError for an unknown paper or row, for quoted figures, and for a row that this version cannot run.
     """
     entry = catalogue.find(paper, row)
     lacking = needs(entry)
@@ -87,7 +83,7 @@ def overlay(paper: str, row: str) -> dict:
 
 
 def _settings(entry: Entry) -> Settings:
-    """Of a row that is not quoted."""
+    """The settings of a row that is not quoted."""
     assert entry.settings is not None
     return entry.settings
 
@@ -97,7 +93,7 @@ def _nodes(chosen: Settings) -> dict[str, dict]:
 
 
 def _datasets(name: str | None) -> dict[str, dict]:
-    """The data set, after those it is made from."""
+    """The data set, after its source data sets."""
     assert name is not None
     nodes = catalogue.common().datasets
     source = Path(nodes[name]["source"])
@@ -111,7 +107,7 @@ def run_name(entry: Entry) -> str:
 
 
 def needs(entry: Entry) -> list[str]:
-    """What this version lacks for the row, asked of the families' folders and the schema; empty for a row it can run."""
+    """Members and options that the row needs and this version lacks; empty for a row that can run."""
     chosen = entry.settings
     if chosen is None:
         return []
@@ -172,6 +168,6 @@ def _complete(entry: Entry, key: MemberKey, name: str) -> dict:
 
 
 def _criterion(entry: Entry, name: str) -> dict:
-    """The values of a criterion, defaults being the papers'; the grids of a tuning that does not take place left out."""
+    """The values of a criterion, with the papers' defaults and without grids for tuning."""
     values = INFERENCES.options(name)(**_settings(entry).inference.get(name, {})).model_dump()
     return {key: value for key, value in values.items() if not key.endswith("_grid")}

@@ -18,7 +18,7 @@ _SMALLEST = 1.0
 
 
 class Detector(nn.Module):
-    """One picture (3, H, W) in 0..1 -> boxes (N, 4) in its pixels and scores (N,): of each proposal the best class."""
+    """A picture (3, H, W) in 0..1 -> boxes (N, 4) in pixels and scores (N,) of the best class of each proposal."""
 
     # torchvision finds its parts by name.
     net: Any
@@ -30,7 +30,7 @@ class Detector(nn.Module):
     def forward(
         self, picture: Float[Tensor, "3 height width"]
     ) -> tuple[Float[Tensor, "proposals 4"], Float[Tensor, " proposals"]]:
-        """Boxes of less than a pixel are left out; their overlap with others is not defined."""
+        """Boxes of less than a pixel are omitted; their overlap is undefined."""
         batch, maps, proposals = self._proposed(picture)
         heads = self.net.roi_heads
         pooled = heads.box_head(heads.box_roi_pool(maps, proposals, batch.image_sizes))
@@ -45,7 +45,7 @@ class Detector(nn.Module):
         return boxes[large], scores[large]
 
     def proposals(self, picture: Float[Tensor, "3 height width"]) -> Float[Tensor, "proposals 4"]:
-        """Of the region proposal network alone, best first: after its own suppression, before any class is known."""
+        """The boxes of the region proposal network, best first, after its suppression and without classes."""
         batch, _, boxes = self._proposed(picture)
         return _back(boxes[0], batch, picture)
 
@@ -64,15 +64,15 @@ def _back(boxes: Tensor, batch: Any, picture: Tensor) -> Tensor:
 
 
 def names() -> list[str]:
-    """Those with one box for each class and no masks or key points beside."""
+    """The detectors with a box for each class and without masks or key points."""
     return [name for name in models.list_models(module=detection) if name.startswith("fasterrcnn_")]
 
 
 def build(name: str, choice: Named, arguments: dict, sizes: tuple[int, int], seed: int) -> tuple[Detector, Weights]:
     """choice: weights and sha256 of the detector; sizes: shorter and longest side of the pictures it will see.
 
-    Raises UnknownMember for a name that is no Faster R-CNN of torchvision and for weights it does not have, UsageError for
-    arguments it does not take; else what weights and states raise.
+    Raises UnknownMember for an unknown Faster R-CNN of torchvision and for unknown weights, UsageError for unknown arguments, and
+    the errors of ``weights.locate`` and ``devices.read_weights``.
     """
     if name not in names():
         raise UnknownMember(unknown("detector", name, names()))
@@ -89,7 +89,7 @@ def _network(name: str, arguments: dict, sizes: tuple[int, int]) -> nn.Module:
     fixed = {"weights": None, "weights_backbone": None, "min_size": sizes[0], "max_size": sizes[1]}
     if wrong := sorted(fixed.keys() & arguments.keys()):
         raise UsageError(f"detector_args cannot set {', '.join(wrong)}: shorter, longer and detector_weights do")
-    # Asked for here, because torchvision's detectors take any other name without a word.
+    # torchvision's detectors accept any other name silently.
     accepted = inspect.signature(detection.FasterRCNN).parameters.keys() - {"kwargs"}
     if rejected := sorted(arguments.keys() - accepted):
         miss = near_miss(rejected[0], sorted(accepted))

@@ -1,4 +1,4 @@
-"""Boxes cut out of decoded pictures, each picture decoded once for the boxes that are asked for one after the other."""
+"""Decoded pictures and boxes in them. A picture is decoded once for consecutive boxes."""
 
 import hashlib
 import io
@@ -19,9 +19,9 @@ from vse_pipe.pictures.address import Box, cut
 from vse_pipe.pictures.read import open_picture, undecodable
 from vse_pipe.pictures.transforms import Transform
 
-# Readers work at once on as many rows as a batch has: on one picture with many boxes, or on many with few.
+# Pictures in the cache: readers work on the rows of a batch, in one picture with many boxes or in many pictures.
 MOST = 32
-# Of the pictures kept together; one that is larger is kept alone.
+# Bytes of the cached pictures together; a larger one is cached alone.
 LARGEST = 2**28
 _OF_PIXEL = 4  # bytes, in Pillow's memory
 
@@ -40,7 +40,7 @@ def cropped(image: Image.Image, box: Box, name: str) -> Image.Image:
 
 
 class Decoded:
-    """Pictures that threads decode and share. most: how many are kept; largest: their bytes together, but for one picture."""
+    """Pictures that threads decode and share. most: number in the cache; largest: their bytes, unless it is a single picture."""
 
     def __init__(self, most: int = MOST, largest: int = LARGEST) -> None:
         self._most, self._largest = most, largest
@@ -48,8 +48,8 @@ class Decoded:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], Image.Image]) -> Image.Image:
-        """The picture of ``key``, made by whoever asks first while the others wait for it. What ``make`` raises is raised and
-        not kept: each has its own message. Nobody may change the picture."""
+        """The picture of ``key``, made by the first thread while others wait. An error of ``make`` is raised and not cached, because
+        messages differ. The picture must not be changed."""
         with self._lock:
             waiting = self._futures.get(key)
             mine: Future[Image.Image] | None = Future() if waiting is None else None
@@ -97,25 +97,25 @@ class Item:
 
 
 def load(root: Path, item: Item) -> Image.Image:
-    """The image of one row, in mode RGB; the box, where ``file`` names one.
+    """The image, or box, of a row, in mode RGB.
 
-    Raises UnreadableImage when it is missing or does not decode, or the box does not lie in it, InputError when it lies
-    outside ``root``, IntegrityError when it is not what ``prepare`` saw.
+    Raises UnreadableImage when it is missing or does not decode, or the box is not inside, InputError for a name outside ``root``,
+    IntegrityError when the file changed after ``prepare``.
     """
     address, box = cut(item.file)
     return decode(*_content(root, item)) if box is None else _box(root, item, address, box)
 
 
 def pixels(root: Path, item: Item, transform: Transform) -> np.ndarray:
-    """uint8 (crops, S, S, 3): what a network sees of one row. Raises as ``load``."""
+    """uint8 (crops, S, S, 3): the network's input for a row. Raises as ``load``."""
     return pixels_and_size(root, item, transform)[0]
 
 
 def pixels_and_size(root: Path, item: Item, transform: Transform) -> tuple[np.ndarray, Size]:
-    """The pixels, and width and height of the upright image, or box, that they are of. Raises as ``load``.
+    """The pixels, and width and height of the upright image or box. Raises as ``load``.
 
-    A picture of which boxes are asked for is decoded whole, whatever ``transform.draft`` says: one decoding serves them all,
-    and what a box gives does not depend on the others.
+    A picture with boxes is decoded at full size, also with ``transform.draft``: one decoding serves all boxes, and a box does not
+    depend on the others.
     """
     address, box = cut(item.file)
     if box is None:
@@ -131,7 +131,7 @@ def pixels_and_size(root: Path, item: Item, transform: Transform) -> tuple[np.nd
 
 
 def upright_size(root: Path, item: Item) -> Size:
-    """Width and height that ``load`` gives, by the header alone. Raises as ``load``, but for pixels that do not decode."""
+    """Width and height of ``load``, by the header. Raises as ``load``, except for damaged pixels."""
     content, name = _content(root, item)
     image = open_picture(content, name)
     try:
@@ -141,18 +141,18 @@ def upright_size(root: Path, item: Item) -> Size:
 
 
 def orientation(image: Image.Image) -> int:
-    """How EXIF says that it is turned, 1 to 8; 1, upright, where it says nothing or something else. Raises whatever Pillow raises."""
+    """The orientation in EXIF, 1 to 8; 1 (upright) by default. Raises Pillow's errors."""
     value: Any = image.getexif().get(_ORIENTATION)
     return int(value) if value in range(1, 9) else 1
 
 
 def upright(size: Size, turned: int) -> Size:
-    """Of a picture with ``size`` as stored. turned: as of ``orientation``; from 5 on width and height are exchanged."""
+    """The upright size of a stored ``size``. turned: ``orientation``; from 5 on width and height are exchanged."""
     return size[::-1] if turned >= 5 else size
 
 
 def page_bytes(path: Path) -> bytes | None:
-    """The bytes of a picture that a page shows, of a box as PNG; None when it is not there any more. path: as of ``read.at``."""
+    """The bytes of a picture for a page, for a box as PNG; None when it is missing. path: as for ``read.at``."""
     address, box = cut(str(path))
     try:
         content = read.at(Path(address))
@@ -168,20 +168,17 @@ def page_bytes(path: Path) -> bytes | None:
 def decode(content: bytes, name: str) -> Image.Image:
     """Decode to RGB. name: for messages.
 
-    EXIF orientation is applied; the first frame of an animation is taken; transparent pixels show white; 16-bit
-    greys keep their high byte; CMYK is converted without a colour profile. The authors' loaders call
-    ``convert("RGB")`` only, which differs for rotated, transparent and 16-bit images.
-
-    Raises UnreadableImage: not an image, truncated, more pixels than ``picture.opened`` allows, floating point pixels.
+    EXIF orientation is applied; an animation gives its first frame; transparent pixels become white; 16-bit greys keep their high
+    byte; CMYK is converted without a colour profile. The authors' loaders call only ``convert("RGB")``, which differs for rotated,
+    transparent and 16-bit images. Raises UnreadableImage as ``open_picture``, and for a truncated image.
     """
     return _decoded(open_picture(content, name), name)[0]
 
 
 def reduced(content: bytes, name: str, enough: Callable[[int, int], Size | None]) -> tuple[Image.Image, Size]:
-    """As ``decode``, where libjpeg may draw a JPEG at a half, a quarter or an eighth of its size.
+    """``decode``, but libjpeg may draw a JPEG at a half, a quarter or an eighth of its size.
 
-    enough: of the size as stored, the least that the picture must still have; None: all of it. Returns the picture, and
-    the upright size that it would have had.
+    enough: gives the smallest sufficient size for a stored size; None: full size. Returns the picture, and its full upright size.
     """
     image = open_picture(content, name)
     stored = image.size
@@ -215,7 +212,7 @@ def _box(root: Path, item: Item, address: str, box: Box) -> Image.Image:
     def make() -> Image.Image:
         return decode(*_content(root, item))
 
-    # Without a digest nobody knows whether the file is still the same.
+    # Without a digest the file may have changed.
     picture = _wholes.get((str(root), address, item.sha256), make) if item.sha256 else make()
     return cropped(picture, box, _name(root, item))
 

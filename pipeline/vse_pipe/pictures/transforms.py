@@ -1,4 +1,4 @@
-"""From an RGB image to the square crops a network sees."""
+"""Square crops of an RGB image, the input of a network."""
 
 from dataclasses import asdict, dataclass
 
@@ -50,7 +50,7 @@ class Transform:
         return np.concatenate([pixels, pixels[:, :, ::-1]])
 
     def enough(self, width: int, height: int) -> tuple[int, int] | None:
-        """What a picture of that size may be reduced to before it is scaled; None: it must be read whole."""
+        """The smallest size to which a picture may be reduced before scaling; None: full size."""
         if not self.draft:
             return None
         wide, high = self._scaled(width, height)
@@ -76,7 +76,7 @@ class Transform:
 
     def about(self) -> dict:
         values = asdict(self)
-        if not self.draft:  # as models and features from before there was a choice have it
+        if not self.draft:  # models and features of earlier versions lack the key
             del values["draft"]
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 

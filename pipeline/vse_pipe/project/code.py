@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 
 PACKAGE = Path(vse_pipe.__file__).parent
-# These decide messages, where files lie, how options are checked or on which device work runs, never what an artefact
-# holds; an edit there must not retrain every model. Values of parameters are tracked by ``params:``.
+# These modules decide messages, paths, checks of options or the device, and no content of an artefact; an edit in them must
+# not retrain every model. Values of parameters are tracked by ``params:``.
 _WITHOUT_EFFECT = ("vse_pipe.core.console", "vse_pipe.core.errors", "vse_pipe.core.locks")
-# The options of a family's members stand on one page. Their values count where an artefact is compared, and its text does
-# not, so that a new option of one member leaves the code of the others as it was.
+# The options of a family's members stand on one page. Artefacts are compared by values and not by the page's text, so that a
+# new option of a member does not change the code of the others.
 _OPTIONS = ".options"
 
 
 @cache
 def _graph() -> "ImportGraph":
-    """Imports inside functions are edges too, those for type checkers alone are not."""
-    import grimp  # which reading dvc.lock does without
+    """Imports inside functions are edges; imports for type checkers only are not."""
+    import grimp  # not needed for dvc.lock
 
     graph = grimp.build_graph("vse_pipe", cache_dir=None, exclude_type_checking_imports=True)
     for module in {*_WITHOUT_EFFECT, "vse_pipe.project", *graph.find_descendants("vse_pipe.project")}:
@@ -55,15 +55,14 @@ def _upstream(module: str) -> frozenset[str]:
 
 
 def closure(modules: Iterable[str]) -> set[str]:
-    """Modules that decide what ``modules`` do: these and all they import. Those without effect are left out, and pages of
-    options, but not what these import."""
+    """``modules`` and all their imports, without modules of no effect and without pages of options. Imports of the pages are
+    included."""
     start = set(modules)
     return {module for module in start.union(*map(_upstream, start)) if not module.endswith(_OPTIONS)}
 
 
 def needed(declaration: Declaration, members: dict[Family, str]) -> set[str]:
-    """Every module that decides what the stage writes for an entry with these members, and any of the families of which
-    the entry names none."""
+    """Every module that decides the output of an entry with these members. A family without a member in it counts as a whole."""
     named = [(family, members.get(family)) for family in declaration.families]
     modules = [family.module(member) for family, name in named for member in ([name] if name else family.names())]
     return closure([declaration.module, *modules])
@@ -75,7 +74,7 @@ def option_pages(declaration: Declaration) -> list[str]:
 
 
 def defaults(declaration: Declaration, members: dict[Family, str]) -> set[str]:
-    """What a listing says of the options' defaults, for the members of ``needed``: ``<package>.options:<member>``."""
+    """Names for the defaults of the options in a listing, ``<package>.options:<member>``, for the members of ``needed``."""
     return {
         f"{family.page}:{member}"
         for family in declaration.families
@@ -85,19 +84,18 @@ def defaults(declaration: Declaration, members: dict[Family, str]) -> set[str]:
 
 
 def digest(modules: Iterable[str]) -> str:
-    """One for the content of all these modules."""
+    """A digest of the content of all these modules."""
     return hashlib.sha256(listing(modules).encode()).hexdigest()
 
 
 def listing(modules: Iterable[str], content: Callable[[str], str | None] | None = None) -> str:
-    """A line for each module: its name and the digest of its content, as of ``content`` where that is given."""
+    """A line for each module: its name and the digest of its content, by ``content`` if not None."""
     return "\n".join(f"{module} {(content or _content)(module)}" for module in sorted(modules))
 
 
 def listings(params: Params) -> dict[str, str]:
-    """Of every stage that dvc.yaml has for these parameters, as DVC addresses it. What repeats a run with seeds shares its
-    stage and its members."""
-    content = cache(_content)  # no longer than this call: files may change
+    """{address in DVC: listing} of every stage for these parameters. Seeds of a run share its stage and its members."""
+    content = cache(_content)  # for this call only: files may change
     members = {
         declared.stage(name): (declared, declared.members(params, name))
         for declared in declarations().values()
@@ -110,14 +108,14 @@ def listings(params: Params) -> dict[str, str]:
 
 
 def _data_files(modules: set[str]) -> set[str]:
-    """Files of the package that are no modules, such as templates of pages, below the folders of these, as paths from it."""
+    """Paths of the files beside these modules that are no modules, such as templates of pages."""
     packages = {module.rpartition(".")[0] for module in modules} | modules
     return {name for name, package in _data().items() if package in packages}
 
 
 @cache
 def _data() -> dict[str, str]:
-    """The package each lies in, by path."""
+    """{path: package} of these files."""
     packages = {}
     for path in sorted(PACKAGE.rglob("*")):
         if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts:
@@ -127,13 +125,13 @@ def _data() -> dict[str, str]:
 
 
 def changed(listed: str) -> list[str]:
-    """Modules of a listing that are no longer what they were, or there."""
+    """Modules of a listing that have changed or are missing."""
     recorded = (line.rpartition(" ") for line in listed.splitlines())
     return [module for module, _, was in recorded if _content(module) != was]
 
 
 def file(module: str) -> Path:
-    """Where the module's source is, or what a listing names by its path."""
+    """The source of a module, or the file that a listing names by its path."""
     if "/" in module:
         return PACKAGE.parent / module
     path = PACKAGE.joinpath(*module.split(".")[1:])
@@ -141,7 +139,7 @@ def file(module: str) -> Path:
 
 
 def _content(module: str) -> str | None:
-    """The digest of a module, of a file or of a member's default options; None where there is no such thing."""
+    """The digest of a module, of a file or of a member's default options; None where it does not exist."""
     if ":" in module:
         return _defaults_digest(*module.split(":"))
     path = file(module)
@@ -161,14 +159,14 @@ def _defaults_digest(page: str, member: str) -> str | None:
 
 
 DVC_LOCK = Path("dvc.lock")
-# What DVC leaves out of folders here: .dvcignore, and the files it puts there itself.
+# Files that DVC leaves out of folders: by .dvcignore, and its own.
 _IGNORED_SUFFIXES = (".pyc", ".lock", ".timing.json", ".partial", ".tmp")
 _IGNORED_NAMES = ("__pycache__", ".gitignore", ".dvcignore", ".DS_Store")
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What a stage wrote at ``path``. digest: md5, of a folder ending in ``.dir``."""
+    """An output of a stage at ``path``. digest: md5, for a folder ending in ``.dir``."""
 
     stage: str
     path: str
@@ -188,10 +186,10 @@ class _Stage(TypedDict, total=False):
 
 
 class Lock:
-    """The file below the working directory, empty where there is none. Raises ParamsError when it is no such file."""
+    """dvc.lock in the working directory; a missing file is empty. Raises ParamsError for any other file."""
 
     def __init__(self, params: dict) -> None:
-        """params: params.yaml as it stands in the file."""
+        """params: the unchecked content of params.yaml."""
         content = read_document(DVC_LOCK) if DVC_LOCK.is_file() else {}
         try:
             self.stages: dict[str, _Stage] = TypeAdapter(dict[str, _Stage]).validate_python(content.get("stages", {}))
@@ -205,7 +203,7 @@ class Lock:
 
     @cached_property
     def outs(self) -> dict[str, Recorded]:
-        """By path."""
+        """Outputs by path."""
         return {
             out["path"]: Recorded(name, out["path"], out["md5"])
             for name, stage in self.stages.items()
@@ -214,7 +212,7 @@ class Lock:
         }
 
     def files(self, out: Recorded) -> dict[str, str] | None:
-        """md5 by path relative to the folder, or of the file itself under ``""``; None where the cache has no listing."""
+        """{path in the folder: md5}, or {"": md5} of a file; None where the cache has no listing."""
         if not out.digest.endswith(".dir"):
             return {"": out.digest}
         listing = cache_object(out.digest)
@@ -226,8 +224,8 @@ class Lock:
             return None
 
     def damaged(self, path: Path) -> str:
-        """What to do about a damaged file of an output whose object in DVC's cache is damaged too, so that DVC would put it
-        back; empty where the object is whole, or not there."""
+        """The remedy for a damaged file of an output whose object in DVC's cache is damaged too; empty where the object is whole or
+        missing."""
         for out in self.outs.values():
             if path == Path(out.path) or path.is_relative_to(out.path):
                 digest = (self.files(out) or {}).get(path.relative_to(out.path).as_posix().removeprefix("."))
@@ -237,9 +235,9 @@ class Lock:
         return ""
 
     def changed(self, stage: str) -> list[str]:
-        """What of a recorded stage is different now: parameters, code, and outputs of other stages as they are recorded.
+        """The changes since a stage was recorded: in parameters, code, and recorded outputs of other stages.
 
-        Raw data is compared by size alone, and what cannot be compared without reading all of it is taken as it was.
+        Raw data is compared by size only. A dependency that would have to be read completely is taken as unchanged.
         """
         node = self.stages[stage]
         changes = []
@@ -256,12 +254,12 @@ class Lock:
         return changes
 
     def text(self, stage: str, path: str) -> str | None:
-        """The content of a list that the stage depended on, from where it still is; None where it is nowhere."""
+        """The content of a list that the stage depended on; None where no copy exists."""
         recorded = [dep for dep in self.stages[stage].get("deps", []) if dep["path"] == path]
         return (self._listing(recorded[0]) or None) if recorded else None
 
     def _listing(self, dep: _File) -> str:
-        """A list of modules or of files, from where it still is; empty where it is nowhere."""
+        """A list of modules or files from the cache or its path; empty where neither has it."""
         digest = dep.get("md5", "")
         copies = [path for path in (cache_object(digest), Path(dep["path"])) if path.is_file() and md5(path) == digest]
         return copies[0].read_text(encoding="utf-8") if copies else ""
@@ -281,7 +279,7 @@ class Lock:
 
 
 def md5(path: Path) -> str:
-    """As DVC computes it, of a file or of a folder (then ending in ``.dir``)."""
+    """DVC's md5 of a file, or of a folder (then ending in ``.dir``)."""
     if path.is_dir():
         listing = [{"md5": digest, "relpath": name} for name, digest in sorted(files_below(path).items())]
         return hashlib.md5(json.dumps(listing, sort_keys=True).encode(), usedforsecurity=False).hexdigest() + ".dir"
@@ -290,7 +288,7 @@ def md5(path: Path) -> str:
 
 
 def files_below(folder: Path) -> dict[str, str]:
-    """md5 by relative path of every file that DVC would take into the folder's output."""
+    """{relative path: md5} of every file that DVC would include in the folder's output."""
     digests = {}
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
@@ -302,7 +300,7 @@ def files_below(folder: Path) -> dict[str, str]:
 
 
 def cache_object(digest: str) -> Path:
-    """Where DVC's cache has the object of that digest, be it there or not."""
+    """The path of a digest's object in DVC's cache; it may not exist."""
     return cache_folder() / "files" / "md5" / digest[:2] / digest[2:]
 
 

@@ -23,9 +23,9 @@ DATA = Path("data")
 REPORTS = Path("reports")
 CODE = DATA / "code"
 SOURCES = DATA / "sources"
-# Of a project without code: the version of the package that it runs.
+# A project without code names the version of its package here.
 REQUIREMENTS = Path("requirements.txt")
-# What a lock of the report as a whole stands beside: under data/, where locks are left out of git and of DVC's view.
+# The lock of the report lies beside this path, under data/, where git and DVC ignore locks.
 REPORT = DATA / "report"
 
 
@@ -66,12 +66,12 @@ def localized(run: str) -> Path:
 
 
 def code(stage: str) -> Path:
-    """The list of modules that decide what a stage of dvc.yaml writes, for DVC to watch; stage: ``train@max``."""
+    """The list of modules behind the output of a stage of dvc.yaml, a dependency in DVC; stage: ``train@max``."""
     return CODE / stage.replace("@", "/")
 
 
 def sources(stage: str) -> Path:
-    """The list of files from outside of the pipeline that a stage of dvc.yaml reads, for DVC to watch; stage: ``prepare@mine``."""
+    """The list of outside files that a stage of dvc.yaml reads, a dependency in DVC; stage: ``prepare@mine``."""
     return SOURCES / stage.replace("@", "/")
 
 
@@ -80,7 +80,7 @@ def searched(run: str) -> Path:
 
 
 def picture_cache(source: Path) -> Path:
-    """What was read of the pictures of a folder, as params.yaml names that."""
+    """The cache of sizes and digests of pictures in a folder of params.yaml."""
     return DATA / "seen" / hashlib.sha256(str(source).encode()).hexdigest()[:16]
 
 
@@ -93,7 +93,7 @@ def find_root(start: Path) -> Path:
 
 
 def root_around() -> Path | None:
-    """Of the project around the working directory; None outside of any."""
+    """The root of the project around the working directory; None outside of a project."""
     try:
         return find_root(Path.cwd())
     except UsageError:
@@ -104,7 +104,7 @@ _BETWEEN = "/"
 
 
 def seed_run(run: str, seed: int) -> str:
-    """As on the command line: ``max/1``. No name in params.yaml has a slash."""
+    """The name ``max/1`` of a seed of a run. No name in params.yaml has a slash."""
     return f"{run}{_BETWEEN}{seed}"
 
 
@@ -114,20 +114,19 @@ def run_entry(run: str) -> str:
 
 
 def run_seed(run: str) -> int | None:
-    """Of a repetition; None of a run without seeds."""
+    """The seed of ``max/1``; None for a run without seeds."""
     digits = run.partition(_BETWEEN)[2]
     return int(digits) if digits else None
 
 
 def seed_folders(folder: Path) -> list[Path]:
-    """The folders of repetitions that lie in a run's folder, whether or not params.yaml names them, and of killed calls."""
+    """The folders of seeds in a run's folder, including seeds that params.yaml lacks and partial folders of killed calls."""
     folders = [path for path in folder.glob("*") if path.name.removesuffix(".partial").isdecimal() and path.is_dir()]
     return sorted(folders, key=lambda path: (int(path.name.removesuffix(".partial")), path.name))
 
 
 def output_patterns(files: Iterable[str]) -> list[str]:
-    """Of what the pipeline may have written in a run's folder, where ``files`` are those of one model: with those of
-    repetitions, for a run may have had seeds before."""
+    """Patterns of the pipeline's files in a run's folder. files: patterns of one model. The run may have had seeds before."""
     names = list(files)
     return [*names, *(f"[0-9]*/{file}" for file in names), "[0-9]*.timing.json", "[0-9]*.lock"]
 
@@ -137,19 +136,16 @@ def expand_groups(groups: Mapping[str, tuple[str, ...]], names: Iterable[str]) -
 
 
 def one_model(params: "Params", run: str) -> str:
-    """``run`` where it is one model. Raises UsageError that names the repetitions of a run with seeds."""
-    if run in params.groups:
-        raise UsageError(
-            f"run '{run}' has a model for each of its seeds; name one of them: {', '.join(params.groups[run])}"
-        )
+    """``run`` where it is one model. Raises UsageError with the names of its seeds otherwise."""
+    if models := ", ".join(params.groups.get(run, ())):
+        raise UsageError(f"run '{run}' has a model for each of its seeds; name one of them: {models}")
     return run
 
 
 def replace_model_folder(building: Path, out: Path, files: Iterable[str], label: str) -> None:
-    """The folder ``building`` of one model takes the place of ``out``, also of the models of seeds in it, which is said.
+    """Replaces ``out``, with any seeds in it, by the folder ``building`` of one model. Replaced seeds are logged.
 
-    files: as of ``patterns``. Raises PipelineError where there is what nobody here wrote, LockedError where a process still
-    writes one of those seeds.
+    files: as for ``output_patterns``. Raises PipelineError for foreign files, LockedError where a process still writes a seed.
     """
     seeds = seed_folders(out)
     with contextlib.ExitStack() as locks:
@@ -161,10 +157,9 @@ def replace_model_folder(building: Path, out: Path, files: Iterable[str], label:
 
 
 def remove_other_seeds(folder: Path, seed_paths: Collection[Path], files: Iterable[str]) -> None:
-    """Remove from the folder of a run with seeds what other seeds, and the run without any, have left there, and say so.
+    """Removes the files of former seeds, and of the run without seeds, from the folder of a run with seeds, and logs it.
 
-    seed_paths: the folders of its repetitions; files: as of ``patterns``. Raises PipelineError where there is what nobody here
-    wrote, LockedError where a process still writes one of those seeds.
+    seed_paths: folders of its seeds; files: as for ``output_patterns``. Raises as ``replace_model_folder``.
     """
     with claim(folder):
         require_ours(folder, output_patterns(files))
@@ -184,24 +179,20 @@ def remove_other_seeds(folder: Path, seed_paths: Collection[Path], files: Iterab
             say(f"{folder}: removed what the run without seeds had left there")
 
 
-# Seconds each stage took, kept beside its output: ``data/train/sum.timing.json``.
-#
-# Beside and not inside: outputs hold the same bytes whenever they are made from the same inputs, seconds do not.
-
-
 def timing_file(out: Path) -> Path:
+    """The file of seconds lies beside an output: an output has the same bytes after every run, and seconds differ."""
     return out.with_name(out.name + ".timing.json")
 
 
 def record_seconds(out: Path, seconds: float, earlier: bool = False) -> None:
-    """earlier: add to what an interrupted call of the same work has already spent."""
+    """earlier: add the seconds of an interrupted call of the same work."""
     path = timing_file(out)
     spent = _seconds(path) if earlier and path.is_file() else 0.0
     write_json(path, {"seconds": round(spent + seconds, 3)})
 
 
 def recorded_seconds(out: Path) -> float | None:
-    """Seconds that ``out`` took; None where it was never made here."""
+    """Seconds that ``out`` took; None where it was not made in this project."""
     path = timing_file(out)
     return _seconds(path) if path.is_file() else None
 

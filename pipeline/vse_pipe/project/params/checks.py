@@ -1,4 +1,7 @@
-"""evaluate.judgements and evaluate.labels against the data sets that runs are on: an id of one means nothing in another."""
+"""Checks of params.yaml that look at several entries: judgements, criteria, ensembles, teachers, sweeps and transfers.
+
+A check yields (address, problem) for every mistake.
+"""
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -13,7 +16,7 @@ from vse_pipe.project.registry import INFERENCES, SIMILARITIES
 
 
 def evaluation_problems(params: Params) -> Iterator[tuple[str, str]]:
-    """(address, what is wrong there) of every mistake."""
+    """Problems of evaluate.judgements and evaluate.labels: their ids belong to one data set."""
     measured = dict.fromkeys(map(params.dataset, (*params.runs, *params.transfers)))
     for key in BESIDE:
         setting = getattr(params.evaluate, key)
@@ -27,7 +30,7 @@ def evaluation_problems(params: Params) -> Iterator[tuple[str, str]]:
 
 
 def without_project(evaluate: EvaluateParams) -> Iterator[tuple[str, str]]:
-    """The same where vectors come from files."""
+    """``evaluation_problems`` where vectors come from files."""
     for key in BESIDE:
         if isinstance(getattr(evaluate, key), dict):
             yield f"evaluate.{key}", "names data sets, and vectors from files are of none; give the file alone"
@@ -47,26 +50,25 @@ def parts(criterion: str) -> list[str]:
 
 
 def matches(criterion: str) -> bool:
-    """Does it end in a matching?"""
+    """Whether it ends in a matching."""
     return INFERENCES.traits(parts(criterion)[-1]).matches
 
 
 def ranked_under(params: Params, name: str) -> list[str]:
-    """The criteria of the grid that rank a run or ensemble: all, but of a cascade no matching, since its scores are on one
-    scale for a query only."""
+    """The criteria of the grid that rank a run or ensemble. A cascade takes no matching: its queries have different scales."""
     node = params.ensembles.get(name)
     cascade = node is not None and node.cascade is not None
     return [one for one in params.grid.inferences if not (cascade and matches(one))]
 
 
 def options(params: Params, criterion: str) -> dict:
-    """What params.yaml says of its parts, without grids of values to choose from."""
+    """The options of its parts in params.yaml, without grids of values to choose from."""
     sections = [params.inference[name].model_dump(mode="json") for name in parts(criterion) if name in params.inference]
     return {key: value for section in sections for key, value in section.items() if not key.endswith("_grid")}
 
 
 def made_with(metrics: dict) -> dict[str, dict]:
-    """The options of an evaluation by direction, without those that validation data chose. metrics: its metrics.json."""
+    """{direction: options} of an evaluation, without options that validation data chose. metrics: its metrics.json."""
     parameters, tuned = metrics.get("parameters", {}), metrics.get("tuned", {})
     return {
         direction: {key: value for key, value in values.items() if key not in tuned.get(direction, {})}
@@ -75,7 +77,7 @@ def made_with(metrics: dict) -> dict[str, dict]:
 
 
 def objection(criterion: str) -> str | None:
-    """What is wrong with the way in which the parts go together. Raises UnknownMember for an unknown part."""
+    """The problem of parts that do not fit together. Raises UnknownMember for an unknown part."""
     names = parts(criterion)
     problem = _objection(names, [INFERENCES.traits(name).matches for name in names])
     return f"inference criterion '{criterion}': {problem}" if problem else None
@@ -96,8 +98,7 @@ def _objection(names: list[str], matching: list[bool]) -> str | None:
 
 
 def ensemble_problems(params: Params) -> Iterator[tuple[str, str]]:
-    """(address, what is wrong): an unknown run, a run twice, runs of different data sets, a name that a run has already,
-    weights that do not fit."""
+    """Unknown or repeated runs, runs of different data sets, the name of a run, weights that do not fit."""
     for name, node in params.ensembles.items():
         address = f"ensembles.{name}"
         if name in params.runs or name in params.groups:
@@ -112,7 +113,7 @@ def ensemble_problems(params: Params) -> Iterator[tuple[str, str]]:
             yield f"{address}.cascade", "is of two runs in turn and takes neither weights nor a fusion; leave these out"
 
 
-# Of first and second both, or neither and a list.
+# Either first and second, or neither and a list.
 _NAMED = ((False, False, False), (True, True, True))
 
 
@@ -123,11 +124,9 @@ def _members(params: Params, node: EnsembleNode, address: str) -> Iterator[tuple
     run_names = sorted(params.runs)
     for place, (key, run) in enumerate(zip(keys, node.members, strict=True)):
         if run in params.groups:
-            repeated = ", ".join(params.groups[run])
-            yield (
-                f"{address}.{key}",
-                f"run '{run}' has a model for each of its seeds; name one: {repeated}, or give it under runs",
-            )
+            models = ", ".join(params.groups[run])
+            text = f"run '{run}' has a model for each of its seeds; name one: {models}, or give it under runs"
+            yield f"{address}.{key}", text
         elif run not in params.runs:
             yield f"{address}.{key}", unknown("run", run, run_names)
         if run in node.members[:place]:
@@ -144,17 +143,14 @@ def _weights(node: EnsembleNode, address: str) -> Iterator[tuple[str, str]]:
     if node.weights is None or node.weights == TUNED:
         return
     if len(node.weights) != len(node.members):
-        yield (
-            address,
-            f"{len(node.weights)} weights for {len(node.members)} runs; give one for each, in the order of the runs",
-        )
+        count = f"{len(node.weights)} weights for {len(node.members)} runs"
+        yield address, f"{count}; give one for each, in the order of the runs"
     elif not any(node.weights):
         yield address, "all are 0; at least one run must count"
 
 
 def teacher_problems(params: Params) -> Iterator[tuple[str, str]]:
-    """(address, what is wrong): an unknown run, one of another data set or without one vector a side, a folder that another
-    node has, a circle. Of pairs that exist, see ``inputs.teacher``."""
+    """An unknown run, a run of another data set or without one vector a side, the folder of another node, a circle."""
     for name, node in params.teachers.items():
         address = f"teachers.{name}"
         noise = params.noises.get(name)
@@ -169,16 +165,14 @@ def teacher_problems(params: Params) -> Iterator[tuple[str, str]]:
         if run.dataset != node.dataset:
             yield f"{address}.run", f"'{node.run}' is of data set '{run.dataset}', not '{node.dataset}'"
         if SIMILARITIES.traits(run.similarity.name).fragments or run.similarity.name != "cosine":
-            yield (
-                f"{address}.run",
-                f"'{node.run}' is compared by {run.similarity.name}; a teacher is compared by cosine",
-            )
+            text = f"'{node.run}' is compared by {run.similarity.name}; a teacher is compared by cosine"
+            yield f"{address}.run", text
         if name in _before(params, name):
             yield address, "what it is made of is trained on it, in a circle"
 
 
 def _before(params: Params, name: str) -> set[str]:
-    """The teachers that must be there before this one: of its pairs, and of the pairs that its run is trained on."""
+    """The teachers that must exist before this one: those of its pairs, and of the pairs that its run is trained on."""
     teachers: set[str] = set()
     waiting = [name]
     while waiting:
@@ -192,12 +186,12 @@ def _before(params: Params, name: str) -> set[str]:
 
 
 EPOCH = "epoch"
-# Entries of a run that name a node: their values are the options of the member behind it.
+# Entries of a run that name a node; their values are the options of the node's member.
 _NODES = {"dataset": "datasets", "features": "features", "texts": "texts", "noise": "noises"}
 
 
 def value(params: Params, run: str, x: str) -> int | float:
-    """The number at ``x`` in a run, for sweeps without problems. Raises KeyError where the run has none."""
+    """The number at ``x`` in a run, for sweeps without problems. Raises KeyError where it is missing."""
     return _values(params, _first(params, run))[x]
 
 
@@ -206,12 +200,12 @@ def _is_run(params: Params, run: str) -> bool:
 
 
 def _first(params: Params, run: str) -> Run:
-    """The run, or of one with seeds its first repetition: they differ in the seed alone."""
+    """The run, or its first seed: the seeds differ in nothing else."""
     return params.runs[params.models(run)[0]]
 
 
 def sweep_problems(params: Params) -> list[tuple[str, str]]:
-    """(address, what is wrong there) of every mistake in report.sweeps."""
+    """Problems of report.sweeps."""
     problems = []
     for name, sweep in params.report.sweeps.items():
         address = f"report.sweeps.{name}"
@@ -228,9 +222,7 @@ def _run_problems(params: Params, sweep: SweepNode):
     for key, runs in (("runs", sweep.runs), ("baselines", sweep.baselines)):
         for index, run in enumerate(runs):
             if not _is_run(params, run):
-                run_names = sorted({*params.runs, *params.named(params.runs)})
-                text = unknown("run", run, run_names)
-                yield f"{key}.{index}", text
+                yield f"{key}.{index}", unknown("run", run, sorted({*params.runs, *params.named(params.runs)}))
             elif run in runs[:index]:
                 yield f"{key}.{index}", f"run '{run}' is named twice"
     runs_named = [run for run in (*sweep.runs, *sweep.baselines) if _is_run(params, run)]
@@ -250,7 +242,7 @@ def _criterion(params: Params, sweep: SweepNode):
 
 
 def _number(params: Params, run: str, x: str) -> str | None:
-    """What is wrong with the value at ``x``, None where it is a number."""
+    """The problem of the value at ``x``; None if it is a number."""
     values = _values(params, _first(params, run))
     if x not in values:
         related = [known for known in values if known.startswith(x.partition(".")[0] + ".")]
@@ -263,7 +255,7 @@ def _number(params: Params, run: str, x: str) -> str | None:
 
 
 def _values(params: Params, run: Run) -> dict[str, Any]:
-    """Every value of a run by its address: ``{"loss.margin": 0.2, "noise.rate": 0.0, "train.lr": 0.0005, ...}``."""
+    """{address: value} of a run: ``{"loss.margin": 0.2, "noise.rate": 0.0, "train.lr": 0.0005, ...}``."""
     values: dict[str, Any] = {}
     for field in fields(run):
         part = getattr(run, field.name)
@@ -287,7 +279,7 @@ Groups = dict[str, tuple[str, ...]]
 
 
 def expanded(nodes: dict[str, TransferNode], groups: Groups) -> tuple[dict[str, TransferNode], Groups]:
-    """One transfer a model, and the names of those of a run with seeds: ``max_on_mine/1`` of ``max/1``."""
+    """A transfer for each model, and the names for a run with seeds: ``max_on_mine/1`` of ``max/1``."""
     transfers: dict[str, TransferNode] = {}
     repeated: Groups = {}
     for name, node in nodes.items():
@@ -300,17 +292,15 @@ def expanded(nodes: dict[str, TransferNode], groups: Groups) -> tuple[dict[str, 
 
 
 def transfer_problems(params: Params) -> Iterator[tuple[str, str]]:
-    """(address, what is wrong) of params whose other entries are right."""
+    """Problems of transfers, for params without other problems."""
     for name, node in params.transfers.items():
         entry = paths.run_entry(name)
         address = f"transfers.{entry}"
         if entry in {*map(paths.run_entry, params.runs), *params.ensembles}:
             yield address, "a run or an ensemble has this name, and its folder in data/embed; rename one of them"
         if node.run not in params.runs:
-            yield (
-                f"{address}.run",
-                unknown("run", node.run, sorted({*params.runs, *map(paths.run_entry, params.runs)})),
-            )
+            run_names = sorted({*params.runs, *map(paths.run_entry, params.runs)})
+            yield f"{address}.run", unknown("run", node.run, run_names)
             continue
         trained_on = params.runs[node.run].dataset
         if node.dataset not in params.datasets:
@@ -327,13 +317,13 @@ def transfer_problems(params: Params) -> Iterator[tuple[str, str]]:
 
 
 def completed(params: Params) -> Params:
-    """With the features and the bank that every transfer leaves open, for params without ``problems``."""
+    """``params`` with the features and the bank that transfers leave open, for params without problems."""
     return replace(params, transfers={name: _completed(params, node) for name, node in params.transfers.items()})
 
 
 def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Params, list[str]]:
-    """``params`` in which each of the runs has a transfer to ``dataset``, and the names of these: that of an entry of
-    params.yaml where there is one, else ``hal@mine``, which no entry can have. Raises UsageError."""
+    """``params`` with a transfer to ``dataset`` for each run, and their names: from an entry of params.yaml, else ``hal@mine``,
+    which no entry can have. Raises UsageError."""
     existing = {
         run: [name for name, node in params.transfers.items() if (node.run, node.dataset) == (run, dataset)]
         for run in runs
@@ -341,13 +331,11 @@ def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Param
     for run, names in existing.items():
         if len(names) > 1:
             listing = ", ".join(map(paths.run_entry, names))
-            raise UsageError(
-                f"run '{run}' has several transfers to '{dataset}': {listing}; name one of them with --run"
-            )
+            several = f"run '{run}' has several transfers to '{dataset}': {listing}"
+            raise UsageError(f"{several}; name one of them with --run")
     named = {run: names[0] if names else _name(run, dataset) for run, names in existing.items()}
-    added = {
-        name: TransferNode(run=run, dataset=dataset) for run, name in named.items() if name not in params.transfers
-    }
+    new = {run: name for run, name in named.items() if name not in params.transfers}
+    added = {name: TransferNode(run=run, dataset=dataset) for run, name in new.items()}
     if wrong := list(transfer_problems(replace(params, transfers=added))):
         raise UsageError("\n".join(dict.fromkeys(text for _, text in wrong)))
     complete = {
@@ -361,7 +349,7 @@ def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Param
 
 
 def _name(run: str, dataset: str) -> str:
-    """``max@mine/1`` of ``max/1``: its folder lies beside those of the other seeds."""
+    """``max@mine/1`` of ``max/1``, whose folder lies beside those of the other seeds."""
     entry, seed = paths.run_entry(run), paths.run_seed(run)
     return f"{entry}@{dataset}" if seed is None else paths.seed_run(f"{entry}@{dataset}", seed)
 
@@ -396,6 +384,6 @@ def _features(params: Params, node: TransferNode) -> Iterator[str]:
 
 
 def _matching_features(params: Params, node: TransferNode) -> list[str]:
-    """Features of the other data set with the backbone and options of the run's own."""
+    """Features of the transfer's data set with the backbone and options of the run's features."""
     backbone = params.features[params.runs[node.run].features].backbone
     return [name for name, one in params.features.items() if (one.dataset, one.backbone) == (node.dataset, backbone)]

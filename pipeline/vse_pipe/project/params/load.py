@@ -1,4 +1,4 @@
-"""params.yaml is read once, validated completely, and every problem is reported with its address."""
+"""params.yaml, read once and validated completely. Every problem is reported with its address."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -56,15 +56,14 @@ from vse_pipe.project.registry import (
     TEXT_FEATURES,
 )
 
-# (address, what is wrong there) of the mistakes that a check finds in a file of the right form.
+# A check gives (address, problem) for the mistakes in a file of the right form.
 Check = Callable[[Root], Iterable[tuple[str, str]]]
 
 
 def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", further: Iterable[Check] = ()) -> Params:
-    """Raises ParamsError with every problem found.
+    """The typed params.yaml. Raises ParamsError with every problem.
 
-    overrides: ``["train.lr=1e-4"]``, applied for this call only; shown_as: the file's name in messages; further: checks of
-    what params.yaml says about things that this package does not know.
+    overrides: ``["train.lr=1e-4"]``, for this call only; shown_as: the file's name in messages; further: checks by higher rooms.
     """
     name = shown_as or path.name
     reader = ParamsReader(name)
@@ -82,11 +81,8 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
 
 
 def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Strict], int, EngineParams]:
-    """How to measure where there is no params.yaml: the defaults, changed by ``["evaluate.ties=average"]``.
-
-    Returns the parameters of evaluate, those of the criteria that ``overrides`` speak of, by name, the seed, and
-    the engine. Raises ParamsError with every problem found.
-    """
+    """Parameters of evaluate, of the criteria in ``overrides`` by name, the seed and the engine, without params.yaml: the defaults
+    changed by ``["evaluate.ties=average"]``. Raises ParamsError with every problem."""
     reader = ParamsReader("--set")
     root = reader.model(Measuring, with_overrides({}, overrides, "the command line"), "")
     criteria = {} if root is None else _criteria(reader, root.inference, list(root.inference))
@@ -97,7 +93,7 @@ def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Stri
 
 
 def _params(reader: ParamsReader, root: Root) -> Params:
-    """Of use only where ``reader`` has found no problem."""
+    """The result is valid only if ``reader`` has no problems."""
     models, groups = _models(root, {name: _run(reader, root, name, node) for name, node in root.runs.items()})
     moved, of_moved = params_checks.expanded(root.transfers, groups)
     return Params(
@@ -122,7 +118,7 @@ def _params(reader: ParamsReader, root: Root) -> Params:
 
 
 def _models(root: Root, read: dict[str, Run]) -> tuple[dict[str, Run], dict[str, tuple[str, ...]]]:
-    """One run a model, and the names of those that repeat a run with seeds."""
+    """A run for each model, and the names of the seeds of a run."""
     models: dict[str, Run] = {}
     groups = {}
     for name, run in read.items():
@@ -135,12 +131,12 @@ def _models(root: Root, read: dict[str, Run]) -> tuple[dict[str, Run], dict[str,
 
 
 def _ensemble(node: EnsembleNode, groups: dict[str, tuple[str, ...]]) -> EnsembleNode:
-    """With the repetitions of its runs with seeds."""
+    """The node with all seeds of its runs."""
     return node if node.runs is None else node.model_copy(update={"runs": paths.expand_groups(groups, node.runs)})
 
 
 def _ranked(reader: ParamsReader, root: Root) -> dict[str, Strict]:
-    """Options of the criteria that rank every run, and of those that the file speaks of besides."""
+    """Options of the criteria that rank every run, and of all others in the file."""
     names = set(root.inference)
     for index, entry in enumerate(root.grid.inferences):
         address, parts = f"grid.inferences.{index}", params_checks.parts(entry)
@@ -158,7 +154,7 @@ def _criteria(reader: ParamsReader, options: dict[str, dict], names: list[str]) 
 
 
 def _audited(reader: ParamsReader, root: Root, groups: dict[str, tuple[str, ...]]):
-    """The report; what it names for a stage of theirs must be runs, and is all repetitions of those with seeds."""
+    """The report. Its audits and localisations must name runs, which stand for all their seeds."""
     for key, names in (("audits", root.report.audits), ("localized", root.report.localized)):
         for index, name in enumerate(names):
             address = f"report.{key}.{index}"
@@ -211,7 +207,7 @@ def _texts(reader: ParamsReader, root: Root, name: str, node: TextsNode) -> Text
 
 
 def _part(reader: ParamsReader, part: Any, address: str) -> None:
-    """part: of a method that mixes others, which must give vectors."""
+    """A part of a mixed method must give vectors."""
     if reader.member(TEXT_FEATURES, part.method, part.model_extra, address, f"{address}.method"):
         by_name = {name: TEXT_FEATURES.traits(name) for name in TEXT_FEATURES.names()}
         able = [name for name, traits in by_name.items() if traits.gives == "vectors" and not traits.mixes]
@@ -251,7 +247,7 @@ def _teacher(reader: ParamsReader, root: Root, name: str, node: TeacherNode) -> 
     return node
 
 
-# The first may name the second in its traits, ``losses=("hal",)``, when it works with some of them only.
+# The first may name in its traits those of the second that it supports: ``losses=("hal",)``.
 _PARTNERS = (
     ("scheme", "loss", "losses"),
     ("scheme", "similarity", "similarities"),
@@ -313,15 +309,13 @@ def _member(reader: ParamsReader, root: Root, node: RunNode, key: str, address: 
 
 
 def _misfits(root: Root, node: RunNode, valid: set[str]) -> Iterator[tuple[str, str]]:
-    """(entry of the run, what is wrong) of members that do not fit; valid: those whose name and options are right."""
+    """(entry of the run, problem) of members that do not fit. valid: members whose name and options are right."""
     texts = root.texts.get(node.texts)
     if "text" in valid and texts and texts.method in TEXT_FEATURES.names():
         output, expected = TEXT_FEATURES.traits(texts.method).gives, TEXT_ENCODERS.traits(node.text).reads
         if output != expected:
-            yield (
-                "text",
-                f"text encoder '{node.text}' reads {expected}, but texts '{node.texts}' ({texts.method}) are {output}",
-            )
+            given = f"texts '{node.texts}' ({texts.method}) are {output}"
+            yield "text", f"text encoder '{node.text}' reads {expected}, but {given}"
     for key, partner, plural in _PARTNERS:
         if {key, partner} <= valid:
             chosen, partner_name = getattr(node, key), getattr(node, partner)
@@ -340,21 +334,19 @@ def _misfits(root: Root, node: RunNode, valid: set[str]) -> Iterator[tuple[str, 
     if "image" in valid and source and source.backbone in BACKBONES.names():
         pixels = IMAGE_ENCODERS.traits(node.image).reads == "pixels"
         if pixels and not BACKBONES.traits(source.backbone).trainable:
-            yield (
-                "image",
-                f"image encoder '{node.image}' reads pixels, but features '{node.features}' ({source.backbone}) are not made from images",
-            )
+            stored = f"features '{node.features}' ({source.backbone}) are not made from images"
+            yield "image", f"image encoder '{node.image}' reads pixels, but {stored}"
 
 
 def never_learns(loss: str, similarity: str) -> str | None:
-    """Why a pair would learn nothing from this loss of this similarity, both known members."""
+    """The reason why a pair learns nothing from this loss with this similarity, or None."""
     if RUN_FAMILIES["loss"].traits(loss).above_zero and not SIMILARITIES.traits(similarity).above_zero:
         return f"loss '{loss}' pulls a pair together only while its similarity is above 0, and '{similarity}' never is"
     return None
 
 
 def _fragment_misfits(node: RunNode) -> Iterator[str]:
-    """What is wrong when a similarity of fragments meets encoders of one vector, or the reverse."""
+    """Problems of a similarity of fragments with encoders of one vector, or the reverse."""
     by_fragment = SIMILARITIES.traits(node.similarity).fragments
     images, words = IMAGE_ENCODERS.traits(node.image).regions, TEXT_ENCODERS.traits(node.text).words
     if by_fragment and not images:
@@ -366,20 +358,18 @@ def _fragment_misfits(node: RunNode) -> Iterator[str]:
 
 
 def _learner_misfits(node: RunNode) -> Iterator[tuple[str, str]]:
-    """What is wrong when a scheme that trains finds nothing to train, or one that trains nothing finds weights."""
+    """Problems of a training scheme without weights to train, or of weights with a scheme that does not train."""
     learn = {key: RUN_FAMILIES[key].traits(getattr(node, key)).learns for key in ("image", "text")}
     if not RUN_FAMILIES["scheme"].traits(node.scheme).trains:
         for key in filter(learn.__getitem__, learn):
-            yield (
-                key,
-                f"{key} encoder '{getattr(node, key)}' has weights, and scheme '{node.scheme}' trains none; take identity",
-            )
+            weights = f"{key} encoder '{getattr(node, key)}' has weights"
+            yield key, f"{weights}, and scheme '{node.scheme}' trains none; take identity"
     elif not any(learn.values()):
         yield "scheme", f"scheme '{node.scheme}' has nothing to train: neither encoder has weights; take scheme none"
 
 
 def _teacher_misfits(root: Root, node: RunNode) -> Iterator[tuple[str, str]]:
-    """What is wrong when a scheme that learns from a teacher has none, or another one has. A model that is given has learnt."""
+    """Problems of a scheme with a teacher that lacks one, or the reverse. A packed model needs no teacher."""
     if node.model is not None:
         return
     needs_teacher, has_teacher = RUN_FAMILIES["scheme"].traits(node.scheme).teacher, node.noise in root.teachers

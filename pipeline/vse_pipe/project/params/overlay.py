@@ -1,4 +1,4 @@
-"""Overlays: named changes to params.yaml that ship with the package, or a file of the user's own."""
+"""Overlays: changes to params.yaml, packaged by name or in a user's file."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,10 +14,9 @@ from vse_pipe.project.params.load import Check, load
 from vse_pipe.project.params.typed import read_document, with_overrides
 
 FOLDER = Path(__file__).parent / "overlays"
-# The folder of the package's code in a clone, and the format whose source is code.
+# The folder of code in a clone, and the format whose source is code.
 _CODE, _RENDERED = "pipeline", "shapes"
-# Sections of entries with a name of their own. An entry of the same name is replaced whole: half of the old one, with
-# options that the new one's members do not have, would be nobody's.
+# Sections of named entries. An entry is replaced completely: old options may not exist in the new members.
 NODES = ("datasets", "features", "texts", "noises", "teachers", "runs", "ensembles", "transfers")
 
 
@@ -26,8 +25,8 @@ def names() -> list[str]:
 
 
 def find(overlay: str) -> Path:
-    """A packaged overlay by name, or a YAML file by path. Raises UsageError with the near miss, MissingResource for a path
-    where no file is."""
+    """A packaged overlay by name, or a YAML file by path. Raises UsageError with the near miss, MissingResource for a missing
+    file."""
     if overlay in names():
         return FOLDER / f"{overlay}.yaml"
     if Path(overlay).is_file():
@@ -38,11 +37,11 @@ def find(overlay: str) -> Path:
 
 
 def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Check] = ()) -> None:
-    """Write ``overlay`` and then ``overrides`` into ``params``, comments kept. Nothing is written unless all of it validates.
+    """Write ``overlay`` and then ``overrides`` into ``params``, if the result is valid. Comments stay.
 
-    Nodes are merged by name and other sections key by key; sections that the overlay lists under ``replace`` lose all that
-    it does not name, all nodes with ``replace: nodes``. further: as of ``load``. In a project without code the source
-    of what the package renders is the file that names its version, for DVC to watch.
+    Nodes are merged by name and other sections by key. Sections under ``replace`` keep only entries of the overlay; ``replace:
+    nodes`` means all sections of nodes. further: as for ``load``. In a project without code, the source of rendered data is the
+    file with the package's version, which DVC watches.
     """
     source = find(overlay)
     changes = read_document(source)
@@ -66,14 +65,14 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
 
 
 def add(params: Path, changes: dict[str, dict], further: Iterable[Check] = ()) -> None:
-    """As ``apply``, of an overlay that is no file."""
+    """``apply`` for an overlay that is no file."""
     editor, content = _opened(params)
     _add(content, changes)
     _write(params, editor, content, further)
 
 
 def edit(params: Path, overrides: list[str], further: Iterable[Check] = ()) -> None:
-    """Write ``overrides`` into ``params``, comments kept, nothing unless all of it validates. further: as of ``load``."""
+    """Write ``overrides`` into ``params``, if the result is valid. Comments stay. further: as for ``load``."""
     editor, content = _opened(params)
     _write(params, editor, with_overrides(content, overrides, params.name), further)
 
@@ -101,8 +100,8 @@ def _name_version(content: dict, root: Path) -> None:
 
 
 def _opened(params: Path) -> tuple[YAML, dict]:
-    """The editor that keeps comments, and what it read."""
-    read_document(params)  # the editor does not say what is wrong with a file
+    """The editor that keeps comments, and the content."""
+    read_document(params)  # for clear messages; the editor has none
     editor = YAML()
     editor.width = 120
     return editor, editor.load(params.read_text(encoding="utf-8"))
@@ -127,15 +126,15 @@ def _replaced(value: object, name: str) -> tuple[str, ...]:
 
 
 def _on_one_line(values: dict) -> CommentedMap:
-    """In braces: the editor would write a block below the heading that follows ``ensembles: {}``."""
+    """The values in braces; the editor would write a block below the heading after ``ensembles: {}``."""
     mapping = CommentedMap(values)
     mapping.fa.set_flow_style()
     return mapping
 
 
 def _forget_runs(content: dict) -> None:
-    """Take out what names the runs that go. Teachers, ensembles, transfers and lists of runs stay as empty entries: dvc.yaml looks
-    for them."""
+    """Remove entries that name removed runs. Teachers, ensembles, transfers and lists of runs stay empty, because dvc.yaml reads
+    them."""
     content |= {section: {} for section in ("teachers", "ensembles", "transfers")}
     if isinstance(content.get("report"), dict):
         content["report"].pop("sweeps", None)
@@ -143,7 +142,7 @@ def _forget_runs(content: dict) -> None:
 
 
 def _copied(value: Any) -> Any:
-    """A copy in which nothing stands twice: the editor would write what an overlay shares as anchors."""
+    """A copy without shared values, which the editor would write as anchors."""
     if isinstance(value, dict):
         return {key: _copied(one) for key, one in value.items()}
     return [_copied(one) for one in value] if isinstance(value, list) else value

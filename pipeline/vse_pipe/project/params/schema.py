@@ -1,4 +1,4 @@
-"""What a seed is, and several of them."""
+"""The models of params.yaml. The docstring under a field explains its key."""
 
 import math
 from typing import Annotated, Literal, Self
@@ -112,7 +112,7 @@ class EngineParams(Strict):
             raise ValueError(str(error)) from error
 
     def changed(self, engine: str | None, workers: int | None, address: str | None) -> Self:
-        """With what the command line says. Raises UsageError, UnknownMember."""
+        """The engine with the command line's options. Raises UsageError, UnknownMember."""
         values = {"name": engine and ENGINES.check(engine), "workers": workers, "address": address}
         new = self.model_copy(update={key: value for key, value in values.items() if value is not None})
         if new.name == LOCAL and (workers is not None or address is not None):
@@ -152,14 +152,14 @@ class EnsembleNode(Strict):
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The weights with a sum of 1, equal ones where none are given. Raises ValueError where they are to be chosen."""
+        """The weights with a sum of 1, equal by default. Raises ValueError where they will be chosen."""
         if isinstance(self.weights, str):
             raise ValueError("the weights are chosen on val")
         weights = self.weights or [1.0] * len(self.members)
         return tuple(weight / sum(weights) for weight in weights)
 
     def tells(self, entry: dict) -> bool:
-        """Whether ``ensemble`` in an evaluation's metrics.json speaks of this entry; of a pair nothing is told."""
+        """Whether ``ensemble`` in an evaluation's metrics.json belongs to this entry; for a pair it is empty."""
         if self.pair:
             return not entry
         if entry.get("runs") != list(self.members) or entry.get("cascade") != self.cascade:
@@ -173,7 +173,7 @@ class EnsembleNode(Strict):
 
     @property
     def pair(self) -> bool:
-        """``first`` and ``second`` and no more said: the mean, taken of the two scores themselves."""
+        """Whether it has only ``first`` and ``second``: the mean of the two scores."""
         return self.cascade is None and self.runs is None and self.weights is None and self.fusion == "mean"
 
 
@@ -190,11 +190,11 @@ class TransferNode(Strict):
     """data set whose split ``evaluate.bank`` train or val means; null: this one"""
 
     def tells(self, entry: object) -> bool:
-        """Whether ``transfer`` in an evaluation's metrics.json speaks of this entry."""
+        """Whether ``transfer`` in an evaluation's metrics.json belongs to this entry."""
         return isinstance(entry, dict) and (entry.get("run"), entry.get("dataset")) == (self.run, self.dataset)
 
 
-# What is known of a data set beside its captions.
+# Files about a data set beside its captions.
 BESIDE = ("judgements", "labels")
 
 
@@ -236,12 +236,12 @@ class EvaluateParams(Strict):
     """of the bootstrap behind the 95% intervals; 0 leaves them out"""
 
     def for_dataset(self, dataset: str) -> Self:
-        """With the files of that data set alone."""
+        """The options with the files of one data set."""
         files = {key: value.get(dataset) for key in BESIDE if isinstance(value := getattr(self, key), dict)}
         return self.model_copy(update=files)
 
 
-# What the pipeline appends to a node's folder while it is written, locked and timed.
+# Endings that the pipeline appends to a node's folder.
 _ENDINGS = (".partial", ".lock", ".timing.json")
 # File systems allow 255 bytes a name, and the pipeline appends to it.
 _LONGEST = 200

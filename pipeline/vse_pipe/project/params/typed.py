@@ -36,7 +36,7 @@ from vse_pipe.project.registry import Family
 
 @dataclass(frozen=True)
 class Member:
-    """A family's member by name. params: its own ``Params``, validated; which model that is only its name tells."""
+    """A family's member by name. params: its validated options, whose class follows from the name."""
 
     name: str
     params: Any
@@ -52,8 +52,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """max_errors: images that may be left out under ``on_error: skip`` beside those that ``prepare`` listed; below 1 a share
-    of all, rounded up."""
+    """max_errors: images that ``on_error: skip`` may omit beside those of ``prepare``; below 1 a share of all, rounded up."""
 
     dataset: str
     backbone: Member
@@ -75,7 +74,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class GivenModel:
-    """A model from elsewhere. folder: what ``vse-pipe pack`` wrote; sha256: of its config.json."""
+    """A packed model. folder: written by ``vse-pipe pack``; sha256: of its config.json."""
 
     folder: str
     sha256: str
@@ -83,10 +82,9 @@ class GivenModel:
 
 @dataclass(frozen=True)
 class Run:
-    """One model; the members carry the parameters of their sections with the run's ``options`` on top.
+    """One model. The members have the parameters of their sections, overridden by the run's ``options``.
 
-    seed: of its training: first weights, order of batches, dropout, crops. model: what takes the place of a training, if
-    anything does.
+    seed: of first weights, order of batches, dropout and crops. model: replaces the training, if not None.
     """
 
     dataset: str
@@ -107,10 +105,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Params:
-    """Everything in params.yaml, typed. ``inference`` is keyed by criterion, composite names excluded.
+    """params.yaml, typed. inference: by criterion, without composite names.
 
-    runs: one a model, so a run with seeds is there as its repetitions, ``max/1``, ``max/2``, ...; groups: of each run with
-    seeds, and each transfer of one, the names of these. transfers: one a model too, nothing in them left open.
+    runs: by model, so that a run with seeds is ``max/1``, ``max/2``, ...; groups: these names for each run with seeds and each of
+    its transfers. transfers: by model too, complete.
     """
 
     seed: int
@@ -138,26 +136,26 @@ class Params:
         return self.noises[noise]
 
     def evaluated(self) -> list[str]:
-        """Everything that is ranked and reported: the runs, the ensembles of runs, and runs on other data sets."""
+        """The names of all runs, ensembles and transfers, which are ranked and reported."""
         return [*self.runs, *self.ensembles, *self.transfers]
 
     def named(self, models: Iterable[str]) -> list[str]:
-        """These as params.yaml names them, one with seeds once."""
+        """Their names in params.yaml, without repetition."""
         names = {model: name for name, group in self.groups.items() for model in group}
         return list(dict.fromkeys(names.get(model, model) for model in models))
 
     def trained(self, name: str) -> str:
-        """The run whose model it is: of a transfer another one."""
+        """The run that trained the model of a run or transfer."""
         return self.transfers[name].run if name in self.transfers else name
 
     def dataset(self, name: str) -> str:
-        """What a run, an ensemble or a transfer is measured on."""
+        """The data set on which a run, an ensemble or a transfer is measured."""
         if name in self.transfers:
             return self.transfers[name].dataset
         return self.runs[self.ensembles[name].members[0] if name in self.ensembles else name].dataset
 
     def models(self, name: str) -> tuple[str, ...]:
-        """The names under ``runs`` or ``ensembles`` behind a name of params.yaml: itself, or the repetitions of its seeds."""
+        """The names under ``runs`` or ``ensembles`` for a name of params.yaml: itself, or its seeds."""
         return self.groups.get(name, (name,))
 
 
@@ -203,7 +201,7 @@ def with_overrides(content: dict, overrides: list[str], name: str) -> dict:
 
 
 def parse_yaml(text: str) -> object:
-    """What YAML text holds. Raises ValueError with one line that says why it holds nothing."""
+    """The value of YAML text. Raises ValueError with one line."""
     if _plain(text):
         with contextlib.suppress(YAMLError, ValueError, TypeError):
             content = YAML(typ="safe").load(text)
@@ -220,8 +218,8 @@ def parse_yaml(text: str) -> object:
 
 
 def _plain(text: str) -> bool:
-    """That the parser in C may have it: it follows what lies deep until its stack is full, aliases could make a small value
-    endless, and directives, tags and Unicode's breaks of lines are not the same to it."""
+    """Whether the parser in C is safe: deep values exhaust its stack, aliases could make a small value endless, and it differs in
+    directives, tags and Unicode's line breaks."""
     deep = text.count("[") + text.count("{") > _FRAMES or max(map(len, text.split("\n"))) > _FRAMES
     return not deep and not _OTHERWISE.search(text)
 
@@ -232,7 +230,7 @@ def _fits(value: object, levels: int) -> bool:
 
 
 class _Shallow(Composer):
-    """Ends at the first value that lies too deep: thousands of brackets would take seconds, and then as many frames."""
+    """Ends at the first value that is too deep: thousands of brackets would take seconds and as many frames."""
 
     levels = 0  # ``depth`` is its own
 
@@ -246,7 +244,7 @@ class _Shallow(Composer):
 
 
 def _keys(content: object, address: str) -> list[str]:
-    """An address by its keys: the name of a run may hold dots, so the longest that is there is one."""
+    """The keys of an address. A run's name may contain dots, so the longest existing key is taken."""
     parts, keys = address.split("."), []
     while parts:
         mapping = content if isinstance(content, dict) else {}
@@ -266,12 +264,12 @@ def lookup(content: dict, address: str) -> tuple[object] | None:
     return (value,)
 
 
-# Counts become lengths of arrays, and products of two of them must stay below 2^63.
+# Counts become lengths of arrays, and a product of two must stay below 2^63.
 MOST = 2**31 - 1
 
 
 def values_out_of_range(values: dict, address: str = "") -> Iterator[tuple[str, str]]:
-    """(address, what is wrong) of every number in ``values`` that is not finite or above ``MOST``; a seed has its own bound."""
+    """(address, problem) of every number in ``values`` that is not finite or above ``MOST``; seeds have another bound."""
     for key, value in values.items():
         place = f"{address}.{key}" if address else str(key)
         for at, element in enumerate(value) if isinstance(value, list | tuple) else [(None, value)]:
@@ -283,7 +281,7 @@ def values_out_of_range(values: dict, address: str = "") -> Iterator[tuple[str, 
                 yield place, f"input should be at most {MOST}, got {element!r}"
 
 
-# What files of an earlier version lack, and what they still have.
+# Keys that files of an earlier version lack, and keys that they still have.
 _ADDED: dict[tuple[type[BaseModel] | None, str], str] = {
     (Root, "texts"): "add `texts: {words: {dataset: NAME, method: words}}`, and `texts: words` to its runs",
     (RunNode, "texts"): "add `texts: NAME`, a node of the section texts",
@@ -298,7 +296,7 @@ _RETIRED: dict[tuple[type[BaseModel], str], str] = {
 
 
 def described(model: type[BaseModel], problem: Mapping[str, Any]) -> str:
-    """One of ``ValidationError.errors()`` of ``model`` as a phrase; an unknown key gets its near miss."""
+    """A phrase for an entry of ``ValidationError.errors()`` of ``model``, with a near miss for an unknown key."""
     if problem["type"] in ("extra_forbidden", "missing"):
         *parents, last = problem["loc"]
         holder = _model_at(model, parents)
@@ -328,23 +326,23 @@ def _is_model(model: object) -> TypeGuard[type[BaseModel]]:
 
 
 class ParamsReader:
-    """file: its name in messages. Whatever is wrong goes to ``problems``; what cannot be read is None.
+    """file: its name in messages. Problems are collected in ``problems``, and an unreadable value is None.
 
-    Nothing that holds such a None is used: loading ends with the problems raised. So the results are typed as read."""
+    Loading ends by raising the problems, so that no None is used, and results have the types of valid values."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self.problems: list[str] = []
 
     def problem(self, address: str, text: str) -> None:
-        """Once, however many runs read what stands there."""
+        """Add a problem once, although several runs may read the same key."""
         if (line := f"{self.file} {address}: {text}") not in self.problems:
             self.problems.append(line)
 
     def model(
         self, model: type[BaseModel], values: dict, address: str, elsewhere: Mapping[str, str] | None = None
     ) -> Any:
-        """``values`` as a ``model``; address: where they stand, empty for the whole file; elsewhere: by key, where others do."""
+        """``values`` as a ``model``. address: of the values, empty for the file; elsewhere: other addresses by key."""
 
         def place_of(*keys: str) -> str:
             return ".".join(
@@ -371,7 +369,7 @@ class ParamsReader:
         named_at: str,
         elsewhere: Mapping[str, str] | None = None,
     ) -> Any:
-        """A ``Member`` with its options. address, elsewhere: where these stand, as of ``model``; named_at: where its name does."""
+        """A ``Member`` with its options. address, elsewhere: of the options, as for ``model``; named_at: address of its name."""
         if not self.is_member(family, name, named_at):
             return None
         params = self.model(family.options(name), dict(options or {}), address, elsewhere)
