@@ -1,5 +1,5 @@
-"""data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv, and costs.csv if the scheme recorded
-costs. ``data`` in metrics.json is the digest of train's images and captions."""
+"""data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv, and costs.csv if the scheme
+recorded costs. ``data`` in metrics.json is the digest of train's images and captions."""
 
 from pathlib import Path
 

@@ -2,8 +2,8 @@
 
 The footer has run, similarity, normalised and the digest of the model.
 
-A model that compares fragments writes lists of vectors: a row is an image with its regions or a caption with its words, and a row
-group holds one split.
+A model that compares fragments writes lists of vectors: a row is an image with its regions or a caption with its words,
+and a row group holds one split.
 """
 
 import json
@@ -26,8 +26,9 @@ from vse_pipe.core.tables import field
 IMAGES, CAPTIONS = "images.parquet", "captions.parquet"
 # The folder with the same files of a run's second network; the footer has its digest as ``peer_sha256``.
 PEER = "peer"
-# Keys of the footer, by split: numbers of unreadable images and their captions, which the files lack; digest of the images and
-# captions in the files (``artifacts.joins``); with LEFT_OUT also the digest of all prepared images and captions.
+# Keys of the footer, by split: numbers of unreadable images and their captions, which the files lack; digest of the
+# images and captions in the files (``artifacts.joins``); with LEFT_OUT also the digest of all prepared images and
+# captions.
 LEFT_OUT, DATA, PREPARED = "left_out", "data", "prepared"
 # Key of the footer of a transfer: both data sets by name, and the share of unknown words.
 TRANSFER = "transfer"
@@ -37,7 +38,8 @@ _ROWS = 2**15
 
 
 def footer_value(about: Mapping[str, str], key: str, split: str, where: Path) -> object:
-    """The value for a split under ``key`` of the footer ``about``. where: the file. Raises InputError where it is no JSON."""
+    """The value for a split under ``key`` of the footer ``about``. where: the file. Raises InputError where it is no
+    JSON."""
     text = about.get(key, "{}")
     try:
         return json.loads(text).get(split)
@@ -103,8 +105,8 @@ def write(path: Path, side: Side) -> None:
 def write_each(path: Path, sides: Iterable[Side], about: dict[str, str], kind: str | None = None) -> None:
     """``write`` for one or more consecutive parts, with one in memory at a time; each becomes a row group.
 
-    kind: ``images`` or ``captions``; None: the name of the file. Files with text ids, or captions without ``image_ids``, are read by
-    ``vse_pipe.evaluate.external`` and not by ``read``.
+    kind: ``images`` or ``captions``; None: the name of the file. Files with text ids, or captions without
+    ``image_ids``, are read by ``vse_pipe.evaluate.external`` and not by ``read``.
     """
     parts = (_table(path, side, kind or path.stem) for side in sides)
     first, table_schema = next(parts)
@@ -148,8 +150,8 @@ def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
 
 @dataclass(frozen=True)
 class StoredVectors:
-    """Vectors that stay in their file. count: number of rows; dim: of a vector; model: its digest in the footer, or empty; state: of
-    the file."""
+    """Vectors that stay in their file. count: number of rows; dim: of a vector; model: its digest in the footer, or
+    empty; state: of the file."""
 
     path: Path
     count: int
@@ -169,8 +171,8 @@ class StoredVectors:
             return cls(path, file.metadata.num_rows, kind.list_size, model, state)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """(len(rows), D) float32, in the order of ``rows``, which may repeat. Only their row groups are read, one at a time. Raises
-        InputError, IntegrityError for damaged row groups and for a changed file."""
+        """(len(rows), D) float32, in the order of ``rows``, which may repeat. Only their row groups are read, one at a
+        time. Raises InputError, IntegrityError for damaged row groups and for a changed file."""
         memory.require_state(self.path, self.state)
         vectors, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows)
         rising, first = rows[order], 0

@@ -1,17 +1,20 @@
-"""data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item), and
-relaxation.parquet if val chose a matching's lambda. Text ids add columns ``query_name``, ``image_name``, ``top_names`` and ``item_name``.
+"""data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item),
+and relaxation.parquet if val chose a matching's lambda. Text ids add columns ``query_name``, ``image_name``,
+``top_names`` and ``item_name``.
 
 metrics.json has
 
-- ``made_from``: digests of ``models`` (by run), ``vectors``, ``prepared`` (images and captions of the split) and ``bank`` (if it is not the
-  run's own); all criteria of a run agree in it;
-- ``ensemble``: ``runs``, ``weights``, ``weights_from`` (params.yaml or val), and ``fusion`` or ``cascade``; absent for the plain mean of a pair;
+- ``made_from``: digests of ``models`` (by run), ``vectors``, ``prepared`` (images and captions of the split) and
+  ``bank`` (if it is not the run's own); all criteria of a run agree in it;
+- ``ensemble``: ``runs``, ``weights``, ``weights_from`` (params.yaml or val), and ``fusion`` or ``cascade``; absent for
+  the plain mean of a pair;
 - ``tuned_on``: the validation data that chose parameters, if it is of another data set.
 
-Beside these folders, unmeasured.json has ``why`` (a data set without captions) or ``criteria`` (by name, why each was not computed).
+Beside these folders, unmeasured.json has ``why`` (a data set without captions) or ``criteria`` (by name, why each was
+not computed).
 
-data/evaluate/<run>/<inference>/: judged.parquet, a row for each query with a correct item by ``evaluate.judgements``, and
-plausible.parquet, a row for each query whose image has ``evaluate.labels``.
+data/evaluate/<run>/<inference>/: judged.parquet, a row for each query with a correct item by ``evaluate.judgements``,
+and plausible.parquet, a row for each query whose image has ``evaluate.labels``.
 """
 
 import hashlib
@@ -122,8 +125,8 @@ def write(
 
 
 def with_names(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
-    """The table and schema with a column of names for each column of ids, ``query_name`` for ``query_id``; null for a side with
-    numbers."""
+    """The table and schema with a column of names for each column of ids, ``query_name`` for ``query_id``; null for a
+    side with numbers."""
     if names is None:
         return table, schema
     parts = []
@@ -175,8 +178,8 @@ def read_metrics(folder: Path) -> dict:
 
 
 def same_inputs(left: dict, right: dict) -> bool:
-    """Whether two metrics documents of a run have the same models, vectors and data, and the same vectors in an equal bank.
-    Documents of an earlier version name none of these and only match each other."""
+    """Whether two metrics documents of a run have the same models, vectors and data, and the same vectors in an equal
+    bank. Documents of an earlier version name none of these and only match each other."""
     ours, theirs = ({**document.get(MADE_FROM, {})} for document in (left, right))
     banks = ours.pop("bank", None), theirs.pop("bank", None)
     return ours == theirs and (left.get("bank") != right.get("bank") or banks[0] == banks[1])
@@ -244,7 +247,8 @@ _SCORED = [
 
 
 def made_from(params: Params, name: str, bank: Path | None = None) -> dict[str, object]:
-    """``models``, ``vectors`` and ``bank`` for ``made_from`` in metrics.json. bank: its folder, None for the run's embeddings."""
+    """``models``, ``vectors`` and ``bank`` for ``made_from`` in metrics.json. bank: its folder, None for the run's
+    embeddings."""
     node = params.ensembles.get(name)
     runs = (name,) if node is None else node.members
     bank_digest = {} if bank is None else {"bank": _vectors(bank)}
@@ -267,8 +271,8 @@ def _vectors(folder: Path) -> str:
 
 
 def require_current(params: Params, run: str, inferences: Iterable[str] | None = None) -> None:
-    """Raises IntegrityError where criteria of the run have different vectors, another model than data/train/ or other data than
-    data/prepare/. Missing folders, and missing keys of an earlier version, are not compared.
+    """Raises IntegrityError where criteria of the run have different vectors, another model than data/train/ or other
+    data than data/prepare/. Missing folders, and missing keys of an earlier version, are not compared.
 
     run: also an ensemble or a transfer; inferences: the criteria to compare, None for all.
     """

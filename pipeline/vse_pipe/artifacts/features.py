@@ -1,6 +1,7 @@
 """data/extract/<dataset>/<features>/: features.npy, index.parquet and meta.json.
 
-features.npy is (rows, D) or (rows, R, D), float16 or float32, read through a memory map. index.parquet has the row of each image.
+features.npy is (rows, D) or (rows, R, D), float16 or float32, read through a memory map. index.parquet has the row of
+each image.
 """
 
 import hashlib
@@ -65,8 +66,8 @@ class Features:
 
     @cached_property
     def boxes(self) -> np.ndarray | None:
-        """(rows, R, 4) float32, in the rows of ``array``: x1, y1, x2, y2 in pixels of the upright image, NaN in rows without boxes.
-        None for features without boxes. Raises InputError when they do not fit the array."""
+        """(rows, R, 4) float32, in the rows of ``array``: x1, y1, x2, y2 in pixels of the upright image, NaN in rows
+        without boxes. None for features without boxes. Raises InputError when they do not fit the array."""
         values = self._region_column("boxes")
         return None if values is None else values.reshape(len(values), -1, 4)
 
@@ -91,8 +92,8 @@ class Features:
         return filled
 
     def readable(self, image_ids: np.ndarray) -> np.ndarray:
-        """bool, False for unreadable images, which later stages omit with their captions. Unknown images count as readable, and
-        ``rows_of`` refuses them."""
+        """bool, False for unreadable images, which later stages omit with their captions. Unknown images count as
+        readable, and ``rows_of`` refuses them."""
         return ~np.isin(image_ids, self.failed)
 
     def rows_of(self, image_ids: np.ndarray) -> np.ndarray:
@@ -132,8 +133,9 @@ def write_blocks(
 ) -> None:
     """Write the three files from consecutive blocks of rows, with one block in memory at a time.
 
-    count: number of all rows; index: as one or more tables. meta.json is written last, with the array's shape and the digests that
-    ``read`` requires. Raises InputError for NaN; then features.npy stays. write_rest: writes further files, before meta.json.
+    count: number of all rows; index: as one or more tables. meta.json is written last, with the array's shape and the
+    digests that ``read`` requires. Raises InputError for NaN; then features.npy stays. write_rest: writes further
+    files, before meta.json.
     """
     path = folder / ARRAY
     # Appended and not mapped, so that a full disk is an error and no SIGBUS.
@@ -161,8 +163,8 @@ class _Digested:
 
 
 def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count: int | None, where: str) -> list[int]:
-    """Write a ``.npy`` file of ``count`` rows in blocks and return its shape. None: any number of rows, in a seekable file. Raises
-    InputError for NaN, and for another shape or type than in the first block."""
+    """Write a ``.npy`` file of ``count`` rows in blocks and return its shape. None: any number of rows, in a seekable
+    file. Raises InputError for NaN, and for another shape or type than in the first block."""
     shape, kind, written = None, None, 0
     for block in blocks:
         if shape is None:

@@ -2,7 +2,8 @@
 
 data/extract/<dataset>/<features>/errors.parquet: images without features, and why; it may be empty.
 
-data/seen/<folder>/pictures.parquet: the pictures of a folder at its last reading. No stage depends on it, and it may be removed.
+data/seen/<folder>/pictures.parquet: the pictures of a folder at its last reading. No stage depends on it, and it may be
+removed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,8 +43,8 @@ SCHEMA = tables.schema(
 
 
 def write(folder: Path, table: pa.Table, root: str, digests: dict[str, str] | None = None) -> None:
-    """root: folder of the names in ``file``, relative to the project, or absolute. digests: of further files by name, which are
-    then covered by the digest of this one."""
+    """root: folder of the names in ``file``, relative to the project, or absolute. digests: of further files by name,
+    which are then covered by the digest of this one."""
     tables.write(folder / NAME, table, SCHEMA, {"root": root, **(digests or {})}, problems)
 
 

@@ -1,13 +1,13 @@
 """Prepared images and captions beside the artefacts that were made from them, and contents.parquet.
 
-Ids of data/prepare/<dataset>/ are running numbers and may stand for other pictures and captions when it is prepared again. So every
-artefact with ids has a digest of its images and captions for each split. A reader that looks up ids takes the prepared tables
-from here, with the artefact's digest as an argument. A difference is an error that names the command for a new artefact. An
-artefact of an earlier version without a digest is accepted.
+Ids of data/prepare/<dataset>/ are running numbers and may stand for other pictures and captions when it is prepared
+again. So every artefact with ids has a digest of its images and captions for each split. A reader that looks up ids
+takes the prepared tables from here, with the artefact's digest as an argument. A difference is an error that names the
+command for a new artefact. An artefact of an earlier version without a digest is accepted.
 
-data/extract/<dataset>/<features>/contents.parquet has the picture behind each row of features.npy. A later call reuses these rows
-and computes the others. ``made`` in the footer is a digest of weights, options, code and versions. data/embed/<run>/ has the same
-for the rows of images.parquet.
+data/extract/<dataset>/<features>/contents.parquet has the picture behind each row of features.npy. A later call reuses
+these rows and computes the others. ``made`` in the footer is a digest of weights, options, code and versions.
+data/embed/<run>/ has the same for the rows of images.parquet.
 """
 
 import contextlib
@@ -38,8 +38,8 @@ Blocks = Callable[[list[str]], Iterator[pa.Table]]
 
 
 def by_split(images: pa.Table, captions: pa.Table | Blocks) -> dict[str, str]:
-    """{split: hex digest} of the splits with images: ids, bytes and boxes of the images, ids and texts of the captions, in their
-    order. images, captions: the tables of ``vse-pipe prepare``, or some of their rows."""
+    """{split: hex digest} of the splits with images: ids, bytes and boxes of the images, ids and texts of the captions,
+    in their order. images, captions: the tables of ``vse-pipe prepare``, or some of their rows."""
     digests = {split: hashlib.sha256() for split in SPLITS if pc.any(pc.equal(images["split"], split)).as_py()}
     boxes = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
     tables = (images, captions, pa.table({"split": images["split"], "box": boxes}))
@@ -95,7 +95,8 @@ def write(folder: Path, contents: pa.Array, digest: str) -> None:
 
 
 def read(folder: Path) -> tuple[pa.ChunkedArray, str]:
-    """Contents by row, and ``made``. Raises InputError when the file is missing or unfit, IntegrityError when it is damaged."""
+    """Contents by row, and ``made``. Raises InputError when the file is missing or unfit, IntegrityError when it is
+    damaged."""
     table = tables.read(folder / NAME, SCHEMA, required_key=_MADE)
     return table["content"], tables.footer(table)[_MADE]
 
@@ -115,9 +116,9 @@ FILES = ("images_sha256", "captions_sha256")
 class Origin:
     """The prepared data that an artefact was made from, as the artefact names it.
 
-    artefact: its file or folder, for messages; mend: advice for a new artefact; splits: ``digests`` of the splits in use, None where
-    the artefact has none; names: folder of its copy of names.parquet if ids are text; files: digests of both tables by ``made_of``,
-    if it has them: unchanged files need not be read.
+    artefact: its file or folder, for messages; mend: advice for a new artefact; splits: ``digests`` of the splits in
+    use, None where the artefact has none; names: folder of its copy of names.parquet if ids are text; files: digests of
+    both tables by ``made_of``, if it has them: unchanged files need not be read.
     """
 
     artefact: Path
@@ -133,7 +134,8 @@ def repair_advice(stage: str, command: str) -> str:
 
 
 def digests(prepared: Path) -> dict[str, str]:
-    """``by_split`` of data/prepare/<dataset>/, computed once in a process for the same files. Raises as the tables' readers."""
+    """``by_split`` of data/prepare/<dataset>/, computed once in a process for the same files. Raises as the tables'
+    readers."""
     made_by = f"vse-pipe prepare --dataset {prepared.name}"
     files = [existing(prepared / name, made_by) for name in _TABLES]
     return _digests(prepared.resolve(), prepared, *map(memory.file_state, files))
@@ -148,8 +150,8 @@ def _digests(where: Path, prepared: Path, *states: memory.State) -> dict[str, st
 
 
 def require(prepared: Path, *origins: Origin) -> None:
-    """Raises IntegrityError for the first artefact made from other images, captions or names than ``prepared`` holds. Nothing is
-    compared where the data set is not prepared."""
+    """Raises IntegrityError for the first artefact made from other images, captions or names than ``prepared`` holds.
+    Nothing is compared where the data set is not prepared."""
     if not all((prepared / name).is_file() for name in _TABLES):
         return
     for origin in origins:
@@ -168,8 +170,8 @@ def require(prepared: Path, *origins: Origin) -> None:
 
 @contextlib.contextmanager
 def compared(prepared: Path, *origins: Origin) -> Iterator[None]:
-    """Within, the tables in ``prepared`` may be read beside the artefacts. Raises as ``require``, and IntegrityError if they change
-    meanwhile."""
+    """Within, the tables in ``prepared`` may be read beside the artefacts. Raises as ``require``, and IntegrityError if
+    they change meanwhile."""
     with contextlib.ExitStack() as reading:
         for name in _TABLES:
             reading.enter_context(memory.unchanged_file(prepared / name))
@@ -192,7 +194,8 @@ def captions_of(prepared: Path, *origins: Origin, columns: Sequence[str] = tuple
 def require_file(artefact: Path, metadata: Mapping, side: str, prepared: Path, mend: str) -> None:
     """Raises IntegrityError where an artefact with the rows of a table was made from another version of it.
 
-    side: ``images`` or ``captions``; metadata: has the digest of that file as ``<side>_sha256``; without it nothing is compared.
+    side: ``images`` or ``captions``; metadata: has the digest of that file as ``<side>_sha256``; without it nothing is
+    compared.
     """
     path = existing(prepared / f"{side}.parquet", f"vse-pipe prepare --dataset {prepared.name}")
     digest = metadata.get(f"{side}_sha256")
@@ -201,15 +204,16 @@ def require_file(artefact: Path, metadata: Mapping, side: str, prepared: Path, m
 
 
 def require_model(artefact: Path, digest: object, trained: Path, run: str, mend: str) -> None:
-    """Raises IntegrityError where data/train/<run>/ exists with another model than the artefact's. digest: of the weights, in the
-    artefact; None if it has none."""
+    """Raises IntegrityError where data/train/<run>/ exists with another model than the artefact's. digest: of the
+    weights, in the artefact; None if it has none."""
     current = model_files.digest_of(trained, run)
     if current is not None and digest is not None and digest != current:
         raise IntegrityError(f"{artefact}: made by another model than {trained} now holds; {mend}")
 
 
 def made_of(prepared: Path) -> dict[str, str]:
-    """Digests of both tables by ``images_sha256`` and ``captions_sha256``; a new artefact keeps them for ``require_file``."""
+    """Digests of both tables by ``images_sha256`` and ``captions_sha256``; a new artefact keeps them for
+    ``require_file``."""
     return {key: sha256(memory.unchanged_path(prepared / name)) for key, name in zip(FILES, _TABLES, strict=True)}
 
 

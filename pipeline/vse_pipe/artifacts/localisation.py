@@ -1,5 +1,5 @@
-"""data/localize/<run>/: metrics.json and ranks.parquet (a row per mention of a phrase). ``source_data`` in metrics.json has
-digests of the whole pictures and their captions by split."""
+"""data/localize/<run>/: metrics.json and ranks.parquet (a row per mention of a phrase). ``source_data`` in metrics.json
+has digests of the whole pictures and their captions by split."""
 
 from pathlib import Path
 
@@ -45,8 +45,8 @@ def read_metrics(folder: Path) -> dict:
 
 
 def data(prepared: Path) -> dict[str, str]:
-    """Digests of what says where phrases and boxes are, by file: ``data`` of metrics.json. prepared: folder of the regions;
-    files that are not there are left out."""
+    """Digests of what says where phrases and boxes are, by file: ``data`` of metrics.json. prepared: folder of the
+    regions; files that are not there are left out."""
     names = (regions.PHRASES, regions.NAME)
     return {name: sha256(prepared / name) for name in names if (prepared / name).is_file()}
 

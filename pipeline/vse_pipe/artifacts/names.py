@@ -1,7 +1,7 @@
 """data/prepare/<dataset>/names.parquet: text ids of the data set; data/embed/<run>/ has a copy.
 
-All other files have numbers; users and other programs see the text. A data set with numbers has no such file. images.parquet has
-its digest.
+All other files have numbers; users and other programs see the text. A data set with numbers has no such file.
+images.parquet has its digest.
 """
 
 from dataclasses import dataclass
@@ -55,8 +55,8 @@ class TextIds:
         return names.take(pa.array(places))
 
     def numbers(self, key: str, origin: "TextIds | None", ids: np.ndarray) -> np.ndarray:
-        """``ids`` of ``origin`` as the numbers of the same names in this collection; missing names get negative numbers. Ids of a
-        key that has numbers in either collection stay."""
+        """``ids`` of ``origin`` as the numbers of the same names in this collection; missing names get negative
+        numbers. Ids of a key that has numbers in either collection stay."""
         numbers, names = self._sides[key]
         texts = None if origin is None else origin.texts(key, ids)
         if texts is None or not len(numbers):
@@ -94,8 +94,8 @@ def write(folder: Path, names: TextIds) -> None:
 
 
 def read(folder: Path) -> TextIds | None:
-    """The names; None where ids are numbers. Raises IntegrityError where the digest in images.parquet belongs to another or a
-    missing file."""
+    """The names; None where ids are numbers. Raises IntegrityError where the digest in images.parquet belongs to
+    another or a missing file."""
     path, images_path = folder / NAME, folder / images.NAME
     with tables.open_parquet(require(images_path)) as file:
         digest = (file.schema.metadata or {}).get(NAME.encode(), b"").decode()

@@ -4,25 +4,27 @@
 
 data/inject/<dataset>/<teacher>/teachers.json: the teachers of a run, beside pairs.parquet.
 
-A list of entries with ``run``, ``folder`` (of its vectors), ``weight`` (only proportions count), and the digests ``images`` and
-``captions`` of its two files.
+A list of entries with ``run``, ``folder`` (of its vectors), ``weight`` (only proportions count), and the digests
+``images`` and ``captions`` of its two files.
 
 data/train/<run>/rematching.json: how a scheme split matched from mismatched pairs.
 
 A list with an entry for each epoch that split:
 
 - ``epoch`` (from 1); ``pairs`` of the training set; ``matched`` pairs;
-- ``mixture``: ``alpha``, ``beta`` and ``weight`` of both components on scaled losses, the lower mean first (null without a split),
-  ``converged``, ``iterations``, ``doubts``;
+- ``mixture``: ``alpha``, ``beta`` and ``weight`` of both components on scaled losses, the lower mean first (null
+  without a split), ``converged``, ``iterations``, ``doubts``;
 - ``by``: what the histograms call matched, ``truth`` where inject knows it, else ``split``;
 - ``losses``: ``smallest``, ``largest``, and the histogram of scaled losses: ``edges``, ``matched``, ``mismatched``;
 - ``cost``: the histogram of pairs' own transport costs; the last bin takes all above it;
-- ``moved``: mean mass of the transport plans (null without any); ``kept``: the part that stays with the pair's own caption;
-- ``alignment``: number ``rows`` and sorted ``mean`` of the refined alignments of ``transported`` images (more than half of their mass
-  moved) and ``untransported`` ones;
-- ``rematched``: at most twelve pairs that the last plan rematched most clearly: ``image_id``, ``caption_id``, ``rematch_caption_id``,
-  ``weight``;
-- ``truth``: ``mismatched`` (share), ``auc`` of the posterior, ``precision`` and ``recall`` of the mismatched; null where ``by`` is ``split``.
+- ``moved``: mean mass of the transport plans (null without any); ``kept``: the part that stays with the pair's own
+  caption;
+- ``alignment``: number ``rows`` and sorted ``mean`` of the refined alignments of ``transported`` images (more than half
+  of their mass moved) and ``untransported`` ones;
+- ``rematched``: at most twelve pairs that the last plan rematched most clearly: ``image_id``, ``caption_id``,
+  ``rematch_caption_id``, ``weight``;
+- ``truth``: ``mismatched`` (share), ``auc`` of the posterior, ``precision`` and ``recall`` of the mismatched; null
+  where ``by`` is ``split``.
 """
 
 from pathlib import Path
@@ -90,9 +92,9 @@ write, read = _PAIRS.write, _PAIRS.read
 def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) -> np.ndarray:
     """int64 (n_images,) or (n_captions,): positions among the train images, 0 to n_images - 1.
 
-    digest: sha256 of the file, hex. An index per image must be a permutation, as in RCL and DECL (some images keep their place);
-    an index per caption may repeat images. Raises MissingResource without the file, IntegrityError for another digest, InputError
-    for a file that is no such index.
+    digest: sha256 of the file, hex. An index per image must be a permutation, as in RCL and DECL (some images keep
+    their place); an index per caption may repeat images. Raises MissingResource without the file, IntegrityError for
+    another digest, InputError for a file that is no such index.
     """
     if not path.is_file():
         raise MissingResource(f"{path} does not exist; put the index file there or correct `path`")
@@ -168,7 +170,8 @@ def write_rematching(folder: Path, records: list[dict]) -> None:
 
 
 def read_rematching(folder: Path) -> list[dict]:
-    """Raises InputError when the file is missing, as for other schemes, or an entry lacks a key or a valid histogram of costs."""
+    """Raises InputError when the file is missing, as for other schemes, or an entry lacks a key or a valid histogram of
+    costs."""
     records = read_json(folder / REMATCHING, list)
     for place, record in enumerate(records):
         missing = sorted(REMATCHING_KEYS - set(record)) if isinstance(record, dict) else sorted(REMATCHING_KEYS)

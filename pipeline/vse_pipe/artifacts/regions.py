@@ -111,8 +111,8 @@ def source_data(table: pa.Table) -> dict[str, str]:
 
 
 def recall(table: pa.Table) -> dict[str, dict]:
-    """By split with proposals ``{"mentions", "proposals", "recall"}``: mentions of phrases, proposals of their pictures, and the
-    share of mentions with a proposal of IoU 0.5 or more, the bound of R@K for ranked proposals."""
+    """By split with proposals ``{"mentions", "proposals", "recall"}``: mentions of phrases, proposals of their
+    pictures, and the share of mentions with a proposal of IoU 0.5 or more, the bound of R@K for ranked proposals."""
     return json.loads(tables.footer(table).get("recall", "{}"))
 
 

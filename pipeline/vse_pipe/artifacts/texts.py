@@ -3,7 +3,8 @@
 ``kind`` in meta.json is
 
 - ``tokens``: tokens.npy (int32, all captions end to end), index.parquet, vocabulary.json;
-- ``vectors``: features.npy (rows, D), float16 or float32, index.parquet, vocabulary.json, and state.safetensors (what the method learnt);
+- ``vectors``: features.npy (rows, D), float16 or float32, index.parquet, vocabulary.json, and state.safetensors (what
+  the method learnt);
 - ``fragments``: features.npy (tokens, D), all captions end to end, index.parquet, and an empty vocabulary.json.
 
 meta.json is written last and has the digest of every other file.
@@ -59,8 +60,9 @@ _EXPECTED = {
 class Texts:
     """kind: ``tokens``, ``vectors`` or ``fragments``; caption_ids: int64, in the order of captions.parquet.
 
-    tokens: of kind tokens, with words[id] for each id. array: memory map (rows, D); for vectors row ``rows[i]`` belongs to
-    ``caption_ids[i]``, for fragments the rows are those of ``tokens``. words of kind vectors: the method's vocabulary or empty.
+    tokens: of kind tokens, with words[id] for each id. array: memory map (rows, D); for vectors row ``rows[i]`` belongs
+    to ``caption_ids[i]``, for fragments the rows are those of ``tokens``. words of kind vectors: the method's
+    vocabulary or empty.
     """
 
     kind: str
@@ -107,8 +109,8 @@ def digest(meta: dict) -> str:
 def write_tokens(
     folder: Path, caption_ids: np.ndarray, blocks: Iterable[tuple[Tokens, int]], words: list[str], meta: dict
 ) -> int:
-    """Replace ``folder`` from blocks of captions in the order of ``caption_ids``, each with its number of shortened captions; one
-    block is in memory at a time. Returns the number of shortened captions, which is also in meta.json."""
+    """Replace ``folder`` from blocks of captions in the order of ``caption_ids``, each with its number of shortened
+    captions; one block is in memory at a time. Returns the number of shortened captions, which is also in meta.json."""
     lengths: list[np.ndarray] = []
     cut = 0
 
@@ -135,8 +137,8 @@ def _write_laid_out(
     schema: pa.Schema,
     folder: Path,
 ) -> list[int]:
-    """Write the array ``name`` and the place of each caption in it; returns its shape. lengths: of the captions of each block, added
-    when the block is taken."""
+    """Write the array ``name`` and the place of each caption in it; returns its shape. lengths: of the captions of each
+    block, added when the block is taken."""
     with (building / name).open("wb") as file:
         shape = append_rows(file, blocks, None, str(folder / name))
     counts = np.concatenate(lengths)
@@ -155,8 +157,8 @@ def write_vectors(
 ) -> int:
     """Replace ``folder`` from blocks of rows in the order of ``caption_ids``; one block is in memory at a time.
 
-    words and state: for transforming further captions. Returns the number of zero vectors, which is also in meta.json. Raises
-    InputError for NaN and infinite values; then ``folder`` stays.
+    words and state: for transforming further captions. Returns the number of zero vectors, which is also in meta.json.
+    Raises InputError for NaN and infinite values; then ``folder`` stays.
     """
     index = pa.table({"caption_id": caption_ids, "row": np.arange(len(caption_ids))})
     zeros = 0
@@ -180,8 +182,8 @@ def write_vectors(
 def write_fragments(
     folder: Path, caption_ids: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]], meta: dict
 ) -> int:
-    """Replace ``folder`` from blocks of token vectors (tokens, D) and numbers of tokens of the captions; one block is in memory at a
-    time. Returns the number of tokens. Raises InputError as ``write_vectors``."""
+    """Replace ``folder`` from blocks of token vectors (tokens, D) and numbers of tokens of the captions; one block is
+    in memory at a time. Returns the number of tokens. Raises InputError as ``write_vectors``."""
     counts: list[np.ndarray] = []
 
     def counted() -> Iterable[np.ndarray]:

@@ -1,4 +1,5 @@
-"""``.npy`` and ``.npz`` files and word vectors, our own and those of users. Nothing is unpickled, and every size is checked."""
+"""``.npy`` and ``.npz`` files and word vectors, our own and those of users. Nothing is unpickled, and every size is
+checked."""
 
 import codecs
 import gzip
@@ -27,8 +28,8 @@ _WHAT = "not a whole .npy file"
 def open_npy(path: Path, damage: Damage) -> np.ndarray:
     """The memory map of a file of any type and shape, except objects.
 
-    Raises ``damage`` for another kind of file, pickled objects or a wrong length, IntegrityError for a file that is replaced
-    meanwhile.
+    Raises ``damage`` for another kind of file, pickled objects or a wrong length, IntegrityError for a file that is
+    replaced meanwhile.
     """
     before = memory.file_state(path)
     with path.open("rb") as file:
@@ -44,8 +45,8 @@ def open_npy(path: Path, damage: Damage) -> np.ndarray:
 
 
 def read_npz(path: Path, damage: Damage, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, np.ndarray]:
-    """The arrays ``names`` of a ``.npz`` file, and those of ``optional`` that exist. Raises ``damage`` for another kind of file and
-    pickled objects, InputError for too much memory."""
+    """The arrays ``names`` of a ``.npz`` file, and those of ``optional`` that exist. Raises ``damage`` for another kind
+    of file and pickled objects, InputError for too much memory."""
     with damage.named(path, f"no .npz file with plain arrays {' and '.join(names)}"), zipfile.ZipFile(path) as archive:
         memory.require(str(path), sum(member.file_size for member in archive.infolist()))
         members = set(archive.namelist())
@@ -66,7 +67,8 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path, damage: Damage) -> 
 
 
 def _header(file: IO[bytes], size: int, where: str, damage: Damage) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether the first index runs fastest, and type. ``file`` then stands at the first number. size: of the file."""
+    """Shape, whether the first index runs fastest, and type. ``file`` then stands at the first number. size: of the
+    file."""
     with damage.named(Path(where), _WHAT), text.ALONE, warnings.catch_warnings():
         # Files written by Python 2 have "29000L" in the header, which numpy reads with a warning.
         warnings.simplefilter("ignore", UserWarning)
@@ -85,8 +87,8 @@ _ALIGNED = 64
 
 
 def pack(tensor) -> tuple[np.ndarray, list[int], str, str]:
-    """The tensor as an array with its axes in memory order, the order of the axes, dtype and device. The last bits of a product
-    can depend on the memory order."""
+    """The tensor as an array with its axes in memory order, the order of the axes, dtype and device. The last bits of a
+    product can depend on the memory order."""
     import torch
 
     plain = tensor.detach().cpu()
@@ -120,8 +122,8 @@ def place(array: np.memmap) -> tuple | np.ndarray:
 
 
 def open_array(source: tuple | np.ndarray) -> np.ndarray:
-    """The array behind a result of ``place``. Raises IntegrityError where the file was changed, or, on another machine with a copy
-    at the same path, has another size."""
+    """The array behind a result of ``place``. Raises IntegrityError where the file was changed, or, on another machine
+    with a copy at the same path, has another size."""
     if isinstance(source, np.ndarray):
         return source
     name, dtype, offset, shape, order, node, before = source
@@ -145,8 +147,8 @@ def _npz_vectors(path: Path, vocabulary: Set[str]) -> Iterator[tuple[str, Vector
 
 
 def _npy_vectors(path: Path, names: Path, vocabulary: Set[str]) -> Iterator[tuple[str, Vector]]:
-    """(word, vector) of every word of the vocabulary. names: file of the words in the order of the rows, one a line, or one text
-    column of a Parquet file. The array stays on the disk. Raises InputError."""
+    """(word, vector) of every word of the vocabulary. names: file of the words in the order of the rows, one a line, or
+    one text column of a Parquet file. The array stays on the disk. Raises InputError."""
     words = _word_column(names) if names.suffix == ".parquet" else _word_lines(names)
     return _selected(path, words, open_npy(path, _DAMAGE), vocabulary)
 
@@ -202,8 +204,8 @@ def read_word_vectors(
 ) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
     """The words of the vocabulary in the file, sorted, and their vectors. names: file of the words of a ``.npy`` file.
 
-    Raises UsageError for another kind of file and for missing or superfluous ``names``, InputError with the line or byte for a
-    damaged file, changing dimensions, values that are not finite, or no word of the vocabulary.
+    Raises UsageError for another kind of file and for missing or superfluous ``names``, InputError with the line or
+    byte for a damaged file, changing dimensions, values that are not finite, or no word of the vocabulary.
     """
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     if (names is None) == (kind == "npy"):
@@ -250,7 +252,8 @@ def _packed(path: Path, form: Callable, vocabulary: Set[str]) -> dict[str, Vecto
 
 
 def _text_vectors(file: BufferedIOBase, vocabulary: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
-    """(place, word, vector) of every word of the vocabulary in a text file. The number of values is checked in every line."""
+    """(place, word, vector) of every word of the vocabulary in a text file. The number of values is checked in every
+    line."""
     count, dim, number, entries = None, None, 0, 0
     for number, raw in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 1), b""), start=1):
         if len(raw) > _LONGEST_LINE:

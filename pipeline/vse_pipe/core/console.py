@@ -150,8 +150,8 @@ def watched() -> bool:
 
 
 def track(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
-    """The items, with a bar at a terminal, else with a plain line every 15 seconds and one at the end of long work; silent under
-    --quiet."""
+    """The items, with a bar at a terminal, else with a plain line every 15 seconds and one at the end of long work;
+    silent under --quiet."""
     if _level == QUIET:
         yield from items
     elif watched():

@@ -24,8 +24,8 @@ from vse_pipe.core.errors import Damage, InputError, IntegrityError, UsageError
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. Raises UsageError for any other name and for a
-    missing GPU."""
+    """The device ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. Raises UsageError for any other
+    name and for a missing GPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cpu":
@@ -77,8 +77,8 @@ _NEVER = 2**31 - 1
 def keep_freed() -> None:
     """From now on freed memory stays with this process.
 
-    glibc returns every large block at once, and the system clears the pages of the next one: half of the time of a light
-    network. Other C libraries have no such call.
+    glibc returns every large block at once, and the system clears the pages of the next one: half of the time of a
+    light network. Other C libraries have no such call.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -117,8 +117,8 @@ def seeded(make: Callable[[], Network], seed: int, *names: str) -> Network:
 def read_weights(path: Path) -> Tensors:
     """Tensors by name from .safetensors, or from .pth and .pt by torch's weights-only reader.
 
-    Unwraps ``{"state_dict": ...}`` and the prefix ``module.`` of DataParallel. Raises InputError for a pickle with more than
-    tensors (nothing in it is run) and for a file that is no state dict, IntegrityError for a damaged file.
+    Unwraps ``{"state_dict": ...}`` and the prefix ``module.`` of DataParallel. Raises InputError for a pickle with more
+    than tensors (nothing in it is run) and for a file that is no state dict, IntegrityError for a damaged file.
     """
     content = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
     for wrapper in _WRAPPERS:
@@ -176,8 +176,8 @@ def _pickled(path: Path) -> object:
 
 
 def _require_short_names(path: Path, pickled: io.BytesIO | mmap.mmap) -> None:
-    """Raises InputError for a long class name: torch's message about it takes time quadratic in the length, minutes for 100 kB.
-    Nothing is run here."""
+    """Raises InputError for a long class name: torch's message about it takes time quadratic in the length, minutes for
+    100 kB. Nothing is run here."""
     with contextlib.suppress(ValueError):  # no pickle, or no more of them
         for _ in range(_PICKLES):
             for opcode, name, _ in pickletools.genops(cast(IO[bytes], pickled)):

@@ -98,8 +98,8 @@ _NO_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc")
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out in Python, numpy or Arrow (MemoryError), on CUDA (torch.OutOfMemoryError), or in torch on the
-    CPU, whose allocator raises a plain RuntimeError."""
+    """Whether memory ran out in Python, numpy or Arrow (MemoryError), on CUDA (torch.OutOfMemoryError), or in torch on
+    the CPU, whose allocator raises a plain RuntimeError."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch is not imported here
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _NO_MEMORY)
@@ -142,7 +142,8 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
 
 def missing(problem: str, name: str, names: Iterable[str], advice: str | None = None) -> str:
-    """``<problem>; did you mean 'max'? known: hal, max, sum``, with ``names`` in their order. advice: replaces the list."""
+    """``<problem>; did you mean 'max'? known: hal, max, sum``, with ``names`` in their order. advice: replaces the
+    list."""
     listed = list(names)
     return f"{problem}{near_miss(name, listed) or ';'} {advice or 'known: ' + ', '.join(listed)}"
 
@@ -164,8 +165,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextlib.contextmanager
 def disk_errors_named(path: Path, size: int | None = None, written_at: Path | None = None) -> Iterator[None]:
-    """Adds the name ``path`` to an OSError that has no name, or one at or below ``written_at``. The error of a full disk also
-    says how much room there is. size: bytes of the file, if known."""
+    """Adds the name ``path`` to an OSError that has no name, or one at or below ``written_at``. The error of a full
+    disk also says how much room there is. size: bytes of the file, if known."""
     try:
         yield
     except OSError as error:
@@ -178,7 +179,8 @@ def disk_errors_named(path: Path, size: int | None = None, written_at: Path | No
 
 
 def _full_disk_message(error: OSError, path: Path, size: int | None) -> str:
-    """The error's text with the missing room. Arrow and safetensors hide the error number in their text; numpy has none."""
+    """The error's text with the missing room. Arrow and safetensors hide the error number in their text; numpy has
+    none."""
     hidden = re.search(r"(?:errno|os error) (\d+)", str(error), re.IGNORECASE)
     number = error.errno or (int(hidden[1]) if hidden else errno.ENOSPC if "requested and" in str(error) else 0)
     if number not in _FULL:

@@ -1,6 +1,7 @@
 """Files and folders that appear whole or not at all, names that stay below a root, and JSON.
 
-``s3://bucket/shards`` is a path whose first part is ``s3:``, so that code can join names to any folder. ``core.remote`` reads it.
+``s3://bucket/shards`` is a path whose first part is ``s3:``, so that code can join names to any folder. ``core.remote``
+reads it.
 """
 
 import contextlib
@@ -46,7 +47,8 @@ def place(source: str) -> Path:
 
 
 def refuse_secrets(source: str) -> None:
-    """Raises UsageError for a URL with a user, a password or a query, which would be written to images.parquet and printed."""
+    """Raises UsageError for a URL with a user, a password or a query, which would be written to images.parquet and
+    printed."""
     if re.match(rf"{_PROTOCOL.pattern}/", source, re.IGNORECASE) and re.search(r"[@?#]", source):
         raise UsageError(
             "source: a URL of object storage names a bucket and a folder, with no user, password or query in it; credentials "
@@ -80,7 +82,8 @@ def sha256(path: Path) -> str:
 
 
 def may_replace(path: Path, mark: bytes, within: int) -> bool:
-    """Whether ``path`` is free, or a regular file with ``mark`` in its first ``within`` bytes, which an earlier call wrote."""
+    """Whether ``path`` is free, or a regular file with ``mark`` in its first ``within`` bytes, which an earlier call
+    wrote."""
     try:
         if not path.is_file():
             return not path.exists()
@@ -102,7 +105,8 @@ def write_array(path: Path, array: "np.ndarray") -> None:
     import numpy as np
 
     with whole_file(path, array.nbytes) as temporary, temporary.open("wb") as file:
-        # To a file of the system numpy writes by itself, and a few kilobytes that a full disk does not take go unnoticed.
+        # To a file of the system numpy writes by itself, and a few kilobytes that a full disk does not take go
+        # unnoticed.
         np.lib.format.write_array(SimpleNamespace(write=file.write), array, allow_pickle=False)
 
 
@@ -128,8 +132,8 @@ def write_json(path: Path, content: object) -> None:
 def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file of torch tensors or of numpy arrays, contiguous, whole or not at all.
 
-    metadata: one key; the order of several keys would change from file to file. Raises OSError for the disk, PipelineError for
-    any other reason; safetensors has one error for both.
+    metadata: one key; the order of several keys would change from file to file. Raises OSError for the disk,
+    PipelineError for any other reason; safetensors has one error for both.
     """
     import numpy as np
     from safetensors import SafetensorError
@@ -190,9 +194,11 @@ def _sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def whole_file(path: Path, size: int | None = None) -> Iterator[Path]:
-    """Yield a path of the same name in a folder beside ``path``; on success it is synced and renamed, on failure removed.
+    """Yield a path of the same name in a folder beside ``path``; on success it is synced and renamed, on failure
+    removed.
 
-    size: the bytes that it takes, for the message of a full disk. What writers of ``path`` left that were killed is removed.
+    size: the bytes that it takes, for the message of a full disk. What writers of ``path`` left that were killed is
+    removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     left = list(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
@@ -256,7 +262,8 @@ def tidy(out: Path) -> None:
     """
     if out.exists() and not out.is_dir():
         raise PipelineError(f"{out}: a file lies in the place of a folder; move it away and run the same command again")
-    # Stages write into their folder and those in it, no deeper; a folder that a user names may hold any number of others.
+    # Stages write into their folder and those in it, no deeper; a folder that a user names may hold any number of
+    # others.
     inside = (path for folder in (out, partial(out)) for depth in ("", "*/") for path in folder.glob(f"{depth}.*.tmp"))
     _sweep([*out.parent.glob(f".{glob.escape(out.name)}.*.tmp"), *inside])
     if out.exists():

@@ -4,8 +4,8 @@
 folder; the lock stops the second one at once and the death signal stops the first.
 
 Locks are ``flock`` on files beside the output, which the kernel gives back when a process ends, however it ends. On NFS
-(version 4, or 3 with lockd) Linux passes them on to the server; a mount with ``nolock`` or ``local_lock=flock`` keeps them
-to one machine.
+(version 4, or 3 with lockd) Linux passes them on to the server; a mount with ``nolock`` or ``local_lock=flock`` keeps
+them to one machine.
 """
 
 import contextlib
@@ -31,7 +31,8 @@ _TRIES, _MOMENT = 10, 0.02
 
 
 def die_with_parent(number: int = signal.SIGTERM) -> None:
-    """Ask the kernel to end this process when its parent ends (Linux; elsewhere the lock alone protects). number: the signal."""
+    """Ask the kernel to end this process when its parent ends (Linux; elsewhere the lock alone protects). number: the
+    signal."""
     if sys.platform == "linux":
         parent = os.getppid()
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
@@ -41,9 +42,11 @@ def die_with_parent(number: int = signal.SIGTERM) -> None:
 
 @contextlib.contextmanager
 def claim(out: Path) -> Iterator[None]:
-    """Holds the only right to write the folder ``out``, which is repaired first. Tables that are read meanwhile must not change.
+    """Holds the only right to write the folder ``out``, which is repaired first. Tables that are read meanwhile must
+    not change.
 
-    Raises LockedError with the processes that hold it, PipelineError where ``out`` is no folder or the lock no plain file.
+    Raises LockedError with the processes that hold it, PipelineError where ``out`` is no folder or the lock no plain
+    file.
     """
     path = out.with_name(out.name + ".lock")
     with _opened(path) as lock:
@@ -60,7 +63,8 @@ def claim(out: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def share(out: Path, number: int, count: int) -> Iterator[None]:
-    """Holds share ``number`` (1 to ``count``) of the work on ``out``. Other processes may hold other shares of the same count.
+    """Holds share ``number`` (1 to ``count``) of the work on ``out``. Other processes may hold other shares of the same
+    count.
 
     Raises LockedError with the process that holds the same share, shares of another count, or ``out`` itself.
     """

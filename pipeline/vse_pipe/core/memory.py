@@ -24,7 +24,8 @@ _OF_TEXT = 8
 
 @dataclass
 class _Limit:
-    """most, reserved_bytes: bytes; parameter: its address, for messages; copies: of the content in memory during reading."""
+    """most, reserved_bytes: bytes; parameter: its address, for messages; copies: of the content in memory during
+    reading."""
 
     most: int
     parameter: str
@@ -38,8 +39,9 @@ _limits: list[_Limit] = []
 
 @contextlib.contextmanager
 def limit(mebibytes: int, parameter: str, copies: int = 1) -> Iterator[None]:
-    """Within, the content of files may take no more than ``mebibytes`` altogether. Without a limit, each may take the machine's
-    memory. parameter: its address, for messages; copies: how often the content is in memory during reading."""
+    """Within, the content of files may take no more than ``mebibytes`` altogether. Without a limit, each may take the
+    machine's memory. parameter: its address, for messages; copies: how often the content is in memory during reading.
+    """
     _limits.append(_Limit(mebibytes * _MIB, parameter, copies))
     try:
         yield
@@ -151,15 +153,16 @@ def file_state(path: Path) -> State:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-# Reading a memory map behind the end of a file that was cut is a bus error, which ends a process without a message. ``pread``
-# would cost training a system call for each row; a handler costs nothing. Resolved path: path as named, state when mapped.
+# Reading a memory map behind the end of a file that was cut is a bus error, which ends a process without a message.
+# ``pread`` would cost training a system call for each row; a handler costs nothing. Resolved path: path as named, state
+# when mapped.
 _opened: dict[Path, tuple[Path, State]] = {}
 _ending = threading.Lock()
 
 
 def guard(path: Path) -> None:
-    """Call it when ``path`` is mapped. If the file is cut while it is read, the process ends with one line and the exit status of
-    an IntegrityError; the next writer removes its partial output."""
+    """Call it when ``path`` is mapped. If the file is cut while it is read, the process ends with one line and the exit
+    status of an IntegrityError; the next writer removes its partial output."""
     if not _opened:
         ctypes.CDLL(None).signal(signal.SIGBUS, _bus_error)
     _opened[path.resolve()] = path, file_state(path)

@@ -1,8 +1,8 @@
 """Processes that train as one, and work in parts that a pool of processes may do.
 
-torch.distributed holds the group. Without a group, one process has all rows, and every function returns its argument. All
-processes must call the same functions in the same order. A gradient is either *whole*, equal in every process, or *partial*:
-then the sum over the processes is the gradient.
+torch.distributed holds the group. Without a group, one process has all rows, and every function returns its argument.
+All processes must call the same functions in the same order. A gradient is either *whole*, equal in every process, or
+*partial*: then the sum over the processes is the gradient.
 """
 
 import contextlib
@@ -57,8 +57,8 @@ class Share:
 
     @property
     def rows(self) -> slice:
-        """The rows of this process. Without rows it takes the first one, so that all processes run the same layers; ``gather``
-        drops it."""
+        """The rows of this process. Without rows it takes the first one, so that all processes run the same layers;
+        ``gather`` drops it."""
         start, size = sum(self.sizes[: self.number]), self.sizes[self.number]
         return slice(start, start + size) if size else slice(0, 1)
 
@@ -67,8 +67,8 @@ class Share:
         return values if len(self.sizes) == 1 else values[self.rows]
 
     def gather(self, part: Tensor, partial: bool = False) -> Tensor:
-        """(rows, ...) of all processes from each process's part. partial: whether the gradient of the result will be partial;
-        the gradient of ``part`` is always partial for the layers before."""
+        """(rows, ...) of all processes from each process's part. partial: whether the gradient of the result will be
+        partial; the gradient of ``part`` is always partial for the layers before."""
         if len(self.sizes) == 1 or not sum(self.sizes):
             return part
         return _Gather.apply(part[: self.sizes[self.number]], self, partial)
@@ -79,8 +79,8 @@ class Share:
 
 
 def dealt(order: Tensor) -> tuple[Tensor, Share]:
-    """Every process takes every n-th row of ``order``, so that rows sorted by size are shared equally. Returns the rows in the
-    order of ``Share.gather``, and the share."""
+    """Every process takes every n-th row of ``order``, so that rows sorted by size are shared equally. Returns the rows
+    in the order of ``Share.gather``, and the share."""
     hands = [order[place :: rank_count()] for place in range(rank_count())]
     return torch.cat(hands), Share(tuple(map(len, hands)), rank())
 
@@ -163,8 +163,9 @@ def _together() -> Iterator[None]:
         raise Lost(f"another process of this training has ended or does not answer ({reason})") from error
 
 
-# Work in independent parts is done by this process, or by the workers of an open pool. No output depends on which: the parts
-# follow from the work alone, and results come in the order of the parts. A stream gives a result for each part in order.
+# Work in independent parts is done by this process, or by the workers of an open pool. No output depends on which: the
+# parts follow from the work alone, and results come in the order of the parts. A stream gives a result for each part in
+# order.
 Stream = Callable[[Iterable[Any]], Iterable[Any]]
 
 
@@ -176,7 +177,8 @@ class Pool(Protocol):
         """How many."""
 
     def run(self, stream: Stream, parts: Iterable[Any], cost: int, ordered: bool = True) -> Iterator[Any]:
-        """``stream(parts)``, dealt to the workers. ordered: results in the order of the parts, else as they are finished."""
+        """``stream(parts)``, dealt to the workers. ordered: results in the order of the parts, else as they are
+        finished."""
 
 
 _open: list[Pool] = []

@@ -1,6 +1,7 @@
 """Files on object storage, read by ranges through fsspec, never copied whole.
 
-Credentials and the endpoint come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from a URL.
+Credentials and the endpoint come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from a
+URL.
 """
 
 import contextlib
@@ -26,8 +27,8 @@ _EXTRAS = {"s3": ("s3fs", "s3")}
 
 
 def open_remote(path: Path) -> BinaryIO:
-    """The file open for reading, a remote file by ranges. Raises MissingResource, PipelineError, and for a local file the errors
-    of ``Path.open``."""
+    """The file open for reading, a remote file by ranges. Raises MissingResource, PipelineError, and for a local file
+    the errors of ``Path.open``."""
     if not is_remote(path):
         return path.open("rb")
     with _named(path):
@@ -63,8 +64,8 @@ def glob(folder: Path, pattern: str) -> list[Path]:
 
 
 def marks(folder: Path, patterns: tuple[str, ...]) -> dict[str, str]:
-    """{name: size and version} of each remote file below ``folder`` that matches; its server gives a digest or a time as version.
-    ``folder`` may be a file, with an empty name."""
+    """{name: size and version} of each remote file below ``folder`` that matches; its server gives a digest or a time
+    as version. ``folder`` may be a file, with an empty name."""
     with _named(folder):
         system, base = _system(folder), url(folder).rstrip("/")
         if is_file(folder):

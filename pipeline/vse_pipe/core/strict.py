@@ -25,6 +25,7 @@ WeightsName = Annotated[str, AfterValidator(_name_or_file)]
 class Strict(BaseModel):
     """Unknown keys, wrong types, NaN and infinity are errors; values never change after loading.
 
-    The docstring under a field explains its key. Pydantic does not read them, which would take a fifth of the loading time."""
+    The docstring under a field explains its key. Pydantic does not read them, which would take a fifth of the loading
+    time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)

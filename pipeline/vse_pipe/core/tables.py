@@ -1,7 +1,7 @@
 """Parquet files, our own and those of users, and what every Parquet artefact shares.
 
-pyarrow compares the checksums of pages and limits what a footer may hold. Rows that take much memory are read a few at a
-time: a small file may be large, as when a million rows name one long text of a dictionary. An error of pyarrow on a
+pyarrow compares the checksums of pages and limits what a footer may hold. Rows that take much memory are read a few at
+a time: a small file may be large, as when a million rows name one long text of a dictionary. An error of pyarrow on a
 damaged file becomes one line with the file's name. Never call ``metadata.row_group(i).column(j)``: on a damaged footer
 pyarrow ends the process there.
 """
@@ -48,8 +48,8 @@ def schema(artefact: str, *columns: pa.Field) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Artefact:
-    """A kind of Parquet file. name: of the file; command: the one that makes it, with ``{name}`` of its folder or ``{run}``;
-    problems, required_key: as for ``write`` and ``read``."""
+    """A kind of Parquet file. name: of the file; command: the one that makes it, with ``{name}`` of its folder or
+    ``{run}``; problems, required_key: as for ``write`` and ``read``."""
 
     name: str
     schema: pa.Schema
@@ -106,7 +106,8 @@ def write_each(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metada
 
 
 def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
-    """``write_each`` with ``_GROUP`` rows in each row group, so that the bytes do not depend on how rows are cut into tables."""
+    """``write_each`` with ``_GROUP`` rows in each row group, so that the bytes do not depend on how rows are cut into
+    tables."""
     plain = schema.remove_metadata()
 
     def groups() -> Iterator[pa.Table]:
@@ -130,10 +131,11 @@ def read(
     problems: Problems | None = None,
     required_key: str = "",
 ) -> pa.Table:
-    """The table, with names, types and nulls checked. Raises InputError, and as ``unchanged_path`` and ``open_parquet``.
+    """The table, with names, types and nulls checked. Raises InputError, and as ``unchanged_path`` and
+    ``open_parquet``.
 
-    columns: the only columns to read, as far as the file has them; ``schema`` then holds for these. problems: as for ``write``;
-    required_key: a key that the footer must have.
+    columns: the only columns to read, as far as the file has them; ``schema`` then holds for these. problems: as for
+    ``write``; required_key: a key that the footer must have.
     """
     with open_parquet(unchanged_path(require(path, made_by))) as file:
         table = file.read(columns)
@@ -196,7 +198,8 @@ _MOST = 100
 
 
 def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
-    """The table that ``write_csv`` wrote. Raises InputError when it is missing, is no CSV file or lacks one of ``columns``."""
+    """The table that ``write_csv`` wrote. Raises InputError when it is missing, is no CSV file or lacks one of
+    ``columns``."""
     import pandas as pd
 
     again = f"run `{made_by}` again"
@@ -219,10 +222,10 @@ def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
 
 # The one place that opens Parquet files, our own and those of users.
 #
-# pyarrow compares the checksums of pages and limits what a footer may hold. Rows that take much memory are read a few at a
-# time: a small file may be large, as when a million rows name one long text of a dictionary. An error of pyarrow on a
-# damaged file becomes one line with the file's name. Never call ``metadata.row_group(i).column(j)``: on a damaged footer
-# pyarrow ends the process there.
+# pyarrow compares the checksums of pages and limits what a footer may hold. Rows that take much memory are read a few
+# at a time: a small file may be large, as when a million rows name one long text of a dictionary. An error of pyarrow
+# on a damaged file becomes one line with the file's name. Never call ``metadata.row_group(i).column(j)``: on a damaged
+# footer pyarrow ends the process there.
 
 _WHAT = "damaged Parquet file"
 # Limits of a footer: bytes of a text, and entries of a list of columns or row groups.
@@ -234,7 +237,8 @@ DAMAGE = Damage(IntegrityError, "make it again")
 
 class Parquet:
     """An open file. metadata, schema: pyarrow's. Reading raises InputError where the content takes too much memory, and
-    ``damage`` where the file is damaged. most: largest size in bytes of a row group, for readers that hold one group."""
+    ``damage`` where the file is damaged. most: largest size in bytes of a row group, for readers that hold one group.
+    """
 
     def __init__(self, path: Path, damage: Damage = DAMAGE, most: int | None = None) -> None:
         self.path, self._damage, self._most = path, damage, most

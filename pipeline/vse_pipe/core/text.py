@@ -37,8 +37,8 @@ def objection(ids: pa.Array) -> tuple[int, str] | None:
 
 
 def objections(ids: pa.Array) -> dict[int, str]:
-    """{row: problem} of texts that cannot be ids: empty, with spaces around, longer than ``LONGEST`` characters, with invisible
-    characters, repeated, or different from an earlier id in capitals only."""
+    """{row: problem} of texts that cannot be ids: empty, with spaces around, longer than ``LONGEST`` characters, with
+    invisible characters, repeated, or different from an earlier id in capitals only."""
     checks = [
         (pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(ids)), 0), "is empty"),
         (pc.not_equal(pc.utf8_trim_whitespace(ids), ids), "begins or ends with a space"),
@@ -69,8 +69,8 @@ def shown_id(text: str) -> str:
     return f"'{text[:_SHOWN]}'" + ("..." if len(text) > _SHOWN else "")
 
 
-# One thread at a time may use Python's parser: 3.11 counts its depth for all threads together, and when the garbage collector
-# switches threads, one of them ends with SystemError (python/cpython gh-106905).
+# One thread at a time may use Python's parser: 3.11 counts its depth for all threads together, and when the garbage
+# collector switches threads, one of them ends with SystemError (python/cpython gh-106905).
 ALONE = threading.Lock()
 
 
@@ -92,8 +92,8 @@ class Tokens:
         return Tokens(self.tokens, self.starts[chosen], self.lengths[chosen])
 
     def padded(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(n, longest) int64 token ids padded with PAD, or (n, longest, dim) float32 vectors padded with 0, and (n,) lengths of
-        the captions at ``chosen``."""
+        """(n, longest) int64 token ids padded with PAD, or (n, longest, dim) float32 vectors padded with 0, and (n,)
+        lengths of the captions at ``chosen``."""
         lengths = self.lengths[chosen]
         places = np.arange(lengths.max())
         inside = places < lengths[:, None]

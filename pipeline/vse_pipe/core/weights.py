@@ -64,8 +64,8 @@ def cache() -> Path:
 def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
     """The weights that ``params`` name, downloaded if necessary. Their digest is compared on every call.
 
-    Raises MissingResource (no file and no download: the message helps to download by hand), IntegrityError (wrong digest),
-    UsageError (no digest for a download). Random weights never replace them.
+    Raises MissingResource (no file and no download: the message helps to download by hand), IntegrityError (wrong
+    digest), UsageError (no digest for a download). Random weights never replace them.
     """
     if params.weights == "random":
         return Weights(None, {"origin": "random", "seed": seed})

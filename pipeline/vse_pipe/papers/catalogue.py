@@ -27,10 +27,10 @@ MEMBERS: tuple[MemberKey, ...] = get_args(MemberKey)
 class Settings(Strict):
     """Some parameters of a run. A row merges its settings; later ones override earlier ones.
 
-    dataset: a name under ``datasets`` of _common.yaml. features, texts, noise: nodes of params.yaml with their ``name`` and without
-    data set; each replaces an earlier one completely. Members are given by name, with values in ``options`` as in
-    ``runs.<name>.options``; a new member drops the values of the old one. train: values of ``runs.<name>.train``; inference: values
-    of criteria. null in these removes an earlier value.
+    dataset: a name under ``datasets`` of _common.yaml. features, texts, noise: nodes of params.yaml with their ``name``
+    and without data set; each replaces an earlier one completely. Members are given by name, with values in ``options``
+    as in ``runs.<name>.options``; a new member drops the values of the old one. train: values of ``runs.<name>.train``;
+    inference: values of criteria. null in these removes an earlier value.
     """
 
     dataset: str | None = None
@@ -51,11 +51,11 @@ class Settings(Strict):
 class Row(Strict):
     """A row of a table.
 
-    id: the paper's number, or a fixed one of ours; published: the figures in the order of the block's columns, null for missing
-    ones; settings: added to the block's. quoted: results of other people's work, with nothing to run. also: further tables with the
-    row. trains: the row whose model this one ranks under ``inference``. variants: further settings by name, for ``<id>:<name>``.
-    assumed: the remark on settings that the paper leaves open; note: for readers. printed_rsum_differs: the sum of the six
-    recalls, if it differs from the printed rsum by more than 0.3.
+    id: the paper's number, or a fixed one of ours; published: the figures in the order of the block's columns, null for
+    missing ones; settings: added to the block's. quoted: results of other people's work, with nothing to run. also:
+    further tables with the row. trains: the row whose model this one ranks under ``inference``. variants: further
+    settings by name, for ``<id>:<name>``. assumed: the remark on settings that the paper leaves open; note: for
+    readers. printed_rsum_differs: the sum of the six recalls, if it differs from the printed rsum by more than 0.3.
     """
 
     id: Key
@@ -81,8 +81,8 @@ class Row(Strict):
 
 
 class Block(Strict):
-    """Rows of a printed table with the same data set, protocol and settings. title: of the block in its table; variants: of each row
-    that is not quoted."""
+    """Rows of a printed table with the same data set, protocol and settings. title: of the block in its table;
+    variants: of each row that is not quoted."""
 
     table: str
     title: str = ""
@@ -103,8 +103,8 @@ class Block(Strict):
 
 
 class Paper(Strict):
-    """A paper's file. settings: by name, besides those of _common.yaml; remarks: assumptions of several rows, by name; notes: on the
-    paper, such as differences from the authors' code."""
+    """A paper's file. settings: by name, besides those of _common.yaml; remarks: assumptions of several rows, by name;
+    notes: on the paper, such as differences from the authors' code."""
 
     title: str
     authors: str
@@ -126,7 +126,8 @@ _NODES = ("dataset", "features", "texts", "noise")
 
 
 def merged(layers: Sequence[Settings]) -> Settings:
-    """The merged settings; later layers override earlier ones. A new member drops the options of the old one; null drops a value."""
+    """The merged settings; later layers override earlier ones. A new member drops the options of the old one; null
+    drops a value."""
     values: dict = {"options": {}, "train": {}, "inference": {}}
     for layer in layers:
         for name in (*_NODES, *MEMBERS):

@@ -61,9 +61,10 @@ _LOCALISED = {"threshold": 0.5, "split": "test"}
 def compared_figures(marker: str, metrics: Mapping, inference: str = "nns") -> list[tuple[str, float, float, float]]:
     """(figure, published, ours, ours - published) for every printed figure in ``metrics``.
 
-    marker: ``runs.<name>.row``, such as ``hal-aaai2020 2.12``; metrics: of an evaluation, as in metrics.json, or of a localisation,
-    with the mean average precision of ``localize.average_precision``. inference: the criterion of ``metrics``; the paper may rank
-    the model under it in another row. Empty if it does not. Raises UsageError for an unknown row.
+    marker: ``runs.<name>.row``, such as ``hal-aaai2020 2.12``; metrics: of an evaluation, as in metrics.json, or of a
+    localisation, with the mean average precision of ``localize.average_precision``. inference: the criterion of
+    ``metrics``; the paper may rank the model under it in another row. Empty if it does not. Raises UsageError for an
+    unknown row.
     """
     entry = rows_of_model(marker).get(inference)
     if entry is None:
@@ -84,7 +85,8 @@ def rows_of_model(marker: str) -> dict[str, Entry]:
 
 
 def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]:
-    """Sentences on differences between our figures and the row's: another protocol, assumptions, and settings of ``run``."""
+    """Sentences on differences between our figures and the row's: another protocol, assumptions, and settings of
+    ``run``."""
     entry = catalogue.located(marker)
     remarks = catalogue.load(entry.paper).remarks
     sentences = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]

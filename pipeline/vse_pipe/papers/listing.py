@@ -95,7 +95,8 @@ def _in_one_line(node: object) -> None:
 
 
 def papers() -> list[dict]:
-    """For each paper: name, title, venue, and the numbers of rows, of its own rows, and of rows that this version can run."""
+    """For each paper: name, title, venue, and the numbers of rows, of its own rows, and of rows that this version can
+    run."""
     rows = []
     for name in catalogue.names():
         content, entries = catalogue.load(name), catalogue.entries(name)

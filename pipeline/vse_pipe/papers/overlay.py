@@ -51,8 +51,9 @@ _MEASURED: dict[str, dict[str, Any]] = {
 def overlay(paper: str, row: str) -> dict:
     """The part of params.yaml for ``row`` of ``paper``: nodes, a run or two with their ensemble, criteria, protocol.
 
-    The run has every value of its members and its training, defaults included, so that the rest of the file cannot change the row.
-    Raises UsageError for an unknown paper or row, for quoted figures, and for a row that this version cannot run.
+    The run has every value of its members and its training, defaults included, so that the rest of the file cannot
+    change the row. Raises UsageError for an unknown paper or row, for quoted figures, and for a row that this version
+    cannot run.
     """
     entry = catalogue.find(paper, row)
     lacking = needs(entry)

@@ -5,8 +5,8 @@
     train-00000.parquet::17::image                 row of the file, counted from 0, then the column
     photos/beach.jpg#xywh=30,12,200,90             left, top, width and height in pixels of the upright picture
 
-The last is a media fragment of the W3C, and may follow any of the others. The name of a member is for messages only: no file of
-that name is written or opened.
+The last is a media fragment of the W3C, and may follow any of the others. The name of a member is for messages only: no
+file of that name is written or opened.
 """
 
 import re
@@ -100,8 +100,9 @@ def parse(file: str) -> str | TarMember | Cell:
     return file
 
 
-# Rows of Parquet files are read by row groups, and one or two groups stay in memory: rows in order cost one pass over the file,
-# random rows read a group each. Largest size of a column in a row group, in bytes: it is read for a single picture.
+# Rows of Parquet files are read by row groups, and one or two groups stay in memory: rows in order cost one pass over
+# the file, random rows read a group each. Largest size of a column in a row group, in bytes: it is read for a single
+# picture.
 LARGEST_GROUP = 2**30
 _KEPT_GROUPS = 2
 _KEPT_FILES = 4
@@ -114,7 +115,8 @@ _keeping = threading.Lock()
 
 def value(path: Path, row: int, column: str) -> bytes | None:
     """The bytes in ``column`` of one row, None where there are none. Raises IndexError when there is no such row or
-    column, InputError when the file is no Parquet file, is damaged, or its row groups are too large to be read by row."""
+    column, InputError when the file is no Parquet file, is damaged, or its row groups are too large to be read by row.
+    """
     if files.is_remote(path):
         # Opened once in a process: a request for every row would take longer than the row.
         with _opening:

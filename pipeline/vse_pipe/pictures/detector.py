@@ -71,8 +71,8 @@ def names() -> list[str]:
 def build(name: str, choice: Named, arguments: dict, sizes: tuple[int, int], seed: int) -> tuple[Detector, Weights]:
     """choice: weights and sha256 of the detector; sizes: shorter and longest side of the pictures it will see.
 
-    Raises UnknownMember for an unknown Faster R-CNN of torchvision and for unknown weights, UsageError for unknown arguments, and
-    the errors of ``weights.locate`` and ``devices.read_weights``.
+    Raises UnknownMember for an unknown Faster R-CNN of torchvision and for unknown weights, UsageError for unknown
+    arguments, and the errors of ``weights.locate`` and ``devices.read_weights``.
     """
     if name not in names():
         raise UnknownMember(unknown("detector", name, names()))

@@ -40,7 +40,8 @@ def cropped(image: Image.Image, box: Box, name: str) -> Image.Image:
 
 
 class Decoded:
-    """Pictures that threads decode and share. most: number in the cache; largest: their bytes, unless it is a single picture."""
+    """Pictures that threads decode and share. most: number in the cache; largest: their bytes, unless it is a single
+    picture."""
 
     def __init__(self, most: int = MOST, largest: int = LARGEST) -> None:
         self._most, self._largest = most, largest
@@ -48,8 +49,8 @@ class Decoded:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], Image.Image]) -> Image.Image:
-        """The picture of ``key``, made by the first thread while others wait. An error of ``make`` is raised and not cached, because
-        messages differ. The picture must not be changed."""
+        """The picture of ``key``, made by the first thread while others wait. An error of ``make`` is raised and not
+        cached, because messages differ. The picture must not be changed."""
         with self._lock:
             waiting = self._futures.get(key)
             mine: Future[Image.Image] | None = Future() if waiting is None else None
@@ -99,8 +100,8 @@ class Item:
 def load(root: Path, item: Item) -> Image.Image:
     """The image, or box, of a row, in mode RGB.
 
-    Raises UnreadableImage when it is missing or does not decode, or the box is not inside, InputError for a name outside ``root``,
-    IntegrityError when the file changed after ``prepare``.
+    Raises UnreadableImage when it is missing or does not decode, or the box is not inside, InputError for a name
+    outside ``root``, IntegrityError when the file changed after ``prepare``.
     """
     address, box = cut(item.file)
     return decode(*_content(root, item)) if box is None else _box(root, item, address, box)
@@ -114,8 +115,8 @@ def pixels(root: Path, item: Item, transform: Transform) -> np.ndarray:
 def pixels_and_size(root: Path, item: Item, transform: Transform) -> tuple[np.ndarray, Size]:
     """The pixels, and width and height of the upright image or box. Raises as ``load``.
 
-    A picture with boxes is decoded at full size, also with ``transform.draft``: one decoding serves all boxes, and a box does not
-    depend on the others.
+    A picture with boxes is decoded at full size, also with ``transform.draft``: one decoding serves all boxes, and a
+    box does not depend on the others.
     """
     address, box = cut(item.file)
     if box is None:
@@ -168,9 +169,10 @@ def page_bytes(path: Path) -> bytes | None:
 def decode(content: bytes, name: str) -> Image.Image:
     """Decode to RGB. name: for messages.
 
-    EXIF orientation is applied; an animation gives its first frame; transparent pixels become white; 16-bit greys keep their high
-    byte; CMYK is converted without a colour profile. The authors' loaders call only ``convert("RGB")``, which differs for rotated,
-    transparent and 16-bit images. Raises UnreadableImage as ``open_picture``, and for a truncated image.
+    EXIF orientation is applied; an animation gives its first frame; transparent pixels become white; 16-bit greys keep
+    their high byte; CMYK is converted without a colour profile. The authors' loaders call only ``convert("RGB")``,
+    which differs for rotated, transparent and 16-bit images. Raises UnreadableImage as ``open_picture``, and for a
+    truncated image.
     """
     return _decoded(open_picture(content, name), name)[0]
 
@@ -178,7 +180,8 @@ def decode(content: bytes, name: str) -> Image.Image:
 def reduced(content: bytes, name: str, enough: Callable[[int, int], Size | None]) -> tuple[Image.Image, Size]:
     """``decode``, but libjpeg may draw a JPEG at a half, a quarter or an eighth of its size.
 
-    enough: gives the smallest sufficient size for a stored size; None: full size. Returns the picture, and its full upright size.
+    enough: gives the smallest sufficient size for a stored size; None: full size. Returns the picture, and its full
+    upright size.
     """
     image = open_picture(content, name)
     stored = image.size

@@ -68,8 +68,8 @@ def _plugin(content: bytes, name: str) -> tuple[str, ...]:
 
 
 def undecodable(name: str, error: Exception) -> UnreadableImage:
-    """The error for damaged bytes, for which Pillow raises nearly any exception. A MemoryError is raised again: it does not concern
-    the file."""
+    """The error for damaged bytes, for which Pillow raises nearly any exception. A MemoryError is raised again: it does
+    not concern the file."""
     if isinstance(error, MemoryError):
         raise error
     text = " ".join(str(error).split())
@@ -84,8 +84,8 @@ _AGAIN = "it is not the file that prepare read; run `vse-pipe prepare` again"
 def content(root: Path, file: str, where: str) -> bytes:
     """The bytes of the image ``file`` below ``root``; safe in threads. where: the row with its name.
 
-    Raises UnreadableImage when it is missing, no regular file, too large or a cell without bytes, InputError for a name outside
-    ``root`` and an unreadable shard, IntegrityError for a shortened shard.
+    Raises UnreadableImage when it is missing, no regular file, too large or a cell without bytes, InputError for a name
+    outside ``root`` and an unreadable shard, IntegrityError for a shortened shard.
     """
     return _content(inside(root, path_of(file), where), file, where)
 
@@ -101,7 +101,8 @@ def file_of(path: Path) -> Path:
 
 
 def photo(path: Path) -> bytes:
-    """The bytes of a file of the command line. Raises MissingResource when it is missing, UnreadableImage as ``content``."""
+    """The bytes of a file of the command line. Raises MissingResource when it is missing, UnreadableImage as
+    ``content``."""
     if not path.exists():
         raise MissingResource(f"{path}: no such file")
     return _plain(path, "--image")

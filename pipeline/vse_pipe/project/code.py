@@ -1,6 +1,7 @@
 """The code that an output depends on, as files and as one digest, and dvc.lock, which records it.
 
-Code is read from the source of the package that runs, in a clone or installed. dvc.lock and DVC's cache are read without DVC.
+Code is read from the source of the package that runs, in a clone or installed. dvc.lock and DVC's cache are read
+without DVC.
 """
 
 import configparser
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 
 
 PACKAGE = Path(vse_pipe.__file__).parent
-# These modules decide messages, paths, checks of options or the device, and no content of an artefact; an edit in them must
-# not retrain every model. Values of parameters are tracked by ``params:``.
+# These modules decide messages, paths, checks of options or the device, and no content of an artefact; an edit in them
+# must not retrain every model. Values of parameters are tracked by ``params:``.
 _WITHOUT_EFFECT = ("vse_pipe.core.console", "vse_pipe.core.errors", "vse_pipe.core.locks")
-# The options of a family's members stand on one page. Artefacts are compared by values and not by the page's text, so that a
-# new option of a member does not change the code of the others.
+# The options of a family's members stand on one page. Artefacts are compared by values and not by the page's text, so
+# that a new option of a member does not change the code of the others.
 _OPTIONS = ".options"
 
 
@@ -55,14 +56,15 @@ def _upstream(module: str) -> frozenset[str]:
 
 
 def closure(modules: Iterable[str]) -> set[str]:
-    """``modules`` and all their imports, without modules of no effect and without pages of options. Imports of the pages are
-    included."""
+    """``modules`` and all their imports, without modules of no effect and without pages of options. Imports of the
+    pages are included."""
     start = set(modules)
     return {module for module in start.union(*map(_upstream, start)) if not module.endswith(_OPTIONS)}
 
 
 def needed(declaration: Declaration, members: dict[Family, str]) -> set[str]:
-    """Every module that decides the output of an entry with these members. A family without a member in it counts as a whole."""
+    """Every module that decides the output of an entry with these members. A family without a member in it counts as a
+    whole."""
     named = [(family, members.get(family)) for family in declaration.families]
     modules = [family.module(member) for family, name in named for member in ([name] if name else family.names())]
     return closure([declaration.module, *modules])
@@ -74,7 +76,8 @@ def option_pages(declaration: Declaration) -> list[str]:
 
 
 def defaults(declaration: Declaration, members: dict[Family, str]) -> set[str]:
-    """Names for the defaults of the options in a listing, ``<package>.options:<member>``, for the members of ``needed``."""
+    """Names for the defaults of the options in a listing, ``<package>.options:<member>``, for the members of
+    ``needed``."""
     return {
         f"{family.page}:{member}"
         for family in declaration.families
@@ -224,8 +227,8 @@ class Lock:
             return None
 
     def damaged(self, path: Path) -> str:
-        """The remedy for a damaged file of an output whose object in DVC's cache is damaged too; empty where the object is whole or
-        missing."""
+        """The remedy for a damaged file of an output whose object in DVC's cache is damaged too; empty where the object
+        is whole or missing."""
         for out in self.outs.values():
             if path == Path(out.path) or path.is_relative_to(out.path):
                 digest = (self.files(out) or {}).get(path.relative_to(out.path).as_posix().removeprefix("."))

@@ -120,13 +120,15 @@ def run_seed(run: str) -> int | None:
 
 
 def seed_folders(folder: Path) -> list[Path]:
-    """The folders of seeds in a run's folder, including seeds that params.yaml lacks and partial folders of killed calls."""
+    """The folders of seeds in a run's folder, including seeds that params.yaml lacks and partial folders of killed
+    calls."""
     folders = [path for path in folder.glob("*") if path.name.removesuffix(".partial").isdecimal() and path.is_dir()]
     return sorted(folders, key=lambda path: (int(path.name.removesuffix(".partial")), path.name))
 
 
 def output_patterns(files: Iterable[str]) -> list[str]:
-    """Patterns of the pipeline's files in a run's folder. files: patterns of one model. The run may have had seeds before."""
+    """Patterns of the pipeline's files in a run's folder. files: patterns of one model. The run may have had seeds
+    before."""
     names = list(files)
     return [*names, *(f"[0-9]*/{file}" for file in names), "[0-9]*.timing.json", "[0-9]*.lock"]
 
@@ -145,7 +147,8 @@ def one_model(params: "Params", run: str) -> str:
 def replace_model_folder(building: Path, out: Path, files: Iterable[str], label: str) -> None:
     """Replaces ``out``, with any seeds in it, by the folder ``building`` of one model. Replaced seeds are logged.
 
-    files: as for ``output_patterns``. Raises PipelineError for foreign files, LockedError where a process still writes a seed.
+    files: as for ``output_patterns``. Raises PipelineError for foreign files, LockedError where a process still writes
+    a seed.
     """
     seeds = seed_folders(out)
     with contextlib.ExitStack() as locks:
@@ -157,7 +160,8 @@ def replace_model_folder(building: Path, out: Path, files: Iterable[str], label:
 
 
 def remove_other_seeds(folder: Path, seed_paths: Collection[Path], files: Iterable[str]) -> None:
-    """Removes the files of former seeds, and of the run without seeds, from the folder of a run with seeds, and logs it.
+    """Removes the files of former seeds, and of the run without seeds, from the folder of a run with seeds, and logs
+    it.
 
     seed_paths: folders of its seeds; files: as for ``output_patterns``. Raises as ``replace_model_folder``.
     """

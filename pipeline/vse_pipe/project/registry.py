@@ -1,4 +1,5 @@
-"""Families and the traits of their members. A family's class of traits has the defaults of its members. No import of torch."""
+"""Families and the traits of their members. A family's class of traits has the defaults of its members. No import of
+torch."""
 
 import importlib
 import pkgutil
@@ -18,8 +19,8 @@ class Traits:
 
 @dataclass(frozen=True)
 class FormatTraits(Traits):
-    """knows_truth: whether it is known which train pairs match; proposes: its options ``proposals`` and ``options`` name a way to
-    propose boxes, and its options."""
+    """knows_truth: whether it is known which train pairs match; proposes: its options ``proposals`` and ``options``
+    name a way to propose boxes, and its options."""
 
     knows_truth: bool = True
     proposes: bool = False
@@ -34,8 +35,8 @@ class ProposalTraits(Traits):
 
 @dataclass(frozen=True)
 class BackboneTraits(Traits):
-    """trainable: it is a network of images that an image encoder can train; by_content: False if the features follow from more
-    than the picture, such as its name; independent: features do not depend on the other images of a batch."""
+    """trainable: it is a network of images that an image encoder can train; by_content: False if the features follow
+    from more than the picture, such as its name; independent: features do not depend on the other images of a batch."""
 
     trainable: bool = False
     by_content: bool = True
@@ -44,9 +45,9 @@ class BackboneTraits(Traits):
 
 @dataclass(frozen=True)
 class TextFeatureTraits(Traits):
-    """gives: its output, token ids, a vector a caption or a vector a token; libraries: their versions matter for the texts; terms:
-    its function ``terms`` gives the known words of a caption; mixes: it combines the methods in its option ``parts``; extra: the
-    extra of this package with the libraries, if it has another name than the method."""
+    """gives: its output, token ids, a vector a caption or a vector a token; libraries: their versions matter for the
+    texts; terms: its function ``terms`` gives the known words of a caption; mixes: it combines the methods in its
+    option ``parts``; extra: the extra of this package with the libraries, if it has another name than the method."""
 
     gives: Literal["tokens", "vectors", "fragments"] = "vectors"
     libraries: tuple[str, ...] = ()
@@ -57,8 +58,8 @@ class TextFeatureTraits(Traits):
 
 @dataclass(frozen=True)
 class ProtocolTraits(Traits):
-    """decides_by: the argument of the member's ``corrupt``, a rate, the array of an index file or nothing; knows_truth: whether it
-    is known which train pairs match."""
+    """decides_by: the argument of the member's ``corrupt``, a rate, the array of an index file or nothing; knows_truth:
+    whether it is known which train pairs match."""
 
     decides_by: Literal["rate", "index", "nothing"] = "rate"
     knows_truth: bool = True
@@ -66,9 +67,10 @@ class ProtocolTraits(Traits):
 
 @dataclass(frozen=True)
 class LossTraits(Traits):
-    """similarities: those that it supports, None for all; above_zero: a pair learns only while its similarity is above 0; stuck:
-    its function ``stuck`` tells whether training ended at a point that the loss cannot leave; learns: its function ``network``
-    makes a module that is trained with the model, or None, and is the third argument of the loss."""
+    """similarities: those that it supports, None for all; above_zero: a pair learns only while its similarity is above
+    0; stuck: its function ``stuck`` tells whether training ended at a point that the loss cannot leave; learns: its
+    function ``network`` makes a module that is trained with the model, or None, and is the third argument of the loss.
+    """
 
     similarities: tuple[str, ...] | None = None
     above_zero: bool = False
@@ -78,9 +80,10 @@ class LossTraits(Traits):
 
 @dataclass(frozen=True)
 class SchemeTraits(Traits):
-    """losses, similarities: those that it supports, None for all; parts: number of batches made of a sampler's batch; regions: it
-    needs a data set of regions with proposals in its training pictures; teacher: it learns from trained models, and ``noise`` of
-    the run is an entry of teachers; trains: False if it has a function ``untrained`` instead, for encoders without weights."""
+    """losses, similarities: those that it supports, None for all; parts: number of batches made of a sampler's batch;
+    regions: it needs a data set of regions with proposals in its training pictures; teacher: it learns from trained
+    models, and ``noise`` of the run is an entry of teachers; trains: False if it has a function ``untrained`` instead,
+    for encoders without weights."""
 
     losses: tuple[str, ...] | None = None
     similarities: tuple[str, ...] | None = None
@@ -92,8 +95,8 @@ class SchemeTraits(Traits):
 
 @dataclass(frozen=True)
 class SimilarityTraits(Traits):
-    """fragments: it compares regions with words, and its function ``pairs`` scores single pairs; learns: its function ``network``
-    makes the module that it learns; above_zero: False if 0 is its largest value."""
+    """fragments: it compares regions with words, and its function ``pairs`` scores single pairs; learns: its function
+    ``network`` makes the module that it learns; above_zero: False if 0 is its largest value."""
 
     fragments: bool = False
     learns: bool = False
@@ -102,8 +105,9 @@ class SimilarityTraits(Traits):
 
 @dataclass(frozen=True)
 class TextEncoderTraits(Traits):
-    """reads: token ids, a vector a caption or a vector a token; words: it also gives a vector for each word; vectors: its table of
-    words ``embed`` can start from a file (options ``vectors``, ``words`` and ``freeze_vectors``); learns: it has weights."""
+    """reads: token ids, a vector a caption or a vector a token; words: it also gives a vector for each word; vectors:
+    its table of words ``embed`` can start from a file (options ``vectors``, ``words`` and ``freeze_vectors``); learns:
+    it has weights."""
 
     reads: Literal["tokens", "vectors", "fragments"] = "tokens"
     words: bool = False
@@ -113,7 +117,8 @@ class TextEncoderTraits(Traits):
 
 @dataclass(frozen=True)
 class ImageEncoderTraits(Traits):
-    """reads: stored features, or pixels through its network; regions: it gives a vector for each region; learns: it has weights."""
+    """reads: stored features, or pixels through its network; regions: it gives a vector for each region; learns: it has
+    weights."""
 
     reads: Literal["features", "pixels"] = "features"
     regions: bool = False
@@ -122,8 +127,8 @@ class ImageEncoderTraits(Traits):
 
 @dataclass(frozen=True)
 class CriterionTraits(Traits):
-    """matches: it makes a matching, not scores; item_bias: its function ``item_bias`` gives the whole correction as a number an
-    item; comparable_rows: scores of different queries have one scale, which a matching needs."""
+    """matches: it makes a matching, not scores; item_bias: its function ``item_bias`` gives the whole correction as a
+    number an item; comparable_rows: scores of different queries have one scale, which a matching needs."""
 
     matches: bool = False
     item_bias: bool = False
@@ -140,9 +145,9 @@ _BESIDE = ("options",)
 class Family(Generic[Kind]):
     """The members in a package folder: a module for each, and ``options`` with a class of options for each.
 
-    kind: the word in messages ("loss"); package: dotted name of the folder; defaults: the traits of a member whose class of options
-    has none. The options of ``hal_emnlp`` are the class ``HalEmnlpOptions`` with the attribute ``traits``. A module is imported at
-    its first use, and ``options`` imports no torch.
+    kind: the word in messages ("loss"); package: dotted name of the folder; defaults: the traits of a member whose
+    class of options has none. The options of ``hal_emnlp`` are the class ``HalEmnlpOptions`` with the attribute
+    ``traits``. A module is imported at its first use, and ``options`` imports no torch.
     """
 
     kind: str

@@ -1,7 +1,7 @@
 """Files from outside of the pipeline that its stages read, and data/sources/, which lists them for DVC.
 
-A listing follows from names and content, so that a copy or a touch changes nothing. Content is read again only where size, time
-of change or time of the file system's entry differ from those in data/seen/.
+A listing follows from names and content, so that a copy or a touch changes nothing. Content is read again only where
+size, time of change or time of the file system's entry differ from those in data/seen/.
 """
 
 import hashlib
@@ -37,9 +37,9 @@ Stamp = tuple[int, int, int]
 class SourceFiles:
     """Files that a stage reads together: ``path``, or files in the folder ``path``.
 
-    Files in a folder either match one of ``patterns`` (of ``Path.glob``); or lie anywhere below it and their names in lower case
-    have one of ``endings``, without hidden files and links to folders; or are the ``names`` that a function reads from the files
-    ``listed_in``.
+    Files in a folder either match one of ``patterns`` (of ``Path.glob``); or lie anywhere below it and their names in
+    lower case have one of ``endings``, without hidden files and links to folders; or are the ``names`` that a function
+    reads from the files ``listed_in``.
     """
 
     path: Path
@@ -77,8 +77,8 @@ class NamesUnknown(Exception):
 def listing(groups: Iterable[SourceFiles], previous: str, write: bool = True) -> str:
     """The text of data/sources/<stage>/<entry>.
 
-    previous: the earlier text, whose line is repeated where this machine has none of the files, as in a clone without raw data.
-    write: update data/seen/. Raises NamesUnknown.
+    previous: the earlier text, whose line is repeated where this machine has none of the files, as in a clone without
+    raw data. write: update data/seen/. Raises NamesUnknown.
     """
     earlier = {line.split(" ", 2)[2]: line for line in previous.splitlines()[1:] if line.count(" ") > 1}
     lines = [_line(group, earlier, write) for group in dict.fromkeys(groups)]

@@ -1,4 +1,5 @@
-"""The stages of dvc.yaml, as the rooms declare them in ``vse_pipe/<room>/declaration.py``, their nodes in params.yaml and their problems."""
+"""The stages of dvc.yaml, as the rooms declare them in ``vse_pipe/<room>/declaration.py``, their nodes in params.yaml
+and their problems."""
 
 import importlib
 from collections.abc import Callable, Iterable
@@ -20,8 +21,8 @@ PARAMS, ARTEFACT, DIGEST, NOTE = 2, 3, 5, 0
 
 @dataclass(frozen=True)
 class Problem:
-    """status: of ``vse_pipe.core.errors``: 2 params.yaml or dvc.yaml, 3 an unusable artefact, 5 a digest that differs from another
-    artefact's; 0: a note. address: file, folder or key; advice: a remedy."""
+    """status: of ``vse_pipe.core.errors``: 2 params.yaml or dvc.yaml, 3 an unusable artefact, 5 a digest that differs
+    from another artefact's; 0: a note. address: file, folder or key; advice: a remedy."""
 
     status: int
     address: str
@@ -61,14 +62,13 @@ ROOMS = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", 
 class Declaration:
     """A stage of dvc.yaml. Functions of an entry take params and its name; each seed of a run is an entry.
 
-    group: its key in dvc.yaml, which begins with the room. section: address of its entries in params.yaml. option: of its command,
-    before an entry's name. The only stage without entries has neither.
-    output: the folder of an entry by its name, or by its data set and name if ``by_dataset``.
-    inputs: files or folders of other stages that an entry reads. reads: its files from outside of the pipeline, None if no entry
-    reads any.
-    families: families of the members that the stage loads, each with the address of a member's name in an entry. Without an
-    address or a name, any member may be loaded.
-    problems: of a finished output; an error of a reader is a problem too. file: module where the work begins.
+    group: its key in dvc.yaml, which begins with the room. section: address of its entries in params.yaml. option: of
+    its command, before an entry's name. The only stage without entries has neither. output: the folder of an entry by
+    its name, or by its data set and name if ``by_dataset``. inputs: files or folders of other stages that an entry
+    reads. reads: its files from outside of the pipeline, None if no entry reads any. families: families of the members
+    that the stage loads, each with the address of a member's name in an entry. Without an address or a name, any member
+    may be loaded. problems: of a finished output; an error of a reader is a problem too. file: module where the work
+    begins.
     """
 
     group: str
@@ -163,8 +163,8 @@ class Node:
         return Problem(ARTEFACT, str(self.out), text, self.advice)
 
     def digest(self, content: str, made_from: object, current: object) -> list[Problem]:
-        """A problem where the output's digest of its input differs from ``current``, a digest or a file. Without either digest
-        nothing is compared."""
+        """A problem where the output's digest of its input differs from ``current``, a digest or a file. Without either
+        digest nothing is compared."""
         if isinstance(current, Path):
             current = sha256(current) if current.is_file() else None
         if made_from is None or current is None or made_from == current:
@@ -192,7 +192,8 @@ def nodes(params: Params) -> list[Node]:
 
 
 def sources(params: Params) -> dict[str, list[SourceFiles]]:
-    """{address in DVC: outside files that the stage reads}, for stages that may read any. All seeds of a run share a stage."""
+    """{address in DVC: outside files that the stage reads}, for stages that may read any. All seeds of a run share a
+    stage."""
     listed: dict[str, dict[SourceFiles, None]] = {}
     for stage in declarations().values():
         if reads := stage.reads:

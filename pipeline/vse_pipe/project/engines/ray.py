@@ -1,8 +1,8 @@
 """Engine ``ray``: worker processes of a Ray cluster, on this machine or on many. Needs the extra ``ray``.
 
-Workers compute, this process puts together and writes: there is one writer, and a worker that outlives it can do no harm. What
-is computed is sent as Ray sends functions, with its arrays in Ray's store, once for all workers of a node; memory maps are opened
-again, so every node needs the project, the images and the weights at the same paths.
+Workers compute, this process puts together and writes: there is one writer, and a worker that outlives it can do no
+harm. What is computed is sent as Ray sends functions, with its arrays in Ray's store, once for all workers of a node;
+memory maps are opened again, so every node needs the project, the images and the weights at the same paths.
 """
 
 import contextlib
@@ -42,8 +42,9 @@ _MIB = 1 << 20
 
 @contextlib.contextmanager
 def opened(params: EngineParams, device: str) -> Iterator[None]:
-    """``processes.run_parts`` asks workers that are started when it is first called, and end here. device: of each of them, as the
-    command line names it. Raises MissingResource without Ray, UsageError for one GPU of many, which Ray deals out itself."""
+    """``processes.run_parts`` asks workers that are started when it is first called, and end here. device: of each of
+    them, as the command line names it. Raises MissingResource without Ray, UsageError for one GPU of many, which Ray
+    deals out itself."""
     if device.startswith("cuda:"):
         raise UsageError(
             f"--device {device} and --engine ray exclude each other: Ray gives each worker a GPU; give cuda"
@@ -57,8 +58,8 @@ def opened(params: EngineParams, device: str) -> Iterator[None]:
 
 
 class RayPool:
-    """As ``processes.Pool``. A worker that dies is started again, twice at most, and what it had to do is done again; it has as
-    many threads as this process, on which the last bits of a result may depend."""
+    """As ``processes.Pool``. A worker that dies is started again, twice at most, and what it had to do is done again;
+    it has as many threads as this process, on which the last bits of a result may depend."""
 
     def __init__(self, ray: ModuleType, params: EngineParams, device: str) -> None:
         self._ray, self._params, self._device = ray, params, device
@@ -70,8 +71,8 @@ class RayPool:
         return self._params.workers
 
     def block(self, parts: Iterable[Any], cost: int) -> int:
-        """Parts that a worker gets at once: as many as fit its memory, and no more than leave all workers something to do; one
-        where nobody knows what a part takes. Raises UsageError where the memory is too little for one."""
+        """Parts that a worker gets at once: as many as fit its memory, and no more than leave all workers something to
+        do; one where nobody knows what a part takes. Raises UsageError where the memory is too little for one."""
         room = self._params.memory * _MIB
         if cost > room:
             raise UsageError(
@@ -82,8 +83,8 @@ class RayPool:
         return max(1, min(room // cost, share)) if cost else 1
 
     def run(self, stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
-        """Raises what a worker raises, UsageError for more workers than the cluster has room for, and PipelineError when one does
-        not start, cannot be kept alive or is another installation than this."""
+        """Raises what a worker raises, UsageError for more workers than the cluster has room for, and PipelineError
+        when one does not start, cannot be kept alive or is another installation than this."""
         block, rest = self.block(parts, cost), iter(parts)
         blocks = iter(lambda: list(islice(rest, block)), [])
         self._start()

@@ -55,7 +55,8 @@ def matches(criterion: str) -> bool:
 
 
 def ranked_under(params: Params, name: str) -> list[str]:
-    """The criteria of the grid that rank a run or ensemble. A cascade takes no matching: its queries have different scales."""
+    """The criteria of the grid that rank a run or ensemble. A cascade takes no matching: its queries have different
+    scales."""
     node = params.ensembles.get(name)
     cascade = node is not None and node.cascade is not None
     return [one for one in params.grid.inferences if not (cascade and matches(one))]
@@ -322,8 +323,8 @@ def completed(params: Params) -> Params:
 
 
 def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Params, list[str]]:
-    """``params`` with a transfer to ``dataset`` for each run, and their names: from an entry of params.yaml, else ``hal@mine``,
-    which no entry can have. Raises UsageError."""
+    """``params`` with a transfer to ``dataset`` for each run, and their names: from an entry of params.yaml, else
+    ``hal@mine``, which no entry can have. Raises UsageError."""
     existing = {
         run: [name for name, node in params.transfers.items() if (node.run, node.dataset) == (run, dataset)]
         for run in runs

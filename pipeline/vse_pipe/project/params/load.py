@@ -63,7 +63,8 @@ Check = Callable[[Root], Iterable[tuple[str, str]]]
 def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", further: Iterable[Check] = ()) -> Params:
     """The typed params.yaml. Raises ParamsError with every problem.
 
-    overrides: ``["train.lr=1e-4"]``, for this call only; shown_as: the file's name in messages; further: checks by higher rooms.
+    overrides: ``["train.lr=1e-4"]``, for this call only; shown_as: the file's name in messages; further: checks by
+    higher rooms.
     """
     name = shown_as or path.name
     reader = ParamsReader(name)
@@ -81,8 +82,8 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
 
 
 def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Strict], int, EngineParams]:
-    """Parameters of evaluate, of the criteria in ``overrides`` by name, the seed and the engine, without params.yaml: the defaults
-    changed by ``["evaluate.ties=average"]``. Raises ParamsError with every problem."""
+    """Parameters of evaluate, of the criteria in ``overrides`` by name, the seed and the engine, without params.yaml:
+    the defaults changed by ``["evaluate.ties=average"]``. Raises ParamsError with every problem."""
     reader = ParamsReader("--set")
     root = reader.model(Measuring, with_overrides({}, overrides, "the command line"), "")
     criteria = {} if root is None else _criteria(reader, root.inference, list(root.inference))

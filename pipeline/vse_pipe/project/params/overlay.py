@@ -25,8 +25,8 @@ def names() -> list[str]:
 
 
 def find(overlay: str) -> Path:
-    """A packaged overlay by name, or a YAML file by path. Raises UsageError with the near miss, MissingResource for a missing
-    file."""
+    """A packaged overlay by name, or a YAML file by path. Raises UsageError with the near miss, MissingResource for a
+    missing file."""
     if overlay in names():
         return FOLDER / f"{overlay}.yaml"
     if Path(overlay).is_file():
@@ -39,9 +39,9 @@ def find(overlay: str) -> Path:
 def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Check] = ()) -> None:
     """Write ``overlay`` and then ``overrides`` into ``params``, if the result is valid. Comments stay.
 
-    Nodes are merged by name and other sections by key. Sections under ``replace`` keep only entries of the overlay; ``replace:
-    nodes`` means all sections of nodes. further: as for ``load``. In a project without code, the source of rendered data is the
-    file with the package's version, which DVC watches.
+    Nodes are merged by name and other sections by key. Sections under ``replace`` keep only entries of the overlay;
+    ``replace: nodes`` means all sections of nodes. further: as for ``load``. In a project without code, the source of
+    rendered data is the file with the package's version, which DVC watches.
     """
     source = find(overlay)
     changes = read_document(source)
@@ -133,8 +133,8 @@ def _on_one_line(values: dict) -> CommentedMap:
 
 
 def _forget_runs(content: dict) -> None:
-    """Remove entries that name removed runs. Teachers, ensembles, transfers and lists of runs stay empty, because dvc.yaml reads
-    them."""
+    """Remove entries that name removed runs. Teachers, ensembles, transfers and lists of runs stay empty, because
+    dvc.yaml reads them."""
     content |= {section: {} for section in ("teachers", "ensembles", "transfers")}
     if isinstance(content.get("report"), dict):
         content["report"].pop("sweeps", None)

@@ -127,7 +127,8 @@ Fusion = Literal["mean", "zscore", "rrf"]
 
 
 class EnsembleNode(Strict):
-    """ensembles.<name>: runs of one data set that are evaluated as one model, ``first`` and ``second`` or any number of ``runs``."""
+    """ensembles.<name>: runs of one data set that are evaluated as one model, ``first`` and ``second`` or any number of
+    ``runs``."""
 
     first: str | None = None
     """names under runs"""

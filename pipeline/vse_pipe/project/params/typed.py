@@ -52,7 +52,8 @@ class Dataset:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """max_errors: images that ``on_error: skip`` may omit beside those of ``prepare``; below 1 a share of all, rounded up."""
+    """max_errors: images that ``on_error: skip`` may omit beside those of ``prepare``; below 1 a share of all, rounded
+    up."""
 
     dataset: str
     backbone: Member
@@ -107,8 +108,8 @@ class Run:
 class Params:
     """params.yaml, typed. inference: by criterion, without composite names.
 
-    runs: by model, so that a run with seeds is ``max/1``, ``max/2``, ...; groups: these names for each run with seeds and each of
-    its transfers. transfers: by model too, complete.
+    runs: by model, so that a run with seeds is ``max/1``, ``max/2``, ...; groups: these names for each run with seeds
+    and each of its transfers. transfers: by model too, complete.
     """
 
     seed: int
@@ -218,8 +219,8 @@ def parse_yaml(text: str) -> object:
 
 
 def _plain(text: str) -> bool:
-    """Whether the parser in C is safe: deep values exhaust its stack, aliases could make a small value endless, and it differs in
-    directives, tags and Unicode's line breaks."""
+    """Whether the parser in C is safe: deep values exhaust its stack, aliases could make a small value endless, and it
+    differs in directives, tags and Unicode's line breaks."""
     deep = text.count("[") + text.count("{") > _FRAMES or max(map(len, text.split("\n"))) > _FRAMES
     return not deep and not _OTHERWISE.search(text)
 
@@ -369,7 +370,8 @@ class ParamsReader:
         named_at: str,
         elsewhere: Mapping[str, str] | None = None,
     ) -> Any:
-        """A ``Member`` with its options. address, elsewhere: of the options, as for ``model``; named_at: address of its name."""
+        """A ``Member`` with its options. address, elsewhere: of the options, as for ``model``; named_at: address of its
+        name."""
         if not self.is_member(family, name, named_at):
             return None
         params = self.model(family.options(name), dict(options or {}), address, elsewhere)
