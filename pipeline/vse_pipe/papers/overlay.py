@@ -11,19 +11,9 @@ from vse_pipe.core.errors import ParamsError, UsageError
 from vse_pipe.papers import catalogue
 from vse_pipe.papers.catalogue import MEMBERS, Entry, MemberKey, Settings
 from vse_pipe.papers.compare import COMPUTING
-from vse_pipe.project import paths
+from vse_pipe.project import paths, registry
 from vse_pipe.project.params.load import never_learns
 from vse_pipe.project.params.schema import EnsembleNode, Root, RunNode, TrainParams
-from vse_pipe.project.registry import (
-    BACKBONES,
-    FORMATS,
-    INFERENCES,
-    PROPOSALS,
-    PROTOCOLS,
-    RUN_FAMILIES,
-    TEXT_FEATURES,
-    Family,
-)
 
 
 def row_problems(root: Root) -> Iterator[tuple[str, str]]:
@@ -114,14 +104,14 @@ def needs(entry: Entry) -> list[str]:
         return []
     nodes = _nodes(chosen)
     datasets = _datasets(chosen.dataset).values()
-    members: list[tuple[Family, str]] = [
-        *((FORMATS, node["format"]) for node in datasets),
-        *((PROPOSALS, node["proposals"]) for node in datasets if "proposals" in node),
-        (BACKBONES, nodes["features"]["backbone"]),
-        (TEXT_FEATURES, nodes["texts"]["method"]),
-        (PROTOCOLS, nodes["noise"]["protocol"]),
-        *((RUN_FAMILIES[key], name) for key in MEMBERS for name in _members(entry, key)),
-        *((INFERENCES, part) for part in entry.row.inference.split("+")),
+    members: list[tuple[registry.Family, str]] = [
+        *((registry.FORMATS, node["format"]) for node in datasets),
+        *((registry.PROPOSALS, node["proposals"]) for node in datasets if "proposals" in node),
+        (registry.BACKBONES, nodes["features"]["backbone"]),
+        (registry.TEXT_FEATURES, nodes["texts"]["method"]),
+        (registry.PROTOCOLS, nodes["noise"]["protocol"]),
+        *((registry.RUN_FAMILIES[key], name) for key in MEMBERS for name in _members(entry, key)),
+        *((registry.INFERENCES, part) for part in entry.row.inference.split("+")),
     ]
     lacking = [f"{family.kind} '{name}'" for family, name in members if name not in family.names()]
     options = [f"train.{key}" for key in chosen.train if key not in TrainParams.model_fields]
@@ -162,7 +152,7 @@ def _complete(entry: Entry, key: MemberKey, name: str) -> dict:
     """The values of member ``name`` of family ``key``, defaults included. Raises ParamsError."""
     values = _settings(entry).options.get(key, {})
     try:
-        return RUN_FAMILIES[key].options(name)(**values).model_dump()
+        return registry.RUN_FAMILIES[key].options(name)(**values).model_dump()
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
         raise ParamsError([f"{entry.paper} {entry.id} {key}.{name} {one}" for one in problems]) from error
@@ -170,5 +160,5 @@ def _complete(entry: Entry, key: MemberKey, name: str) -> dict:
 
 def _criterion(entry: Entry, name: str) -> dict:
     """The values of a criterion, with the papers' defaults and without grids for tuning."""
-    values = INFERENCES.options(name)(**_settings(entry).inference.get(name, {})).model_dump()
+    values = registry.INFERENCES.options(name)(**_settings(entry).inference.get(name, {})).model_dump()
     return {key: value for key, value in values.items() if not key.endswith("_grid")}

@@ -10,27 +10,7 @@ from vse_pipe.core.files import refuse_secrets
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import paths
 from vse_pipe.project.params import checks as params_checks
-from vse_pipe.project.params.checks import (
-    ensemble_problems,
-    evaluation_problems,
-    sweep_problems,
-    teacher_problems,
-    transfer_problems,
-)
-from vse_pipe.project.params.schema import (
-    DatasetNode,
-    EngineParams,
-    EnsembleNode,
-    EvaluateParams,
-    FeaturesNode,
-    Measuring,
-    NoiseNode,
-    Root,
-    RunNode,
-    TeacherNode,
-    TextsNode,
-    TrainParams,
-)
+from vse_pipe.project.params import schema
 from vse_pipe.project.params.typed import (
     Dataset,
     FeatureSet,
@@ -57,7 +37,7 @@ from vse_pipe.project.registry import (
 )
 
 # A check gives (address, problem) for the mistakes in a file of the right form.
-Check = Callable[[Root], Iterable[tuple[str, str]]]
+Check = Callable[[schema.Root], Iterable[tuple[str, str]]]
 
 
 def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", further: Iterable[Check] = ()) -> Params:
@@ -68,24 +48,30 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
     """
     name = shown_as or path.name
     reader = ParamsReader(name)
-    root = reader.model(Root, with_overrides(read_document(path), overrides or [], name), "")
+    root = reader.model(schema.Root, with_overrides(read_document(path), overrides or [], name), "")
     if root is None:
         raise ParamsError(reader.problems)
     loaded = _params(reader, root)
     _report(reader, (problem for check in further for problem in check(root)))
     if not reader.problems:  # these look into their runs
-        checks = (teacher_problems, ensemble_problems, transfer_problems, sweep_problems, evaluation_problems)
+        checks = (
+            params_checks.teacher_problems,
+            params_checks.ensemble_problems,
+            params_checks.transfer_problems,
+            params_checks.sweep_problems,
+            params_checks.evaluation_problems,
+        )
         _report(reader, dict.fromkeys(problem for check in checks for problem in check(loaded)))
     if reader.problems:
         raise ParamsError(reader.problems)
     return params_checks.completed(loaded)
 
 
-def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Strict], int, EngineParams]:
+def load_measuring(overrides: list[str]) -> tuple[schema.EvaluateParams, dict[str, Strict], int, schema.EngineParams]:
     """Parameters of evaluate, of the criteria in ``overrides`` by name, the seed and the engine, without params.yaml:
     the defaults changed by ``["evaluate.ties=average"]``. Raises ParamsError with every problem."""
     reader = ParamsReader("--set")
-    root = reader.model(Measuring, with_overrides({}, overrides, "the command line"), "")
+    root = reader.model(schema.Measuring, with_overrides({}, overrides, "the command line"), "")
     criteria = {} if root is None else _criteria(reader, root.inference, list(root.inference))
     _report(reader, [] if root is None else params_checks.without_project(root.evaluate))
     if reader.problems:
@@ -93,7 +79,7 @@ def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Stri
     return root.evaluate, criteria, root.seed, root.engine
 
 
-def _params(reader: ParamsReader, root: Root) -> Params:
+def _params(reader: ParamsReader, root: schema.Root) -> Params:
     """The result is valid only if ``reader`` has no problems."""
     models, groups = _models(root, {name: _run(reader, root, name, node) for name, node in root.runs.items()})
     moved, of_moved = params_checks.expanded(root.transfers, groups)
@@ -118,7 +104,7 @@ def _params(reader: ParamsReader, root: Root) -> Params:
     )
 
 
-def _models(root: Root, read: dict[str, Run]) -> tuple[dict[str, Run], dict[str, tuple[str, ...]]]:
+def _models(root: schema.Root, read: dict[str, Run]) -> tuple[dict[str, Run], dict[str, tuple[str, ...]]]:
     """A run for each model, and the names of the seeds of a run."""
     models: dict[str, Run] = {}
     groups = {}
@@ -131,12 +117,12 @@ def _models(root: Root, read: dict[str, Run]) -> tuple[dict[str, Run], dict[str,
     return models, groups
 
 
-def _ensemble(node: EnsembleNode, groups: dict[str, tuple[str, ...]]) -> EnsembleNode:
+def _ensemble(node: schema.EnsembleNode, groups: dict[str, tuple[str, ...]]) -> schema.EnsembleNode:
     """The node with all seeds of its runs."""
     return node if node.runs is None else node.model_copy(update={"runs": paths.expand_groups(groups, node.runs)})
 
 
-def _ranked(reader: ParamsReader, root: Root) -> dict[str, Strict]:
+def _ranked(reader: ParamsReader, root: schema.Root) -> dict[str, Strict]:
     """Options of the criteria that rank every run, and of all others in the file."""
     names = set(root.inference)
     for index, entry in enumerate(root.grid.inferences):
@@ -154,7 +140,7 @@ def _criteria(reader: ParamsReader, options: dict[str, dict], names: list[str]) 
     return {member.name: member.params for member in members if member}
 
 
-def _audited(reader: ParamsReader, root: Root, groups: dict[str, tuple[str, ...]]):
+def _audited(reader: ParamsReader, root: schema.Root, groups: dict[str, tuple[str, ...]]):
     """The report. Its audits and localisations must name runs, which stand for all their seeds."""
     for key, names in (("audits", root.report.audits), ("localized", root.report.localized)):
         for index, name in enumerate(names):
@@ -171,7 +157,7 @@ def _report(reader: ParamsReader, problems: Iterable[tuple[str, str]]) -> None:
         reader.problem(address, text)
 
 
-def _dataset(reader: ParamsReader, name: str, node: DatasetNode) -> Dataset:
+def _dataset(reader: ParamsReader, name: str, node: schema.DatasetNode) -> Dataset:
     address = f"datasets.{name}"
     member = reader.member(FORMATS, node.format, node.model_extra, address, f"{address}.format")
     if member and FORMATS.traits(node.format).proposes:
@@ -181,7 +167,7 @@ def _dataset(reader: ParamsReader, name: str, node: DatasetNode) -> Dataset:
     return Dataset(member, node.source, node.on_error, node.memory)
 
 
-def _features(reader: ParamsReader, root: Root, name: str, node: FeaturesNode) -> FeatureSet:
+def _features(reader: ParamsReader, root: schema.Root, name: str, node: schema.FeaturesNode) -> FeatureSet:
     address = f"features.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     backbone = reader.member(BACKBONES, node.backbone, node.model_extra, address, f"{address}.backbone")
@@ -190,7 +176,7 @@ def _features(reader: ParamsReader, root: Root, name: str, node: FeaturesNode) -
     return FeatureSet(node.dataset, backbone, on_error, node.max_errors)
 
 
-def _texts(reader: ParamsReader, root: Root, name: str, node: TextsNode) -> TextSet:
+def _texts(reader: ParamsReader, root: schema.Root, name: str, node: schema.TextsNode) -> TextSet:
     address = f"texts.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     features = root.features.get(name)
@@ -216,7 +202,7 @@ def _part(reader: ParamsReader, part: Any, address: str) -> None:
             reader.problem(f"{address}.method", f"'{part.method}' cannot be a part; those that can: {', '.join(able)}")
 
 
-def _noise(reader: ParamsReader, root: Root, name: str, node: NoiseNode) -> Noise:
+def _noise(reader: ParamsReader, root: schema.Root, name: str, node: schema.NoiseNode) -> Noise:
     address = f"noises.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     protocol = reader.member(PROTOCOLS, node.protocol, node.model_extra, address, f"{address}.protocol")
@@ -236,10 +222,10 @@ def _noise(reader: ParamsReader, root: Root, name: str, node: NoiseNode) -> Nois
     return Noise(node.dataset, protocol)
 
 
-def _teacher(reader: ParamsReader, root: Root, name: str, node: TeacherNode) -> TeacherNode:
+def _teacher(reader: ParamsReader, root: schema.Root, name: str, node: schema.TeacherNode) -> schema.TeacherNode:
     address = f"teachers.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-    noises: dict[str, NoiseNode | TeacherNode] = {**root.noises, **root.teachers}
+    noises: dict[str, schema.NoiseNode | schema.TeacherNode] = {**root.noises, **root.teachers}
     if reader.reference(node.noise, noises, "noise", f"{address}.noise") and noises[node.noise].dataset != node.dataset:
         reader.problem(
             f"{address}.noise",
@@ -256,7 +242,7 @@ _PARTNERS = (
 )
 
 
-def _run(reader: ParamsReader, root: Root, name: str, node: RunNode) -> Run:
+def _run(reader: ParamsReader, root: schema.Root, name: str, node: schema.RunNode) -> Run:
     address = f"runs.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     for key, nodes in (("features", root.features), ("texts", root.texts), ("noise", {**root.noises, **root.teachers})):
@@ -267,7 +253,7 @@ def _run(reader: ParamsReader, root: Root, name: str, node: RunNode) -> Run:
     members = {key: _member(reader, root, node, key, address) for key in RUN_FAMILIES}
     for key, text in _misfits(root, node, {key for key, member in members.items() if member}):
         reader.problem(f"{address}.{key}", text)
-    train = reader.model(TrainParams, {**root.train.model_dump(), **node.train}, f"{address}.train")
+    train = reader.model(schema.TrainParams, {**root.train.model_dump(), **node.train}, f"{address}.train")
     if train and train.warm_up >= train.epochs:
         place = f"{address}.train" if node.train.keys() & {"warm_up", "epochs"} else "train"
         reader.problem(f"{place}.warm_up", f"{train.warm_up:g} epochs leave none of train.epochs {train.epochs}")
@@ -275,7 +261,7 @@ def _run(reader: ParamsReader, root: Root, name: str, node: RunNode) -> Run:
     return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row, model=model)
 
 
-def _packed_model(reader: ParamsReader, node: RunNode, address: str) -> GivenModel | None:
+def _packed_model(reader: ParamsReader, node: schema.RunNode, address: str) -> GivenModel | None:
     """The model that the run takes instead of training one."""
     if node.model is None or node.sha256 is None:
         if node.model is not None:
@@ -292,7 +278,7 @@ def _packed_model(reader: ParamsReader, node: RunNode, address: str) -> GivenMod
     return GivenModel(node.model, node.sha256)
 
 
-def _require_same_dataset(reader: ParamsReader, nodes: dict, node: RunNode, key: str, address: str) -> None:
+def _require_same_dataset(reader: ParamsReader, nodes: dict, node: schema.RunNode, key: str, address: str) -> None:
     """``key`` must name a node of the run's own data set."""
     chosen = getattr(node, key)
     if reader.reference(chosen, nodes, key, f"{address}.{key}") and nodes[chosen].dataset != node.dataset:
@@ -301,7 +287,7 @@ def _require_same_dataset(reader: ParamsReader, nodes: dict, node: RunNode, key:
         )
 
 
-def _member(reader: ParamsReader, root: Root, node: RunNode, key: str, address: str) -> Any:
+def _member(reader: ParamsReader, root: schema.Root, node: schema.RunNode, key: str, address: str) -> Any:
     chosen, overrides = getattr(node, key), node.options.get(key, {})
     shared, section = getattr(root, key).get(chosen) or {}, f"{key}.{chosen}"
     place = f"{address}.options.{key}" if overrides else section
@@ -309,7 +295,7 @@ def _member(reader: ParamsReader, root: Root, node: RunNode, key: str, address: 
     return reader.member(RUN_FAMILIES[key], chosen, {**shared, **overrides}, place, f"{address}.{key}", elsewhere)
 
 
-def _misfits(root: Root, node: RunNode, valid: set[str]) -> Iterator[tuple[str, str]]:
+def _misfits(root: schema.Root, node: schema.RunNode, valid: set[str]) -> Iterator[tuple[str, str]]:
     """(entry of the run, problem) of members that do not fit. valid: members whose name and options are right."""
     texts = root.texts.get(node.texts)
     if "text" in valid and texts and texts.method in TEXT_FEATURES.names():
@@ -346,7 +332,7 @@ def never_learns(loss: str, similarity: str) -> str | None:
     return None
 
 
-def _fragment_misfits(node: RunNode) -> Iterator[str]:
+def _fragment_misfits(node: schema.RunNode) -> Iterator[str]:
     """Problems of a similarity of fragments with encoders of one vector, or the reverse."""
     by_fragment = SIMILARITIES.traits(node.similarity).fragments
     images, words = IMAGE_ENCODERS.traits(node.image).regions, TEXT_ENCODERS.traits(node.text).words
@@ -358,7 +344,7 @@ def _fragment_misfits(node: RunNode) -> Iterator[str]:
         yield f"image encoder '{node.image}' gives regions, but similarity '{node.similarity}' compares one vector an image"
 
 
-def _learner_misfits(node: RunNode) -> Iterator[tuple[str, str]]:
+def _learner_misfits(node: schema.RunNode) -> Iterator[tuple[str, str]]:
     """Problems of a training scheme without weights to train, or of weights with a scheme that does not train."""
     learn = {key: RUN_FAMILIES[key].traits(getattr(node, key)).learns for key in ("image", "text")}
     if not RUN_FAMILIES["scheme"].traits(node.scheme).trains:
@@ -369,7 +355,7 @@ def _learner_misfits(node: RunNode) -> Iterator[tuple[str, str]]:
         yield "scheme", f"scheme '{node.scheme}' has nothing to train: neither encoder has weights; take scheme none"
 
 
-def _teacher_misfits(root: Root, node: RunNode) -> Iterator[tuple[str, str]]:
+def _teacher_misfits(root: schema.Root, node: schema.RunNode) -> Iterator[tuple[str, str]]:
     """Problems of a scheme with a teacher that lacks one, or the reverse. A packed model needs no teacher."""
     if node.model is not None:
         return

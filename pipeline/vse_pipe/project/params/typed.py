@@ -17,20 +17,7 @@ from ruamel.yaml.nodes import Node
 
 from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError, unknown
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.params.schema import (
-    EmbedParams,
-    EngineParams,
-    EnsembleNode,
-    EvaluateParams,
-    GridParams,
-    LocalizeParams,
-    ReportParams,
-    Root,
-    RunNode,
-    TeacherNode,
-    TrainParams,
-    TransferNode,
-)
+from vse_pipe.project.params import schema
 from vse_pipe.project.registry import Family
 
 
@@ -98,7 +85,7 @@ class Run:
     text: Member
     image: Member
     sampler: Member
-    train: TrainParams
+    train: schema.TrainParams
     row: str | None = None
     seed: int = 1
     model: GivenModel | None = None
@@ -113,22 +100,22 @@ class Params:
     """
 
     seed: int
-    grid: GridParams
+    grid: schema.GridParams
     datasets: dict[str, Dataset]
     features: dict[str, FeatureSet]
     texts: dict[str, TextSet]
     noises: dict[str, Noise]
     runs: dict[str, Run]
-    evaluate: EvaluateParams
+    evaluate: schema.EvaluateParams
     inference: dict[str, Strict]
-    report: ReportParams
-    embed: EmbedParams = field(default_factory=EmbedParams)
-    localize: LocalizeParams = field(default_factory=LocalizeParams)
-    engine: EngineParams = field(default_factory=EngineParams)
-    ensembles: dict[str, EnsembleNode] = field(default_factory=dict)
-    transfers: dict[str, TransferNode] = field(default_factory=dict)
+    report: schema.ReportParams
+    embed: schema.EmbedParams = field(default_factory=schema.EmbedParams)
+    localize: schema.LocalizeParams = field(default_factory=schema.LocalizeParams)
+    engine: schema.EngineParams = field(default_factory=schema.EngineParams)
+    ensembles: dict[str, schema.EnsembleNode] = field(default_factory=dict)
+    transfers: dict[str, schema.TransferNode] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    teachers: dict[str, TeacherNode] = field(default_factory=dict)
+    teachers: dict[str, schema.TeacherNode] = field(default_factory=dict)
 
     def pairs(self, noise: str) -> Noise:
         """The noise behind a name under ``noises`` or ``teachers``."""
@@ -284,15 +271,15 @@ def values_out_of_range(values: dict, address: str = "") -> Iterator[tuple[str, 
 
 # Keys that files of an earlier version lack, and keys that they still have.
 _ADDED: dict[tuple[type[BaseModel] | None, str], str] = {
-    (Root, "texts"): "add `texts: {words: {dataset: NAME, method: words}}`, and `texts: words` to its runs",
-    (RunNode, "texts"): "add `texts: NAME`, a node of the section texts",
-    (RunNode, "scheme"): "add `scheme: plain`",
+    (schema.Root, "texts"): "add `texts: {words: {dataset: NAME, method: words}}`, and `texts: words` to its runs",
+    (schema.RunNode, "texts"): "add `texts: NAME`, a node of the section texts",
+    (schema.RunNode, "scheme"): "add `scheme: plain`",
 }
 _RETIRED: dict[tuple[type[BaseModel], str], str] = {
-    (TrainParams, "min_count"): "moved to texts.<name>.min_count",
-    (TrainParams, "max_words"): "moved to texts.<name>.max_words",
-    (EvaluateParams, "approximate"): "removed: every item is ranked",
-    (Root, "search"): "removed: every item is scored; `vse-pipe export --to faiss` makes an index",
+    (schema.TrainParams, "min_count"): "moved to texts.<name>.min_count",
+    (schema.TrainParams, "max_words"): "moved to texts.<name>.max_words",
+    (schema.EvaluateParams, "approximate"): "removed: every item is ranked",
+    (schema.Root, "search"): "removed: every item is scored; `vse-pipe export --to faiss` makes an index",
 }
 
 
