@@ -154,11 +154,11 @@ CUT = """
 import os, sys, warnings
 from pathlib import Path
 import numpy as np
-from vse_pipe.core import mapped
+from vse_pipe.core import memory
 warnings.simplefilter("ignore")
 path = Path(sys.argv[1])
 array = np.load(path, mmap_mode="r")
-mapped.guard(path)
+memory.guard(path)
 os.truncate(path, 4096)
 {read}
 print("went on")

@@ -124,7 +124,7 @@ def one_run(name: str, params, ranked: bool = False, embedded: bool = False) -> 
 
 
 def settle(params, names: Collection[str], place: Callable[[str], Path], files: Iterable[str]) -> None:
-    """Call ``repetitions.settle`` for each run whose repetitions are all among ``names``."""
+    """Call ``paths.remove_other_seeds`` for each run whose repetitions are all among ``names``."""
     from vse_pipe.project import paths
 
     for run, models in params.groups.items():

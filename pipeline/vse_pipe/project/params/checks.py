@@ -332,8 +332,8 @@ def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Param
     for run, names in existing.items():
         if len(names) > 1:
             listing = ", ".join(map(paths.run_entry, names))
-            several = f"run '{run}' has several transfers to '{dataset}': {listing}"
-            raise UsageError(f"{several}; name one of them with --run")
+            duplicate = f"run '{run}' has several transfers to '{dataset}': {listing}"
+            raise UsageError(f"{duplicate}; name one of them with --run")
     named = {run: names[0] if names else _name(run, dataset) for run, names in existing.items()}
     new = {run: name for run, name in named.items() if name not in params.transfers}
     added = {name: TransferNode(run=run, dataset=dataset) for run, name in new.items()}

@@ -301,8 +301,8 @@ def _misfits(root: schema.Root, node: schema.RunNode, valid: set[str]) -> Iterat
     if "text" in valid and texts and texts.method in TEXT_FEATURES.names():
         output, expected = TEXT_FEATURES.traits(texts.method).gives, TEXT_ENCODERS.traits(node.text).reads
         if output != expected:
-            given = f"texts '{node.texts}' ({texts.method}) are {output}"
-            yield "text", f"text encoder '{node.text}' reads {expected}, but {given}"
+            source_text = f"texts '{node.texts}' ({texts.method}) are {output}"
+            yield "text", f"text encoder '{node.text}' reads {expected}, but {source_text}"
     for key, partner, plural in _PARTNERS:
         if {key, partner} <= valid:
             chosen, partner_name = getattr(node, key), getattr(node, partner)
