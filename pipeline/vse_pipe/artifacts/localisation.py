@@ -41,7 +41,7 @@ def write(folder: Path, ranks: pa.Table, metrics: dict, source: str) -> None:
 
 
 def read_metrics(folder: Path) -> dict:
-    return read_json(require(folder / METRICS, _made_by(folder)))
+    return read_json(require(folder / METRICS, f"vse-pipe localize --run {run_of_folder(folder)}"))
 
 
 def data(prepared: Path) -> dict[str, str]:
@@ -67,7 +67,3 @@ def problems(table: pa.Table) -> list[str]:
 
 
 read_ranks = tables.Artefact(RANKS, SCHEMA, "vse-pipe localize --run {run}", problems, "source").read
-
-
-def _made_by(folder: Path) -> str:
-    return f"vse-pipe localize --run {run_of_folder(folder)}"

@@ -226,15 +226,12 @@ def read_word_vectors(
         raise
     # numpy and zipfile raise nearly any exception for odd files; the message must name the file.
     except Exception as error:
-        raise InputError(f"{path}: no readable file of word vectors ({_reason(error)})") from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{path}: no readable file of word vectors ({reason})") from error
     if not vectors:
         raise InputError(f"{path}: knows none of the {len(vocabulary)} words of the captions")
     words = sorted(vectors)
     return words, np.stack([vectors[word] for word in words])
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _packed(path: Path, form: Callable, vocabulary: Set[str]) -> dict[str, Vector]:

@@ -120,7 +120,11 @@ def read_weights(path: Path) -> Tensors:
     Unwraps ``{"state_dict": ...}`` and the prefix ``module.`` of DataParallel. Raises InputError for a pickle with more
     than tensors (nothing in it is run) and for a file that is no state dict, IntegrityError for a damaged file.
     """
-    content = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
+    if path.suffix == ".safetensors":
+        with _DAMAGE.named(path, "damaged safetensors file"):
+            content: object = load_file(path)
+    else:
+        content = _pickled(path)
     for wrapper in _WRAPPERS:
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]
@@ -148,11 +152,6 @@ def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
     if differences:
         raise InputError(f"{path} does not fit {type(model).__name__}: {'; '.join(differences)}")
     model.load_state_dict(state)
-
-
-def _safetensors(path: Path) -> Tensors:
-    with _DAMAGE.named(path, "damaged safetensors file"):
-        return load_file(path)
 
 
 def _pickled(path: Path) -> object:

@@ -95,7 +95,8 @@ def content(group: SourceFiles, write: bool = True) -> dict[str, str]:
     """{name below ``group.path``: sha256, ``ABSENT`` or a server's mark of a remote file}. Raises NamesUnknown."""
     if is_remote(group.path):
         return remote.marks(group.path, group.patterns)
-    record = _Record(paths.picture_cache(group.path) / f"sources-{_key(group)}.json")
+    key = hashlib.sha256(json.dumps(group.as_json()).encode()).hexdigest()[:16]
+    record = _Record(paths.picture_cache(group.path) / f"sources-{key}.json")
     documents = [_stamp(str(path)) for path in group.listed_in]
     if group.listed_in and group.names is None and documents != record.documents:
         raise NamesUnknown
@@ -216,7 +217,3 @@ def _stamp(path: str) -> Stamp:
     except (OSError, ValueError):  # ValueError: a name with a null in it
         return _NO_STAMP
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _key(group: SourceFiles) -> str:
-    return hashlib.sha256(json.dumps(group.as_json()).encode()).hexdigest()[:16]
