@@ -181,9 +181,9 @@ def test_the_file_is_there_for_text_alone_and_images_tell_its_change(tmp_path, m
     held = names.read(out)
     assert held.number("image_id", IDS[1]) == 0
     assert held.number("image_id", "nothing") is None
-    assert held.shown("caption_id", 3) == "c-4"
+    assert held.label("caption_id", 3) == "c-4"
     with pytest.raises(InputError, match=r"names\.parquet: no name for caption_id 4; prepare and embed"):
-        held.shown("caption_id", 4)
+        held.label("caption_id", 4)
     assert tables.footer(images.read(out))[names.NAME] == sha256(out / names.NAME)
     json.dumps(held.table.to_pylist())
 

@@ -127,7 +127,7 @@ def test_more_workers_than_can_be_placed_are_refused(
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr("vse_pipe.core.devices.resolve_device", torch.device)
     with pytest.raises(UsageError) as caught:
-        list(pool(monkeypatch, 4, device, resources=resources).each(doubled, [1]))
+        list(pool(monkeypatch, 4, device, resources=resources).run(doubled, [1]))
     assert str(caught.value) == message
 
 
@@ -135,21 +135,21 @@ def test_as_many_as_can_be_placed_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     asked = pool(monkeypatch, 3, resources={"CPU": 6.0})
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
-    assert list(asked.each(doubled, range(50))) == doubled(range(50))
+    assert list(asked.run(doubled, range(50))) == doubled(range(50))
 
 
 def test_workers_that_do_not_start_end_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pool(monkeypatch, 3, silent=1)
     for _ in range(2):  # whoever asks again waits again
         with pytest.raises(PipelineError, match=r"^1 of 3 workers did not start in 120 s; .* fewer --workers .*$"):
-            list(asked.each(doubled, [1]))
+            list(asked.run(doubled, [1]))
 
 
 def test_sigterm_stays_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     def own(number: int, frame: object) -> None: ...
 
     signal.signal(signal.SIGTERM, own)
-    assert list(pool(monkeypatch).each(doubled, [1])) == [2]
+    assert list(pool(monkeypatch).run(doubled, [1])) == [2]
     assert signal.getsignal(signal.SIGTERM) is own
 
 
@@ -158,7 +158,7 @@ def test_a_file_that_a_node_lacks_is_the_error_of_the_command(monkeypatch: pytes
         return [Path(part).read_text() for part in parts]
 
     with pytest.raises(FileNotFoundError) as caught:
-        list(pool(monkeypatch).each(read, [str(tmp_path / "none.jpg")]))
+        list(pool(monkeypatch).run(read, [str(tmp_path / "none.jpg")]))
     assert caught.value.filename == str(tmp_path / "none.jpg")
 
 
@@ -173,7 +173,7 @@ def test_a_node_without_the_project_is_named(monkeypatch: pytest.MonkeyPatch, tm
     with pytest.raises(
         PipelineError, match=rf"^node \S+ has no {folder} \(No such file .*\); the project must be at the"
     ):
-        list(asked.each(doubled, [1]))
+        list(asked.run(doubled, [1]))
 
 
 def test_a_full_store_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,13 +184,13 @@ def test_a_full_store_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(asked._ray, "put", full)
     with pytest.raises(PipelineError, match=r"^Ray's store does not take what workers share \(the store is full\)$"):
-        list(asked.each(doubled, [1]))
+        list(asked.run(doubled, [1]))
 
 
 @pytest.mark.parametrize("open_still", [True, False])
 def test_what_is_abandoned_is_cancelled_while_ray_runs(monkeypatch: pytest.MonkeyPatch, open_still: bool) -> None:
     asked = pool(monkeypatch)
-    results: Any = asked.each(doubled, range(50))
+    results: Any = asked.run(doubled, range(50))
     assert next(results) == 0
     if not open_still:
         asked.close()
@@ -219,4 +219,4 @@ def test_another_python_is_another_installation(monkeypatch: pytest.MonkeyPatch)
     asked._start()
     monkeypatch.setattr("platform.python_version", lambda: "3.1")
     with pytest.raises(PipelineError, match="a worker has other code, libraries or Python than the process"):
-        list(asked.each(doubled, [1]))
+        list(asked.run(doubled, [1]))
