@@ -353,7 +353,7 @@ def test_a_file_that_changes_while_it_is_checked_is_refused(tmp_path, changing, 
 )
 def test_a_file_that_changes_while_it_is_copied_is_refused(tmp_path, changing, array, read):
     np.save(tmp_path / "a.npy", array)
-    changing(tmp_path / "a.npy", memory, "take")
+    changing(tmp_path / "a.npy", memory, "reserve")
     with pytest.raises(IntegrityError, match=r"a\.npy: changed while it was read"):
         read(tmp_path / "a.npy")
 
