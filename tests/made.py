@@ -9,8 +9,8 @@ from ruamel.yaml import YAML
 
 from tests.rules.sources import ROOT
 from tests.toy_project import write_params, write_prepared
-from vse_pipe.project import lock, paths
-from vse_pipe.project.params.document import read_document
+from vse_pipe.project import code, paths
+from vse_pipe.project.params.typed import read_document
 from vse_pipe.tools import check
 
 INFERENCES = ["nns", "csls"]
@@ -82,16 +82,16 @@ def record() -> None:
             values = {address: check.lookup(document, address)[0] for address in stage.params}
             locked[stage.name] = {
                 "cmd": stage.cmd,
-                "deps": [{"path": dep, "md5": lock.md5(Path(dep))} for dep in deps],
+                "deps": [{"path": dep, "md5": code.md5(Path(dep))} for dep in deps],
                 "params": {"params.yaml": values},
                 "outs": [{"path": out, "md5": _cached(Path(out))} for out in outs],
             }
-    with lock.DVC_LOCK.open("w", encoding="utf-8") as file:
+    with code.DVC_LOCK.open("w", encoding="utf-8") as file:
         YAML().dump({"schema": "2.0", "stages": locked}, file)
 
 
 def _cached(out: Path) -> str:
-    digest, files = lock.md5(out), lock.files_below(out)
+    digest, files = code.md5(out), code.files_below(out)
     listing = [{"md5": one, "relpath": name} for name, one in files.items()]
     _put(digest, json.dumps(listing).encode())
     for name, one in files.items():
@@ -100,6 +100,6 @@ def _cached(out: Path) -> str:
 
 
 def _put(digest: str, content: bytes) -> None:
-    path = lock.cached(digest)
+    path = code.cache_object(digest)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)

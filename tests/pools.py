@@ -14,7 +14,7 @@ class Elsewhere:
     def __init__(self, count: int = 3, block: int = 2) -> None:
         self.count, self._block, self.asked = count, block, []
 
-    def each(self, stream: Callable, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
+    def run(self, stream: Callable, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
         sent, rest = cloudpickle.dumps(stream), iter(parts)
         blocks = [cloudpickle.dumps(block) for block in iter(lambda: list(islice(rest, self._block)), [])]
         found = {}

@@ -193,7 +193,7 @@ def _in_the_cache(error: PipelineError) -> str:
     path = Path(str(error).partition(": ")[0])
     if not isinstance(error, InputError | IntegrityError):
         return ""
-    from vse_pipe.project.lock import Lock
+    from vse_pipe.project.code import Lock
 
     try:
         return f"; {advice}" if path.is_file() and (advice := Lock({}).damaged(path)) else ""

@@ -1,12 +1,14 @@
-"""Published noise indices: what is accepted, and what is refused with which message."""
+"""Tables of captions, pairs, phrases and regions."""
 
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.hostile import Hostile
-from vse_pipe.artifacts import pairs
+from vse_pipe.artifacts import captions, pairs, regions
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import sha256
 from vse_pipe.project.registry import PROTOCOLS
@@ -162,3 +164,61 @@ def test_what_is_no_list_is_refused(tmp_path):
     (tmp_path / pairs.REMATCHING).write_text("[3]")
     with pytest.raises(InputError, match="entry 0 has no"):
         pairs.read_rematching(tmp_path)
+
+
+def _written(folder, texts: list[str]) -> None:
+    """By another program, which looks at nothing."""
+    number = range(len(texts))
+    table = pa.table([number, number, texts, ["train"] * len(texts)], schema=captions.SCHEMA)
+    pq.write_table(table, folder / captions.NAME, row_group_size=2)
+
+
+@pytest.mark.parametrize("columns", [["text"], ["caption_id", "text"]])
+def test_an_empty_caption_is_found_in_whichever_block_it_is(tmp_path, columns):
+    _written(tmp_path, ["a", "b", "c", " "])
+    with pytest.raises(InputError, match=r"captions\.parquet.*: the caption is empty"):
+        list(captions.blocks(tmp_path, columns))
+    _written(tmp_path, ["a", "b", "c", "d"])
+    assert [text for block in captions.blocks(tmp_path, columns) for text in block["text"].to_pylist()] == [*"abcd"]
+    assert list(captions.CaptionColumn(tmp_path, "text")) == [*"abcd"]
+
+
+PHRASE = {
+    "phrase_id": 1, "caption_id": 1, "image_id": 1, "chain": 7, "start": 0, "text": "a dog", "type": "animals",
+    "x1": 0.0, "y1": 2.0, "x2": 4.0, "y2": 2.0, "split": "test",
+    "region_id": None,
+}  # fmt: skip
+REGION = {
+    "image_id": 1, "source_id": 9, "x1": 0.0, "y1": 2.0, "x2": 4.0, "y2": 2.0, "proposed": False, "score": 0.0,
+    "split": "test",
+}  # fmt: skip
+
+
+def test_a_box_of_one_row_of_pixels_is_one(tmp_path):
+    regions.write_phrases(tmp_path, pa.Table.from_pylist([PHRASE]))
+    regions.write(tmp_path, pa.Table.from_pylist([REGION]), "data/prepare/whole")
+    assert regions.read_phrases(tmp_path).to_pylist() == [PHRASE]
+    found = regions.read(tmp_path)
+    assert (found.to_pylist(), str(regions.source(found))) == ([REGION], "data/prepare/whole")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"x2": -1.0}, "phrase_id 1: no box: 0.0, 2.0, -1.0, 2.0"),
+        ({"y1": 3.0}, "phrase_id 1: no box: 0.0, 3.0, 4.0, 2.0"),
+        ({"x1": float("nan")}, "phrase_id 1: no box: nan"),
+        ({"x2": float("inf")}, "phrase_id 1: no box: 0.0, 2.0, inf"),
+        ({"text": ""}, "phrase_id 1: the phrase is empty"),
+    ],
+)
+def test_what_is_no_phrase_is_refused(tmp_path, change, said):
+    with pytest.raises(InputError, match=said):
+        regions.write_phrases(tmp_path, pa.Table.from_pylist([PHRASE | change]))
+    with pytest.raises(InputError, match="phrase_id"):
+        regions.write_phrases(tmp_path, pa.Table.from_pylist([PHRASE, PHRASE]))
+
+
+def test_what_is_no_region_is_refused(tmp_path):
+    with pytest.raises(InputError, match="image_id 1: no box"):
+        regions.write(tmp_path, pa.Table.from_pylist([REGION | {"y2": 1.0}]), "data/prepare/whole")

@@ -15,7 +15,7 @@ from tests.made import record
 from tests.small_project import set_params
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.core import locks
-from vse_pipe.project import lock
+from vse_pipe.project import code
 from vse_pipe.tools import lists
 
 pytestmark = pytest.mark.acceptance
@@ -123,7 +123,7 @@ def test_1_a_full_disk_names_the_file_and_the_room_it_lacks(made, command, said)
 def test_5_a_damaged_object_of_dvc_s_cache_is_named(made):
     record()
     path = Path("data/extract/toy/plain/features.npy")
-    kept = lock.cached(lock.md5(path))
+    kept = code.cache_object(code.md5(path))
     for damaged in (path, kept):
         damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
     status, out, err = run("embed", "--run", "sum", cwd=made)

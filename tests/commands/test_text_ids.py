@@ -40,7 +40,7 @@ def project(made, monkeypatch, capsys):
         read_json(paths.evaluated("sum", "csls") / evaluation.METRICS),
         evaluation.read_ranks(paths.evaluated("sum", "csls")),
     )
-    names.write(prepared, TextIds.of(**columns))
+    names.write(prepared, TextIds.from_columns(**columns))
     call = caller(monkeypatch, capsys, "--set", "evaluate.resamples=10")
     for command in ("embed", "evaluate"):
         status, _, err = call(command, "--run", "sum", "--device", "cpu")
@@ -241,7 +241,7 @@ def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
     for key in names.KEYS:
         part = known.table.filter(pc.field("key") == key)
         texts[key] = part["id"].to_numpy() + 100_000, part["name"].combine_chunks()
-    names.write(bank, TextIds.of(**texts))
+    names.write(bank, TextIds.from_columns(**texts))
     for name in ("images.parquet", "captions.parquet"):
         table = pq.read_table(bank / name)
         for key in {*names.KEYS} & {*table.column_names}:
@@ -261,7 +261,7 @@ def test_names_that_are_lost_or_others_are_no_numbers(project, other):
     path = paths.embedded("sum") / names.NAME
     path.unlink()
     if other:
-        names.write(path.parent, TextIds.of(image_id=(np.array([1]), pa.array(["a.jpg"]))))
+        names.write(path.parent, TextIds.from_columns(image_id=(np.array([1]), pa.array(["a.jpg"]))))
     for command in (("evaluate", "--run", "sum"), ("search", "red dog", "--run", "sum")):
         status, _, err = project[0](*command)
         assert (status, "names.parquet" in err, "Traceback" in err) == (5, True, False), err
@@ -272,7 +272,9 @@ def test_lines_are_split_at_any_space(made, monkeypatch, capsys, tmp_path):
     path = paths.embedded("sum")
     ids = pq.read_table(path / "images.parquet")["image_id"].to_numpy()
     for folder in (path, paths.prepared("toy")):
-        names.write(folder, TextIds.of(image_id=(ids, pa.array([f"a\u00a0{number}" for number in ids.tolist()]))))
+        names.write(
+            folder, TextIds.from_columns(image_id=(ids, pa.array([f"a\u00a0{number}" for number in ids.tolist()])))
+        )
     call = caller(monkeypatch, capsys)
     status, _, err = call("export", "--run", "sum", "--inference", "csls", "--to", "trec", "--out", tmp_path / "out")
     assert (status, "holds a space, at which lines are split" in " ".join(err.split())) == (3, True), err

@@ -1,6 +1,7 @@
-"""Whatever bytes a .npy file has, it is mapped as it is or refused in one line."""
+"""Files of arrays, and word vectors in them."""
 
 import gc
+import struct
 import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.extract.texts.project import WORDS, as_npz, vectors
 from tests.hostile import Hostile
 from tests.mutants import mutants, refusals
 from vse_pipe.artifacts import features, pairs
-from vse_pipe.core import arrays
+from vse_pipe.core import arrays, memory
+from vse_pipe.core.arrays import read_word_vectors
 from vse_pipe.core.errors import Damage, InputError, IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.evaluate import readers
@@ -155,3 +158,94 @@ def test_a_copy_on_another_machine_is_read(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "copy").write_bytes((tmp_path / "numbers").read_bytes())
     (tmp_path / "copy").replace(tmp_path / "numbers")
     assert arrays.open_array(found).tolist() == list(range(12))
+
+
+ARRAY = vectors()
+
+
+def test_an_npz_that_packs_gigabytes_is_not_unpacked(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "v.npz", words=np.array(["dog"]), vectors=np.zeros((1, 2**24), np.float32))
+    with (
+        memory.limit(16, "some.memory"),
+        pytest.raises(InputError, match=r"v\.npz: takes 65 MiB in memory, more than the 16"),
+    ):
+        read_word_vectors(tmp_path / "v.npz", {"dog"})
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"words": np.array(["dog"], dtype=object), "vectors": ARRAY[:1]},
+        {"words": np.array(["dog", "red"]), "vectors": ARRAY[:1]},
+        {"words": np.array([1]), "vectors": ARRAY[:1]},
+        {"words": np.array(["dog"]), "vectors": np.array([1.0])},
+        {"words": np.array(["dog"]), "other": ARRAY[:1]},
+        {"words": np.array(["dog"]), "vectors": np.full((1, 2), np.nan)},
+    ],
+)
+def test_npz_files_of_another_make(tmp_path: Path, arrays: dict) -> None:
+    np.savez(tmp_path / "v.npz", **arrays)
+    with pytest.raises(InputError, match=r"v\.npz"):
+        read_word_vectors(tmp_path / "v.npz", {"dog"})
+
+
+def npy(header: str, content: bytes = b"") -> bytes:
+    """A .npy file of this header."""
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header.encode() + b"\n" + content
+
+
+def as_zip(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return path
+
+
+GOOD = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2)}", bytes(8))
+STRANGE = {
+    "no .npy inside": {"words.npy": b"dog", "vectors.npy": b"1 2"},
+    "more than any memory": {
+        "words.npy": npy("{'descr': '<U3', 'fortran_order': False, 'shape': (1" + "0" * 17 + ",)}"),
+        "vectors.npy": GOOD,
+    },
+    "more than any number": {
+        "words.npy": npy("{'descr': '<U3', 'fortran_order': False, 'shape': (" + "9" * 30 + ",)}"),
+        "vectors.npy": GOOD,
+    },
+    "a header that is no header": {"words.npy": npy("((((((("), "vectors.npy": GOOD},
+    "no such character": {
+        "words.npy": npy("{'descr': '<U1', 'fortran_order': False, 'shape': (1,)}", b"\xff\xff\xff\x7f"),
+        "vectors.npy": GOOD,
+    },
+    "no dimensions": {
+        "words.npy": npy("{'descr': '<U3', 'fortran_order': False, 'shape': (1,)}", "dog".encode("utf-32-le")),
+        "vectors.npy": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 0)}"),
+    },
+}
+
+
+@pytest.mark.parametrize("fault", STRANGE)
+def test_npz_files_of_strange_members(tmp_path: Path, fault: str) -> None:
+    with pytest.raises(InputError, match=r"v\.npz: ") as caught:
+        read_word_vectors(as_zip(tmp_path / "v.npz", STRANGE[fault]), {"dog"})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("place", "value"), [(6, 1), (8, 99)], ids=["encrypted", "unknown compression"])
+def test_npz_files_that_cannot_be_unpacked(tmp_path: Path, place: int, value: int) -> None:
+    path = as_npz(tmp_path / "v.npz", WORDS, ARRAY)
+    content = bytearray(path.read_bytes())
+    start = content.index(b"PK\x03\x04")
+    content[start + place] = value
+    start = content.index(b"PK\x01\x02")
+    content[start + place + 2] = value
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"v\.npz: no \.npz file with plain arrays"):
+        read_word_vectors(path, {"dog"})
+
+
+def test_an_npy_file_under_the_name_of_an_npz(tmp_path: Path) -> None:
+    with (tmp_path / "v.npz").open("wb") as file:
+        np.save(file, ARRAY)
+    with pytest.raises(InputError, match=r"v\.npz: no \.npz file with plain arrays"):
+        read_word_vectors(tmp_path / "v.npz", {"dog"})

@@ -1,9 +1,13 @@
+"""Files that appear whole, names below a root, and errors about files."""
+
+import errno
 import json
 import os
 import resource
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +17,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from vse_pipe.core import files, tables
-from vse_pipe.core.errors import InputError, PipelineError
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, PipelineError
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -254,3 +258,20 @@ def test_a_table_that_is_none(tmp_path, content, message):
     (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(InputError, match=rf"a\.csv: {message}"):
         tables.read_csv(tmp_path / "a.csv", ["epoch", "loss"], "vse-pipe train")
+
+
+DAMAGE = Damage(IntegrityError, "fetch it again")
+
+
+def test_a_place_that_no_file_has_is_damage_of_the_file():
+    """A header can name one, and seeking it is then refused by the system."""
+    with (
+        pytest.raises(IntegrityError, match=r"^w\.pth: damaged weights file \(.*Invalid argument.*\); fetch it again$"),
+        DAMAGE.named(Path("w.pth"), "damaged weights file"),
+    ):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+
+def test_what_the_system_cannot_do_is_no_damage():
+    with pytest.raises(PermissionError), DAMAGE.named(Path("w.pth"), "damaged weights file"):
+        raise PermissionError(errno.EACCES, "Permission denied")

@@ -13,9 +13,9 @@ import pytest
 from tests.extract.texts.project import WORDS, as_binary, as_npz, as_text, vectors
 from tests.hostile import Hostile, bytes_as_text
 from tests.mutants import mutants, refusals
-from vse_pipe.core import word_vectors as _vectors
+from vse_pipe.core import arrays as _vectors
+from vse_pipe.core.arrays import read_word_vectors
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.core.word_vectors import read
 
 ARRAY = vectors()
 TEXT = as_text(WORDS, ARRAY)
@@ -45,7 +45,7 @@ FORMS = {
 @pytest.mark.parametrize("chunk", [1, 7, 2**20])
 def test_every_form_gives_the_same(tmp_path: Path, name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_vectors, "_CHUNK", chunk)
-    words, array = read(written(tmp_path, name, FORMS[name]), WANTED)
+    words, array = read_word_vectors(written(tmp_path, name, FORMS[name]), WANTED)
     assert words == ["ball", "caf\u00e9", "red"]
     assert array.dtype == np.float32
     np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]])
@@ -53,7 +53,7 @@ def test_every_form_gives_the_same(tmp_path: Path, name: str, chunk: int, monkey
 
 @pytest.mark.parametrize("store", [np.float16, np.float32, np.float64])
 def test_npz(tmp_path: Path, store: type) -> None:
-    words, array = read(as_npz(tmp_path / "v.npz", WORDS, ARRAY.astype(store)), WANTED)
+    words, array = read_word_vectors(as_npz(tmp_path / "v.npz", WORDS, ARRAY.astype(store)), WANTED)
     assert words == ["ball", "caf\u00e9", "red"]
     np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]].astype(store).astype(np.float32))
 
@@ -71,7 +71,7 @@ def _words_as(folder: Path, kind: str, words: list[str | None]) -> Path:
 @pytest.mark.parametrize("store", [np.float16, np.float64])
 def test_npy_with_a_list_of_words(tmp_path: Path, kind: str, store: type) -> None:
     np.save(tmp_path / "glove.npy", ARRAY.astype(store))
-    words, array = read(tmp_path / "glove.npy", WANTED, _words_as(tmp_path, kind, WORDS))
+    words, array = read_word_vectors(tmp_path / "glove.npy", WANTED, _words_as(tmp_path, kind, WORDS))
     assert words == ["ball", "caf\u00e9", "red"]
     np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]].astype(store).astype(np.float32))
 
@@ -80,25 +80,25 @@ def test_npy_and_its_words_must_fit(tmp_path: Path) -> None:
     path = tmp_path / "glove.npy"
     np.save(path, ARRAY)
     with pytest.raises(InputError, match=r"glove\.npy: 6 words and vectors float32 \(7, 4\), expected"):
-        read(path, WANTED, _words_as(tmp_path, "txt", WORDS[1:]))
+        read_word_vectors(path, WANTED, _words_as(tmp_path, "txt", WORDS[1:]))
     with pytest.raises(UsageError, match=r"glove\.npy: a \.npy file, and no other, needs the file of its words"):
-        read(path, WANTED)
+        read_word_vectors(path, WANTED)
     with pytest.raises(UsageError, match=r"v\.txt: a \.npy file, and no other"):
-        read(written(tmp_path, "v.txt", TEXT), WANTED, path)
+        read_word_vectors(written(tmp_path, "v.txt", TEXT), WANTED, path)
     pq.write_table(pa.table({"a": WORDS, "b": WORDS}), tmp_path / "two.parquet")
     with pytest.raises(InputError, match=r"two\.parquet: expected one column of text, the words; found a, b"):
-        read(path, WANTED, tmp_path / "two.parquet")
+        read_word_vectors(path, WANTED, tmp_path / "two.parquet")
     pq.write_table(pa.table({"word": bytes_as_text(*[b"caf\xe9"] * 7)}), tmp_path / "latin.parquet")
     with pytest.raises(
         InputError, match=r"latin\.parquet: damaged Parquet file \('utf-8' codec can't decode byte 0xe9"
     ):
-        read(path, WANTED, tmp_path / "latin.parquet")
+        read_word_vectors(path, WANTED, tmp_path / "latin.parquet")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n" * 7)
     with pytest.raises(InputError, match=r"latin\.txt: not UTF-8 text with a word a line"):
-        read(path, WANTED, tmp_path / "latin.txt")
+        read_word_vectors(path, WANTED, tmp_path / "latin.txt")
     np.save(path, np.full((7, 4), np.nan))
     with pytest.raises(InputError, match=r"glove\.npy row 1: the vector of 'red' holds NaN"):
-        read(path, {"red"}, _words_as(tmp_path, "txt", WORDS))
+        read_word_vectors(path, {"red"}, _words_as(tmp_path, "txt", WORDS))
 
 
 def test_objects_are_never_loaded(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_objects_are_never_loaded(tmp_path: Path) -> None:
     np.save(tmp_path / "v.npy", hostile, allow_pickle=True)
     for name, words in [("v.npz", None), ("v.npy", _words_as(tmp_path, "txt", ["dog"]))]:
         with pytest.raises(InputError, match=rf"{name}: "):
-            read(tmp_path / name, {"dog"}, words)
+            read_word_vectors(tmp_path / name, {"dog"}, words)
     assert not (tmp_path / "pwned").exists()
 
 
@@ -120,12 +120,12 @@ def test_mutants_end_in_one_line(tmp_path: Path, name: str) -> None:
         as_npz(path, WORDS, ARRAY)
     else:
         written(tmp_path, name, BINARY if name == "v.bin" else TEXT)
-    assert refusals(path, mutants(path.read_bytes(), 200), lambda: read(path, WANTED, words))
+    assert refusals(path, mutants(path.read_bytes(), 200), lambda: read_word_vectors(path, WANTED, words))
 
 
 def test_a_word_with_spaces_is_passed_over(tmp_path: Path) -> None:
     content = b"dog 1 2\n. . . 3 4\nred 5 6\n"
-    words, array = read(written(tmp_path, "glove.txt", content), {"dog", "red", "."})
+    words, array = read_word_vectors(written(tmp_path, "glove.txt", content), {"dog", "red", "."})
     assert words == ["dog", "red"]
     assert array.tolist() == [[1, 2], [5, 6]]
 
@@ -138,14 +138,14 @@ def test_the_first_of_two_vectors_counts(tmp_path: Path, form: str) -> None:
         as_npz(path, words, array)
     else:
         path.write_bytes(as_text(words, array) if form == "txt" else as_binary(words, array))
-    found, rows = read(path, {"dog"})
+    found, rows = read_word_vectors(path, {"dog"})
     assert found == ["dog"]
     np.testing.assert_array_equal(rows, array[:1])
 
 
 def test_words_that_are_not_utf8_are_passed_over_in_binary_files(tmp_path: Path) -> None:
     content = BINARY.replace(b"unused", b"\xff\xfe\xfd\xfc\xfb\xfa")
-    assert read(written(tmp_path, "v.bin", content), {"dog"})[0] == ["dog"]
+    assert read_word_vectors(written(tmp_path, "v.bin", content), {"dog"})[0] == ["dog"]
 
 
 FAULTS = {
@@ -181,12 +181,12 @@ def test_damage_is_named(tmp_path: Path, fault: str) -> None:
     path = tmp_path / name
     path.write_bytes(gzip.compress(TEXT)[:-12] if content is None else content)
     with pytest.raises(InputError, match=message):
-        read(path, {"dog", "red"})
+        read_word_vectors(path, {"dog", "red"})
 
 
 def test_another_kind_of_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"word vectors are read from \.bin"):
-        read(written(tmp_path, "v.pkl", b""), {"dog"})
+        read_word_vectors(written(tmp_path, "v.pkl", b""), {"dog"})
 
 
 @pytest.mark.parametrize("form", ["txt", "bin"])
@@ -195,7 +195,7 @@ def test_memory_is_for_the_wanted_words_alone(tmp_path: Path, form: str) -> None
     array = np.ones((len(words), 64), np.float32)
     path = written(tmp_path, f"v.{form}", (as_text if form == "txt" else as_binary)(words, array))
     tracemalloc.start()
-    read(path, {"w7"})
+    read_word_vectors(path, {"w7"})
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert path.stat().st_size > 5e6
@@ -205,7 +205,7 @@ def test_memory_is_for_the_wanted_words_alone(tmp_path: Path, form: str) -> None
 def test_the_mark_of_an_editor_before_the_first_word(tmp_path: Path) -> None:
     """Some editors begin a UTF-8 file with a byte order mark."""
     for content in (b"dog 1 2\nred 3 4\n", b"2 2\ndog 1 2\nred 3 4\n"):
-        words, array = read(written(tmp_path, "v.txt", codecs.BOM_UTF8 + content), {"dog", "red"})
+        words, array = read_word_vectors(written(tmp_path, "v.txt", codecs.BOM_UTF8 + content), {"dog", "red"})
         assert words == ["dog", "red"]
         assert array.tolist() == [[1, 2], [3, 4]]
 
@@ -214,7 +214,7 @@ def test_a_line_without_end_is_not_unpacked(tmp_path: Path) -> None:
     path = written(tmp_path, "v.txt.gz", b"1" * 2**26)
     tracemalloc.start()
     with pytest.raises(InputError, match=r"v\.txt\.gz line 1: longer than"):
-        read(path, {"dog"})
+        read_word_vectors(path, {"dog"})
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**24

@@ -82,7 +82,7 @@ def holds(pictures: Sequence[int], meta: dict | None = None) -> None:
     index = pa.table({"image_id": ids, "row": ids, "status": ["ok"] * count, "detail": [""] * count})
     about = {"backbone": "precomp", **(meta or {})}
     features.write(out, POOL[list(pictures)], index, about)
-    joins.write(out, joins.of(table), features.made(about))
+    joins.write(out, joins.picture_contents(table), features.row_digest(about))
 
 
 def outputs() -> dict[str, bytes]:

@@ -18,7 +18,7 @@ import pytest
 from tests.hostile import Hostile, bytes_as_text
 from vse_pipe.core import arrays, memory
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
-from vse_pipe.core.parquet import Parquet
+from vse_pipe.core.tables import Parquet
 from vse_pipe.evaluate import judgements, readers
 from vse_pipe.evaluate import vectors as evaluate_vectors
 from vse_pipe.evaluate.judgements import Names
@@ -352,7 +352,7 @@ def test_a_file_that_changes_while_it_is_checked_is_refused(tmp_path, changing, 
 )
 def test_a_file_that_changes_while_it_is_copied_is_refused(tmp_path, changing, array, read):
     np.save(tmp_path / "a.npy", array)
-    changing(tmp_path / "a.npy", memory, "take")
+    changing(tmp_path / "a.npy", memory, "reserve")
     with pytest.raises(IntegrityError, match=r"a\.npy: changed while it was read"):
         read(tmp_path / "a.npy")
 

@@ -20,7 +20,7 @@ from vse_pipe.core.locks import claim
 from vse_pipe.evaluate import stage
 from vse_pipe.evaluate.measure import occurrence_table, rank_table
 from vse_pipe.evaluate.stage import FILES, evaluate
-from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project import paths
 from vse_pipe.ranking import evaluation as ranking_evaluation
 from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.metrics.recall import Truth
@@ -161,7 +161,7 @@ def test_the_same_input_gives_the_same_bytes_whatever_the_memory(project, infere
 
 def test_seconds_lie_beside_the_output(project):
     measured(params(project), "nns")
-    seconds = json.loads(step.timing_file(paths.evaluations("sum")).read_text())["seconds"]
+    seconds = json.loads(paths.timing_file(paths.evaluations("sum")).read_text())["seconds"]
     assert 0 < seconds < 600
 
 
@@ -285,7 +285,7 @@ def test_repetitions_that_are_not_measured_are_ours(tmp_path):
     for seed in "123":
         write_json(out / seed / evaluation.UNMEASURED, {"why": "no captions"})
     write_json(out / evaluation.UNMEASURED, {"why": "from before there were seeds"})
-    repetitions.settle(out, {out / "1", out / "2"}, FILES)
+    paths.remove_other_seeds(out, {out / "1", out / "2"}, FILES)
     assert sorted(path.name for path in out.iterdir() if path.is_dir()) == ["1", "2"]
     assert not (out / evaluation.UNMEASURED).exists()
 
@@ -413,12 +413,12 @@ def test_criteria_of_one_bank_are_of_the_same_vectors_in_it():
         return {"bank": name, evaluation.MADE_FROM: made_from}
 
     nns, old, new = document("none"), document("there", "3"), document("there", "4")
-    assert evaluation.together(nns, old)
-    assert evaluation.together(nns, document("train"))
-    assert evaluation.together(old, document("elsewhere", "4"))
-    assert not evaluation.together(old, new)
-    assert evaluation.together({}, {"bank": "none"})
-    assert not evaluation.together({}, nns)
+    assert evaluation.same_inputs(nns, old)
+    assert evaluation.same_inputs(nns, document("train"))
+    assert evaluation.same_inputs(old, document("elsewhere", "4"))
+    assert not evaluation.same_inputs(old, new)
+    assert evaluation.same_inputs({}, {"bank": "none"})
+    assert not evaluation.same_inputs({}, nns)
 
 
 def test_what_cannot_be_computed_is_left_out_with_the_reason(project, warned):

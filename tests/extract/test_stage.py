@@ -357,7 +357,7 @@ BOXES = [Box(x, y, 10 + 5 * x, 12 + y // 2) for x in range(3) for y in range(0, 
 def _regions(folder: Path) -> tuple[list[str], list[str]]:
     """Addresses of the boxes in three pictures, and the names of as many files that hold what is in them."""
     names = project.pictures(folder, 3)
-    addresses = [box.of(name) for name in names for box in BOXES]
+    addresses = [box.address(name) for name in names for box in BOXES]
     for number, address in enumerate(addresses):
         pictures_images.load(folder, Item(0, address, "", "")).save(folder / f"cut{number}.png")
     return addresses, [f"cut{number}.png" for number in range(len(addresses))]
@@ -402,7 +402,7 @@ def test_interrupted_it_ends_with_the_same_bytes(folder: Path, monkeypatch: pyte
 
 def test_a_box_outside_its_picture_has_a_reason(folder: Path) -> None:
     names = project.pictures(Path("raw"), 2)
-    files = [Box(0, 0, 5, 5).of(names[0]), Box(30, 30, 11, 6).of(names[0]), names[1]]
+    files = [Box(0, 0, 5, 5).address(names[0]), Box(30, 30, 11, 6).address(names[0]), names[1]]
     digests = [hashlib.sha256((Path("raw") / name.partition("#")[0]).read_bytes()).hexdigest() for name in files]
     project.prepared(Path("raw"), files, digests, ids=[1, 2, 3])
     params = project.params("random_filters", batch_size=2, filters=8)

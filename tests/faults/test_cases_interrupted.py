@@ -24,7 +24,7 @@ from vse_pipe.core import files
 from vse_pipe.core.files import read_json
 from vse_pipe.core.locks import claim
 from vse_pipe.extract import networks
-from vse_pipe.project import lock
+from vse_pipe.project import code
 from vse_pipe.train import checkpoint, loop
 
 pytestmark = pytest.mark.acceptance
@@ -144,7 +144,7 @@ def test_case_05_a_second_writer_is_turned_away_within_two_seconds(staged, comma
 def test_case_06_a_damaged_cache_object_is_named_with_what_to_delete(made):
     record()
     array = Path("data/extract/toy/plain/features.npy")
-    cached = lock.cached(lock.md5(array))
+    cached = code.cache_object(code.md5(array))
     for path in (array, cached):
         content = bytearray(path.read_bytes())
         content[-5] ^= 1

@@ -23,8 +23,7 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.inject.teacher import teach
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import DIGEST
-from vse_pipe.project.stages import nodes
+from vse_pipe.project.stages import DIGEST, nodes
 from vse_pipe.report.stage import report
 from vse_pipe.tools.compare import compare
 from vse_pipe.tools.export import export_run

@@ -1,3 +1,5 @@
+"""Our figures beside a paper's."""
+
 import dataclasses
 import json
 from typing import get_args
@@ -8,8 +10,8 @@ from ruamel.yaml import YAML
 from tests.rules.sources import ROOT
 from vse_pipe.core.errors import UsageError
 from vse_pipe.papers import catalogue
-from vse_pipe.papers.catalogue import Figure
-from vse_pipe.papers.compare import beside, cautions, label, measured, setting_differences, under
+from vse_pipe.papers.catalogue import RECALLS, Figure
+from vse_pipe.papers.compare import cautions, compared_figures, label, measured, rows_of_model, setting_differences
 from vse_pipe.papers.overlay import overlay, run_name
 from vse_pipe.project.params.load import load
 
@@ -25,7 +27,7 @@ METRICS = {
 
 
 def test_ours_stands_beside_every_printed_figure():
-    assert beside("hal-rgm-emnlp 2.12", METRICS) == [
+    assert compared_figures("hal-rgm-emnlp 2.12", METRICS) == [
         ("i2t R@1", 61.9, 60.5, -1.4),
         ("i2t R@5", 88.8, 88.0, -0.8),
         ("i2t R@10", 95.2, 95.0, -0.2),
@@ -43,24 +45,28 @@ def test_ours_stands_beside_every_printed_figure():
 
 def test_what_was_not_printed_or_not_measured_is_left_out():
     sets = {"image_to_text": {"r@1": 46.0}, "text_to_image": {}}
-    assert beside("vsepp 1.2", sets) == [("i2t R@1", 46.7, 46.0, -0.7)]
-    assert [figure for figure, *_ in beside("vsepp 1.2", METRICS)] == [
+    assert compared_figures("vsepp 1.2", sets) == [("i2t R@1", 46.7, 46.0, -0.7)]
+    assert [figure for figure, *_ in compared_figures("vsepp 1.2", METRICS)] == [
         *("i2t R@1", "i2t R@10", "i2t Med r", "t2i R@1", "t2i R@10", "t2i Med r")
     ]
 
 
 def test_another_criterion_has_its_own_row():
-    assert beside("hal-rgm-emnlp 2.12", METRICS, "csls")[0] == ("i2t R@1", 65.6, 60.5, -5.1)
-    assert beside("hal-rgm-emnlp 2.12", METRICS, "sinkhorn") == []
-    assert beside("hal-aaai2020 2.12", METRICS, "csls") == []
-    assert {name: entry.id for name, entry in under("hal-rgm-emnlp 1.3").items()} == {
+    assert compared_figures("hal-rgm-emnlp 2.12", METRICS, "csls")[0] == ("i2t R@1", 65.6, 60.5, -5.1)
+    assert compared_figures("hal-rgm-emnlp 2.12", METRICS, "sinkhorn") == []
+    assert compared_figures("hal-aaai2020 2.12", METRICS, "csls") == []
+    assert {name: entry.id for name, entry in rows_of_model("hal-rgm-emnlp 1.3").items()} == {
         **{"nns": "1.3", "gm": "4.2", "rgm": "4.3", "is": "4.4"},
         **{"csls": "4.5", "is+rgm": "4.6", "csls+rgm": "4.7"},
     }
 
 
 def test_any_row_of_a_model_leads_to_all_of_them():
-    assert under("hal-rgm-emnlp 4.5") == under("hal-rgm-emnlp 1.3:xavier") == under("hal-rgm-emnlp 1.3")
+    assert (
+        rows_of_model("hal-rgm-emnlp 4.5")
+        == rows_of_model("hal-rgm-emnlp 1.3:xavier")
+        == rows_of_model("hal-rgm-emnlp 1.3")
+    )
 
 
 def test_the_rows_of_a_model_agree_on_what_they_share():
@@ -71,12 +77,12 @@ def test_the_rows_of_a_model_agree_on_what_they_share():
 
 
 def test_a_variant_is_compared_with_its_row():
-    assert beside("hal-aaai2020 1.3:code", METRICS) == beside("hal-aaai2020 1.3", METRICS)
+    assert compared_figures("hal-aaai2020 1.3:code", METRICS) == compared_figures("hal-aaai2020 1.3", METRICS)
 
 
 def test_an_unknown_row():
     with pytest.raises(UsageError, match=r"has no row '2\.99'"):
-        beside("hal-aaai2020 2.99", METRICS)
+        compared_figures("hal-aaai2020 2.99", METRICS)
 
 
 def test_cautions():
@@ -138,3 +144,81 @@ def test_what_differs_is_named_with_both_values(run):
 
 def test_a_quoted_row_has_no_settings(run):
     assert setting_differences(catalogue.find("hal-aaai2020", "2.15"), run) == []
+
+
+ENTRIES = [entry for paper in catalogue.names() for entry in catalogue.entries(paper) if ":" not in entry.id]
+
+
+PAPERS = pytest.mark.parametrize("paper", catalogue.names())
+
+
+def of(paper):
+    return [entry for entry in ENTRIES if entry.paper == paper]
+
+
+@PAPERS
+def test_recalls_are_percentages_that_grow_with_k_unless_misprinted(paper):
+    assert all(entry.published for entry in of(paper))
+    falling = set()
+    for entry in of(paper):
+        for way in ("i2t", "t2i", "phrase"):
+            names = [f"{way}.r{k}" for k in (1, 5, 10)]
+            recalls = [entry.published[name] for name in names if name in entry.published]
+            assert all(0 <= value <= 100 for value in recalls), entry.id
+            falling |= {entry.id} if recalls != sorted(recalls) else set()
+    assert falling == {entry.id for entry in of(paper) if entry.row.note.endswith("as printed")}
+
+
+@PAPERS
+def test_rsum_is_the_sum_of_the_recalls_or_said_to_differ(paper):
+    for entry in of(paper):
+        expected = None
+        if all(name in entry.published for name in (*RECALLS, "rsum")):
+            total = sum(entry.published[name] for name in RECALLS)
+            expected = round(total, 1) if abs(total - entry.published["rsum"]) > 0.3 + 1e-9 else None
+        assert entry.row.printed_rsum_differs == expected, entry.id
+
+
+@PAPERS
+def test_ranks_start_at_one(paper):
+    ranks = [
+        value for entry in of(paper) for name, value in entry.published.items() if name.endswith(("medr", "meanr"))
+    ]
+    assert all(value >= 1 for value in ranks)
+
+
+@pytest.mark.parametrize(
+    ("paper", "row", "figures"),
+    [
+        ("hal-aaai2020", "1.1", {"i2t.r1": 30.0, "t2i.meanr": 47.5, "rsum": 291.0}),
+        ("hal-aaai2020", "2.12", {"i2t.r1": 64.0, "i2t.meanr": 2.8, "t2i.r10": 89.9, "rsum": 466.7}),
+        ("hal-rgm-emnlp", "2.12", {"i2t.r1": 61.9, "hs_sum": 12.42}),
+        ("hal-rgm-emnlp", "4.14", {"i2t.r10": 91.4, "t2i.r1": 40.4, "rsum": 429.1}),
+        ("vsepp", "1.11", {"i2t.r1": 64.6, "t2i.r1": 52.0, "t2i.medr": 1.0}),
+        ("structure-preserving-cvpr2016", "1b6", {"i2t.r1": 40.3, "t2i.r10": 72.1}),
+        ("structure-preserving-cvpr2016", "3d-mined", {"phrase.r1": 43.89, "phrase.map": 47.72}),
+        ("l2rm-cvpr2024", "f30k-20-l2rm-sgraf", {"i2t.r1": 77.9, "rsum": 503.8}),
+        ("l2rm-cvpr2024", "coco-20-l2rm-sgraf", {"i2t.r1": 80.2, "rsum": 524.7}),
+        ("l2rm-cvpr2024", "coco5k-80-l2rm-sgr", {"i2t.r1": 42.6, "rsum": 347.6}),
+    ],
+)
+def test_figures_read_by_hand(paper, row, figures):
+    published = catalogue.find(paper, row).published
+    assert {name: published[name] for name in figures} == figures
+
+
+@pytest.mark.parametrize(
+    ("paper", "rows"),
+    [
+        ("hal-aaai2020", 34),  # 8 and 26
+        ("hal-rgm-emnlp", 50),  # 6, 23 and 21; Table 3 repeats Table 4
+        ("vsepp", 42),  # 14, 6, 17 and 5; six rows stand in Tables 1 and 2
+        ("structure-preserving-cvpr2016", 38),  # 17, 12 and 9
+        (
+            "l2rm-cvpr2024",
+            181,
+        ),  # Table 6 has 112, 7 has 26, 2 has 14, 8 has 12; 5, 4 and 8 of 3, 4 and 9 are not in Table 6
+    ],
+)
+def test_no_row_is_missing(paper, rows):
+    assert sum(entry.paper == paper for entry in ENTRIES) == rows

@@ -1,7 +1,10 @@
-"""Addresses are read back as they were written, and ordinary file names stay file names."""
+"""Addresses of pictures, and the bytes behind them."""
 
 import contextlib
+import io
+import os
 import re
+import tarfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,8 +19,8 @@ from hypothesis import strategies as st
 from tests import bombs
 from tests.mutants import mutants, refusals
 from vse_pipe.core import memory
-from vse_pipe.core.errors import InputError
-from vse_pipe.pictures import address
+from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
+from vse_pipe.pictures import address, images, read
 from vse_pipe.pictures.address import Box, Cell, TarMember, cut, parse, path_of
 
 NUMBERS = st.integers(0, 10**17)
@@ -71,7 +74,7 @@ def test_a_member_cannot_pass_for_another_shard() -> None:
 @given(numbers=st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS), name=NAMES)
 def test_boxes_of_anything(numbers: tuple[int, int, int, int], name: str) -> None:
     for whole in (f"x/{name}", str(TarMember("a.tar", 1, 2, name)), str(Cell("b.parquet", 3, name))):
-        boxed = Box(*numbers).of(whole)
+        boxed = Box(*numbers).address(whole)
         assert cut(boxed) == (whole, Box(*numbers))
         assert parse(boxed) == parse(whole)
         assert path_of(boxed) == path_of(whole)
@@ -165,7 +168,7 @@ def test_mutants_end_in_one_line(file: Path) -> None:
 
 def test_row_groups_kept_take_no_more_than_there_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several files, each with groups that would fit alone."""
-    address._kept.clear()
+    address._cache.clear()
     for name in "abc":
         pq.write_table(
             pa.table({"image": [bytes([row]) * 2**20 for row in range(6)]}),
@@ -176,7 +179,7 @@ def test_row_groups_kept_take_no_more_than_there_may_be(tmp_path: Path, monkeypa
         for row in range(6):
             for name in "abc":
                 assert address.value(tmp_path / f"{name}.parquet", row, "image") == bytes([row]) * 2**20
-                assert sum(group.nbytes for group in address._kept.values()) < 5 * 2**20
+                assert sum(group.nbytes for group in address._cache.values()) < 5 * 2**20
 
 
 def test_a_picture_that_every_row_names(tmp_path: Path) -> None:
@@ -188,3 +191,88 @@ def test_a_picture_that_every_row_names(tmp_path: Path) -> None:
     )
     assert peak < 320  # all of it would be 400, and its copy
     assert len(address.value(path, 7, "image")) > 2**20
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A file, a shard with it at the address of its one member, and a Parquet file with bytes, structs and a null."""
+    folder = tmp_path / "root"
+    folder.mkdir()
+    (folder / "a.jpg").write_bytes(b"bytes of a")
+    with tarfile.open(folder / "s.tar", "w") as tar:
+        info = tarfile.TarInfo("a.jpg")
+        info.size = 10
+        tar.addfile(info, io.BytesIO(b"bytes of a"))
+    structs = [{"bytes": b"in a struct", "path": "../../etc/passwd"}, {"bytes": None, "path": "a.jpg"}]
+    pq.write_table(pa.table({"image": [b"bytes of a", None], "hub": structs}), folder / "p.parquet")
+    (tmp_path / "secret.tar").write_bytes(bytes(4096))
+    (folder / "link.tar").symlink_to("../secret.tar")
+    return folder
+
+
+ADDRESSES = [
+    ("a.jpg", b"bytes of a"),
+    (str(TarMember("s.tar", 512, 10, "a.jpg")), b"bytes of a"),
+    (str(TarMember("s.tar", 513, 3, "any name")), b"yte"),
+    (str(Cell("p.parquet", 0, "image")), b"bytes of a"),
+    (str(Cell("p.parquet", 0, "hub")), b"in a struct"),
+]
+
+
+@pytest.mark.parametrize(("file", "expected"), ADDRESSES)
+def test_bytes(root: Path, file: str, expected: bytes) -> None:
+    assert read.content(root, file, "row 0") == expected
+    assert images.page_bytes(root / file) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        ("gone.jpg", "does not exist"),
+        ("a.jpg/b.jpg", "cannot be read (Not a directory)"),
+        (".", "is a folder"),
+        ("pipe.jpg", "is no regular file"),
+        ("huge.jpg", f"has {2**30} bytes, more than the {read.LARGEST} that are read"),
+        (str(TarMember("s.tar", 0, 2**30, "a.jpg")), f"has {2**30} bytes, more than"),
+        (str(Cell("p.parquet", 1, "image")), "holds no bytes in column 'image'"),
+        (str(Cell("p.parquet", 1, "hub")), "holds no bytes in column 'hub'"),
+    ],
+)
+def test_what_cannot_be_read_has_a_reason(root: Path, file: str, reason: str) -> None:
+    os.mkfifo(root / "pipe.jpg")
+    with (root / "huge.jpg").open("wb") as sparse:
+        sparse.truncate(2**30)
+    with pytest.raises(UnreadableImage) as caught:
+        read.content(root, file, "row 0")
+    assert caught.value.reason.startswith(reason)
+    assert images.page_bytes(root / file) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "error", "message"),
+    [
+        ("../secret.tar", InputError, "row 0: file '../secret.tar' lies outside its root"),
+        (str(TarMember("../secret.tar", 0, 9, "x")), InputError, "lies outside its root"),
+        (str(TarMember("link.tar", 0, 9, "x")), InputError, "lies outside its root"),
+        (str(Cell("/etc/p.parquet", 0, "image")), InputError, "lies outside its root"),
+        (str(TarMember("gone.tar", 0, 9, "x")), InputError, "row 0: shard .*gone.tar cannot be read"),
+        (
+            str(TarMember("s.tar", 10**6, 9, "x")),
+            IntegrityError,
+            "s.tar ends before x does; .*run `vse-pipe prepare` again",
+        ),
+        (str(Cell("gone.parquet", 0, "image")), InputError, "gone.parquet: cannot be read"),
+        (str(Cell("p.parquet", 2, "image")), IntegrityError, "p.parquet has 2 rows, no row 2; .*again"),
+        (str(Cell("p.parquet", 0, "picture")), IntegrityError, "p.parquet has no column 'picture'"),
+        (str(Cell("s.tar.parquet", 0, "image")), InputError, "s.tar.parquet: damaged Parquet file"),
+    ],
+)
+def test_refused(root: Path, file: str, error: type, message: str) -> None:
+    (root / "s.tar.parquet").write_bytes((root / "s.tar").read_bytes())
+    with pytest.raises(error, match=message) as caught:
+        read.content(root, file, "row 0")
+    assert not isinstance(caught.value, UnreadableImage)
+
+
+def test_a_name_with_parents_in_a_member_opens_nothing_else(root: Path) -> None:
+    assert read.content(root, str(TarMember("s.tar", 512, 10, "../../secret.tar")), "row 0") == b"bytes of a"

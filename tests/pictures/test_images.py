@@ -1,11 +1,13 @@
-"""Boxes of pictures: the upright pixels, whichever way they are stored, and each picture decoded once."""
+"""Decoded pictures and boxes in them."""
 
+import csv
 import hashlib
 import io
 import tarfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +16,22 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from tests.extract import project, test_corpus
 from tests.naive.extract import turned
+from tests.prepare.formats.test_webdataset import shard
+from vse_pipe.artifacts import features
+from vse_pipe.artifacts import images as artifacts_images
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
+from vse_pipe.extract.stage import extract
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box, Cell, TarMember
 from vse_pipe.pictures.images import Item, decode, load
 from vse_pipe.pictures.transforms import Transform
 from vse_pipe.prepare.scan import scan
+from vse_pipe.prepare.stage import prepare
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Dataset, FeatureSet, Member, Params
+from vse_pipe.project.registry import BACKBONES, FORMATS
 from vse_pipe.report.pictures import thumbnail
 
 DRAFT = Transform(8, 8, "exact", "bilinear", "center", (0.5,) * 3, (0.5,) * 3, draft=True)
@@ -46,7 +57,7 @@ def item(root: Path, file: str) -> Item:
 def test_the_box_is_of_the_picture_as_people_see_it(tmp_path: Path, orientation: int) -> None:
     (tmp_path / "a.png").write_bytes(content(stored(), orientation=orientation))
     seen = turned(stored(), orientation)
-    wanted = item(tmp_path, Box(2, 1, 5, 7).of("a.png"))
+    wanted = item(tmp_path, Box(2, 1, 5, 7).address("a.png"))
     assert np.array_equal(images.load(tmp_path, wanted), seen[1:8, 2:7])
     whole = item(tmp_path, "a.png")
     assert images.upright_size(tmp_path, whole) == images.load(tmp_path, whole).size == seen.shape[1::-1]
@@ -62,9 +73,9 @@ def test_in_every_place_where_pictures_lie(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image": [picture]}), tmp_path / "p.parquet")
     digest = hashlib.sha256(picture).hexdigest()
     for whole in ("a.png", str(TarMember("s.tar", 512, len(picture), "a.png")), str(Cell("p.parquet", 0, "image"))):
-        file = Box(3, 2, 4, 5).of(whole)
+        file = Box(3, 2, 4, 5).address(whole)
         assert np.array_equal(images.load(tmp_path, Item(1, file, digest, "row 0")), stored()[2:7, 3:7])
-        page = images.shown(tmp_path / file)
+        page = images.page_bytes(tmp_path / file)
         assert np.array_equal(Image.open(io.BytesIO(page)), stored()[2:7, 3:7])
         assert Image.open(io.BytesIO(thumbnail(page, 64))).size == (4, 5)
 
@@ -87,13 +98,13 @@ def test_what_is_no_box_of_the_picture_has_a_reason(tmp_path: Path, box: str, re
             read(tmp_path, item(tmp_path, f"a.png#xywh={box}"))
         assert reason in caught.value.reason
         assert "(image_id 5)" in str(caught.value)
-    assert images.shown(tmp_path / f"a.png#xywh={box}") is None
+    assert images.page_bytes(tmp_path / f"a.png#xywh={box}") is None
 
 
 def test_a_changed_picture_is_refused_for_its_boxes_too(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(content(stored()))
     with pytest.raises(IntegrityError, match=r"image_id 5\): the file changed"):
-        images.load(tmp_path, Item(5, Box(0, 0, 1, 1).of("a.png"), "0" * 64, ""))
+        images.load(tmp_path, Item(5, Box(0, 0, 1, 1).address("a.png"), "0" * 64, ""))
 
 
 @pytest.mark.parametrize("threads", [1, 7])
@@ -113,7 +124,7 @@ def test_a_picture_is_decoded_once_for_its_boxes_and_they_are_what_they_were(
     for name in "ab":
         pixels = np.random.default_rng(ord(name)).integers(0, 256, (300, 400, 3), dtype=np.uint8)
         (tmp_path / f"{name}.jpg").write_bytes(content(pixels, "JPEG", 6))
-    items = [item(tmp_path, box.of(f"{name}.jpg")) for name in "ab" for box in boxes]
+    items = [item(tmp_path, box.address(f"{name}.jpg")) for name in "ab" for box in boxes]
     wholes = {name: images.load(tmp_path, item(tmp_path, f"{name}.jpg")) for name in "ab"}
     monkeypatch.setattr(images, "decode", counted)
     monkeypatch.setattr(images, "_wholes", images.Decoded())
@@ -297,3 +308,92 @@ def test_load_refuses(tmp_path: Path, file: str, message: str) -> None:
     (tmp_path / "outside.jpg").write_bytes(JPEG)
     with pytest.raises(InputError, match=message):
         load(tmp_path / "root", images_item(file))
+
+
+CASES = [*test_corpus.good(), *test_corpus.bad()]
+ALL_TRAIN = {"val": 0.0, "test": 0.0}
+
+
+def _written(folder: Path) -> dict[str, tuple[str, dict]]:
+    """The corpus in three layouts: source and options by format."""
+    (folder / "photos").mkdir()
+    for case in CASES:
+        (folder / "photos" / case.name).write_bytes(case.content)
+    with (folder / "photos.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("image", "caption"), *((case.name, "x") for case in CASES)])
+    members = [
+        (f"{number}.{ending}", content)
+        for number, case in enumerate(CASES)
+        for ending, content in (("jpg", case.content), ("txt", b"x"))
+    ]
+    shard(folder / "photos.tar", members)
+    columns = {"image": [case.content for case in CASES], "caption": ["x"] * len(CASES)}
+    pq.write_table(pa.table(columns), folder / "photos.parquet", row_group_size=7)
+    return {
+        "csv": ("photos.csv", {"images": "photos", **ALL_TRAIN}),
+        "webdataset": ("photos.tar", ALL_TRAIN),
+        "parquet": ("photos.parquet", ALL_TRAIN),
+    }
+
+
+def _params(kind: str, source: str, options: dict) -> Params:
+    given = project.params("random_filters", batch_size=8, filters=8)
+    dataset = Dataset(Member(kind, FORMATS.options(kind)(**options)), source, "skip")
+    backbone = Member("random_filters", BACKBONES.options("random_filters")(batch_size=8, filters=8))
+    return replace(given, datasets={kind: dataset}, features={"small": FeatureSet(kind, backbone, "skip", 0.9)})
+
+
+@pytest.fixture(scope="module")
+def extracted(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        root = tmp_path_factory.mktemp("sources")
+        patch.chdir(root)
+        made = {kind: _params(kind, *given) for kind, given in _written(root).items()}
+        for kind, params in made.items():
+            prepare(params, kind)
+            extract(params, "small", "cpu")
+        yield made
+
+
+def test_features_and_reasons_do_not_depend_on_the_layout(extracted) -> None:
+    folders = [paths.extracted(kind, "small") for kind in extracted]
+    first, *others = [features.read(folder) for folder in folders]
+    reasons = [
+        artifacts_images.read_unreadable(folder).select(["image_id", "reason"]).to_pydict() for folder in folders
+    ]
+    assert first.array.shape == (len(test_corpus.good()), 16)
+    assert first.failed.tolist() == list(range(len(test_corpus.good()), len(CASES)))
+    for other, said in zip(others, reasons[1:], strict=True):
+        assert np.array_equal(other.array, first.array)
+        assert np.array_equal(other.failed, first.failed)
+        assert said == reasons[0]
+    for case, reason in zip(test_corpus.bad(), reasons[0]["reason"], strict=True):
+        assert case.reason in reason
+
+
+def test_prepare_kept_their_rows_without_a_size(extracted) -> None:
+    for kind in extracted:
+        table = artifacts_images.read(paths.prepared(kind))
+        broken = np.array(table["width"]) == 0
+        assert np.flatnonzero(broken).tolist() == list(range(len(test_corpus.good()), len(CASES)))
+        assert artifacts_images.UNREAD not in table["sha256"].to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["webdataset", "parquet"])
+def test_a_shard_that_changed_is_noticed(extracted, kind: str) -> None:
+    name = {"webdataset": "photos.tar", "parquet": "photos.parquet"}[kind]
+    whole = Path(name).read_bytes()
+    content = bytearray(whole)
+    place = content.index(test_corpus.RGB.tobytes()[:30]) + 5 if kind == "webdataset" else None
+    try:
+        if place is not None:
+            content[place] ^= 1
+            Path(name).write_bytes(content)
+        else:
+            table = pq.read_table(name)
+            pq.write_table(table.take(list(reversed(range(len(table))))), name)
+        (paths.extracted(kind, "small") / "meta.json").unlink()
+        with pytest.raises(IntegrityError, match=r"the file changed after prepare read it"):
+            extract(extracted[kind], "small", "cpu")
+    finally:
+        Path(name).write_bytes(whole)

@@ -76,7 +76,7 @@ def test_captions_have_a_longest_length_and_something_to_see(tmp_path: Path, kin
 @pytest.mark.parametrize("kind", FORMATS)
 def test_memory_is_what_the_data_set_says(tmp_path: Path, kind: str) -> None:
     with memory.limit(2, "datasets.x.memory"):
-        memory.take("y", 2**21 - 10_000)
+        memory.reserve("y", 2**21 - 10_000)
         with pytest.raises(
             InputError, match=r"memory beside the 2 MiB read before, more than the 2 MiB of datasets\.x\.memory"
         ):
@@ -279,9 +279,9 @@ def test_the_file_is_there_for_text_alone_and_images_tell_its_change(tmp_path, m
     held = names.read(out)
     assert held.number("image_id", IDS[1]) == 0
     assert held.number("image_id", "nothing") is None
-    assert held.shown("caption_id", 3) == "c-4"
+    assert held.label("caption_id", 3) == "c-4"
     with pytest.raises(InputError, match=r"names\.parquet: no name for caption_id 4; prepare and embed"):
-        held.shown("caption_id", 4)
+        held.label("caption_id", 4)
     assert tables.footer(images.read(out))[names.NAME] == sha256(out / names.NAME)
     json.dumps(held.table.to_pylist())
 

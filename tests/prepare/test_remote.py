@@ -151,14 +151,14 @@ def s3(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[str
         system.pipe(f"bucket/shards/{name}", content)
     yield "s3://bucket/shards"
     server.stop()
-    remote._made.cache_clear()
+    remote._file_system.cache_clear()
 
 
 def _point(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
     settings = {"AWS_ACCESS_KEY_ID": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}
     for name, value in {**settings, "AWS_ENDPOINT_URL": endpoint}.items():
         monkeypatch.setenv(name, value)
-    remote._made.cache_clear()
+    remote._file_system.cache_clear()
     fsspec.get_filesystem_class("s3").clear_instance_cache()
 
 
@@ -234,7 +234,7 @@ def test_servers_that_fail(how: str, status: int, message: str, files: dict, mon
         server.shutdown()
         server.server_close()
         thread.join()
-        remote._made.cache_clear()
+        remote._file_system.cache_clear()
     assert (caught.value.exit_status, SECRET in str(caught.value)) == (status, False)
     assert "\n" not in str(caught.value)
     assert list(Path("data").rglob("*.parquet")) == []
@@ -245,6 +245,6 @@ def test_without_the_extra_it_is_named(files: dict, monkeypatch: pytest.MonkeyPa
         raise ImportError("Install s3fs to access S3")
 
     monkeypatch.setattr(fsspec, "filesystem", absent)
-    remote._made.cache_clear()
+    remote._file_system.cache_clear()
     with pytest.raises(MissingResource, match=r"source s3:// needs the package s3fs.*pip install 'vse-pipe\[s3\]'"):
         prepare("webdataset", "s3://bucket/shards", **OPTIONS)

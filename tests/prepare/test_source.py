@@ -39,15 +39,15 @@ def test_what_was_added_comes_back(tmp_path: Path, count: int) -> None:
 
 def test_memory_is_given_back_with_every_block(tmp_path: Path) -> None:
     with memory.limit(1, "datasets.x.memory"):
-        memory.take("before", 1000)
+        memory.reserve("before", 1000)
         kept, counted = Rows(tmp_path, SCHEMA), []
         for number in range(9):
-            memory.take("caption", 10)
+            memory.reserve("caption", 10)
             kept.add(number, "a")
-            counted.append(memory.taken())
+            counted.append(memory.reserved())
         kept.table()
         assert counted == [1010, 1020, 1030, 1000, 1010, 1020, 1030, 1000, 1010]
-        assert memory.taken() == 1000
+        assert memory.reserved() == 1000
 
 
 @pytest.mark.acceptance
@@ -63,9 +63,9 @@ def test_ids_that_stay_in_memory_go_on_counting(tmp_path: Path) -> None:
     with memory.limit(1, "datasets.x.memory"):
         kept = Rows(tmp_path, SCHEMA)
         for number in range(9):
-            memory.take("caption", 10)
+            memory.reserve("caption", 10)
             kept.add(number, "a")
-            memory.take("id", 100)
+            memory.reserve("id", 100)
             kept.reserve(100)
         kept.table()
-        assert memory.taken() == 900
+        assert memory.reserved() == 900

@@ -16,7 +16,7 @@ from vse_pipe.artifacts import captions, images
 from vse_pipe.core.errors import InputError, LockedError, MissingResource
 from vse_pipe.prepare import stage
 from vse_pipe.prepare.source import Source, caption_table, image_table
-from vse_pipe.project import paths, step
+from vse_pipe.project import paths
 from vse_pipe.project.registry import FORMATS
 
 
@@ -41,7 +41,7 @@ def test_writes_two_tables_and_the_time(capsys):
     assert images.root(table) == Path("raw/images")
     assert table["image_id"].to_pylist() == [0, 1, 2]
     assert captions.read(out)["text"].to_pylist() == ["a cat", "a dog", "a cat", "a dog", "one"]
-    assert json.loads(step.timing_file(out).read_text()).keys() == {"seconds"}
+    assert json.loads(paths.timing_file(out).read_text()).keys() == {"seconds"}
     message = capsys.readouterr().err
     assert "prepare tiny: train 1 images / 2 captions, val 1 images / 2 captions, test 1 images / 1 captions" in message
     assert "repeated: 0 images, 2 captions" in message

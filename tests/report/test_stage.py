@@ -13,7 +13,7 @@ from tests.report import project as artefacts
 from vse_pipe.artifacts import captions, images
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError, UsageError
 from vse_pipe.core.locks import claim
-from vse_pipe.project import paths, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode, SweepNode
 from vse_pipe.report.reading import present
 from vse_pipe.report.stage import report
@@ -47,7 +47,7 @@ def test_seconds_do_not_reach_the_page(project):
     report(artefacts.params(**SMALL))
     first = written(project)
     assert "4321.0" not in (project / "reports/timings.html").read_text()
-    step.record(paths.trained("hal"), 4321.0)
+    paths.record_seconds(paths.trained("hal"), 4321.0)
     report(artefacts.params(**SMALL))
     assert written(project) == first
     assert "4321.0" in (project / "reports/timings.html").read_text()

@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 from tests.report import project as artefacts
-from vse_pipe.project import paths, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.report import page as report_page
 
@@ -16,7 +16,7 @@ def test_a_row_for_each_stage_that_params_names(tmp_path, monkeypatch):
         ensembles={"both": EnsembleNode(first="sum", second="hal")},
     )
     for run in ("sum", "hal"):
-        step.record(paths.trained(run), 2.0)
+        paths.record_seconds(paths.trained(run), 2.0)
     assert report_page.rows(params) == [
         ("prepare", "shapes", None),
         ("extract", "small", None),

@@ -147,7 +147,7 @@ def drifted() -> None:
 
 def answered() -> list[bool]:
     """What the first answers where the others answer otherwise."""
-    return [processes.of_first(processes.is_first()), processes.of_first(not processes.is_first())]
+    return [processes.first_answer(processes.is_first()), processes.first_answer(not processes.is_first())]
 
 
 def trained_elsewhere(params: Params, name: str, answer: Any) -> None:

@@ -1,5 +1,5 @@
-"""data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv, and costs.csv if the scheme recorded
-costs. ``data`` in metrics.json is the digest of train's images and captions."""
+"""data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv, and costs.csv if the scheme
+recorded costs. ``data`` in metrics.json is the digest of train's images and captions."""
 
 from pathlib import Path
 
@@ -7,39 +7,36 @@ import pandas as pd
 import pyarrow as pa
 
 from vse_pipe.artifacts.joins import Origin
-from vse_pipe.artifacts.names import run_of_folder
 from vse_pipe.core import tables
 from vse_pipe.core.files import read_json, require, write_csv, write_json
-from vse_pipe.core.tables import read_csv
+from vse_pipe.core.tables import field, read_csv, run_of_folder
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
 FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)
 HISTOGRAM_COLUMNS = ("low", "high", "pairs", "matched", "mismatched", "expected_matched", "expected_mismatched")
 COSTS_COLUMNS = ("epoch", "by", "low", "high", "matched", "mismatched")
-SCHEMA = pa.schema(
-    [
-        tables.field("caption_id", pa.int64(), "unique"),
-        tables.field("image_id", pa.int64(), "the image it is shown with"),
-        tables.field("loss", pa.float64(), "of the pair under the trained model; small where it fits"),
-        tables.field("probability", pa.float64(), "of being mismatched, 0 to 1, from the beta mixture"),
-        tables.field("score", pa.float32(), "similarity of the pair; larger is closer"),
-        tables.field(
-            "rematch_caption_id",
-            pa.int64(),
-            "the caption that suits the image best among those shown with other images; null where there is none",
-            nullable=True,
-        ),
-        tables.field("rematch_caption_score", pa.float32(), "similarity of the two", nullable=True),
-        tables.field(
-            "rematch_image_id",
-            pa.int64(),
-            "the image, other than the one shown, that suits the caption best; null where there is none",
-            nullable=True,
-        ),
-        tables.field("rematch_image_score", pa.float32(), "similarity of the two", nullable=True),
-        tables.field("mismatched", pa.bool_(), "the injected truth; null where that is unknown", nullable=True),
-    ],
-    metadata={"artefact": "audit", "version": "1"},
+SCHEMA = tables.schema(
+    "audit 1",
+    field("caption_id", pa.int64(), "unique"),
+    field("image_id", pa.int64(), "the image it is shown with"),
+    field("loss", pa.float64(), "of the pair under the trained model; small where it fits"),
+    field("probability", pa.float64(), "of being mismatched, 0 to 1, from the beta mixture"),
+    field("score", pa.float32(), "similarity of the pair; larger is closer"),
+    field(
+        "rematch_caption_id",
+        pa.int64(),
+        "the caption that suits the image best among those shown with other images; null where there is none",
+        nullable=True,
+    ),
+    field("rematch_caption_score", pa.float32(), "similarity of the two", nullable=True),
+    field(
+        "rematch_image_id",
+        pa.int64(),
+        "the image, other than the one shown, that suits the caption best; null where there is none",
+        nullable=True,
+    ),
+    field("rematch_image_score", pa.float32(), "similarity of the two", nullable=True),
+    field("mismatched", pa.bool_(), "the injected truth; null where that is unknown", nullable=True),
 )
 
 
@@ -57,8 +54,7 @@ def origin(folder: Path, metrics: dict, mend: str) -> Origin:
     return Origin(folder, mend, metrics.get("data", {}))
 
 
-def read_pairs(folder: Path) -> pa.Table:
-    return tables.read(folder / PAIRS, SCHEMA, _made_by(folder))
+read_pairs = tables.Artefact(PAIRS, SCHEMA, "vse-pipe audit --run {run}").read
 
 
 def read_metrics(folder: Path) -> dict:

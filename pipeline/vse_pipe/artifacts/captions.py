@@ -8,32 +8,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vse_pipe.core import parquet, tables
+from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError
+from vse_pipe.core.tables import field
 
 NAME = "captions.parquet"
 _ROWS = 2**15
-SCHEMA = pa.schema(
-    [
-        tables.field("caption_id", pa.int64(), "unique"),
-        tables.field("image_id", pa.int64(), "the image it describes; a row of images.parquet"),
-        tables.field("text", pa.string(), "as in the source, never empty"),
-        tables.field("split", pa.string(), "the split of its image"),
-    ],
-    metadata={"artefact": "captions", "version": "1"},
+SCHEMA = tables.schema(
+    "captions 1",
+    field("caption_id", pa.int64(), "unique"),
+    field("image_id", pa.int64(), "the image it describes; a row of images.parquet"),
+    field("text", pa.string(), "as in the source, never empty"),
+    field("split", pa.string(), "the split of its image"),
 )
 
 
-def write(folder: Path, table: pa.Table) -> None:
-    tables.write(folder / NAME, table, SCHEMA, {}, problems)
-
-
 def read(folder: Path, needed_by: str = "", columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
-    """needed_by: what can do nothing without captions. Raises InputError where that is asked and there are none.
-
-    columns: the only ones that are read. Without the text a caption takes 30 bytes.
-    """
-    table = tables.read(folder / NAME, _of(columns), _made_by(folder), list(columns), problems)
+    """The captions. columns: the only ones to read; without the text a caption takes 30 bytes. needed_by: a command
+    that needs captions; InputError is raised where there are none."""
+    table = tables.read(folder / NAME, _schema(columns), _made_by(folder), list(columns), problems)
     if needed_by and not table.num_rows:
         raise InputError(
             f"{needed_by}: data set '{folder.name}' has no captions; its pictures can be embedded by a run that was trained on "
@@ -44,7 +37,7 @@ def read(folder: Path, needed_by: str = "", columns: Sequence[str] = tuple(SCHEM
 
 @dataclass(frozen=True)
 class CaptionColumn:
-    """One column of the captions in ``folder``, read by row groups each time it is gone through."""
+    """A column of the captions in ``folder``, read by row groups in every iteration."""
 
     folder: Path
     name: str
@@ -54,19 +47,19 @@ class CaptionColumn:
             yield from block[self.name].to_pylist()
 
 
-def blocks(folder: Path, columns: Sequence[str], kept: np.ndarray | None = None) -> Iterator[pa.Table]:
-    """Consecutive rows, one row group in memory. kept: bool, of all captions, which to give; None for all. Raises as ``read``, but
-    that ids may be repeated."""
+def blocks(folder: Path, columns: Sequence[str], mask: np.ndarray | None = None) -> Iterator[pa.Table]:
+    """Consecutive rows, with a row group in memory. mask: bool, the captions to give; None for all. Raises as ``read``,
+    but ids may be repeated."""
     first = 0
-    for table in tables.scan(folder / NAME, _of(columns), _made_by(folder), list(columns)):
+    for table in tables.scan(folder / NAME, _schema(columns), _made_by(folder), list(columns)):
         for start in range(0, table.num_rows, _ROWS):
             block = table.slice(start, _ROWS)
             tables.problems_or_pass(folder / NAME, _empty(block))
-            yield block if kept is None else block.filter(pa.array(kept[first : first + len(block)]))
+            yield block if mask is None else block.filter(pa.array(mask[first : first + len(block)]))
             first += len(block)
 
 
-def _of(columns: Sequence[str]) -> pa.Schema:
+def _schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([SCHEMA.field(name) for name in columns])
 
 
@@ -75,13 +68,16 @@ def _made_by(folder: Path) -> str:
 
 
 def absent(folder: Path) -> bool:
-    """Is the data set prepared, and without a caption? By the footer alone."""
-    return parquet.rows(folder / NAME) == 0
+    """Whether the data set is prepared and has no captions, by the footer."""
+    return tables.row_count(folder / NAME) == 0
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = tables.repeated(table, "caption_id") if "caption_id" in table.schema.names else []
-    return found + _empty(table)
+    messages = tables.repeated(table, "caption_id") if "caption_id" in table.schema.names else []
+    return messages + _empty(table)
+
+
+write = tables.Artefact(NAME, SCHEMA, problems=problems).write
 
 
 def _empty(table: pa.Table) -> list[str]:

@@ -2,8 +2,8 @@
 
 The footer has run, similarity, normalised and the digest of the model.
 
-A model that compares fragments writes lists of vectors: a row is an image with its regions or a caption with its words, and a row
-group holds one split.
+A model that compares fragments writes lists of vectors: a row is an image with its regions or a caption with its words,
+and a row group holds one split.
 """
 
 import json
@@ -18,28 +18,28 @@ import pyarrow.parquet as pq
 
 from vse_pipe.artifacts import names
 from vse_pipe.artifacts.joins import FILES, Origin
-from vse_pipe.core import mapped, parquet, tables
+from vse_pipe.core import memory, tables
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import require, whole_file
+from vse_pipe.core.tables import field
 
 IMAGES, CAPTIONS = "images.parquet", "captions.parquet"
-# The folder beside them with the same files of a run's second network; the footer then has its digest as ``peer_sha256``.
+# The folder with the same files of a run's second network; the footer has its digest as ``peer_sha256``.
 PEER = "peer"
-# Footer key: by split, how many images that could not be read and captions of theirs are not in the files.
-LEFT_OUT = "left_out"
-# Footer key: by split, the digest of the images and captions that are in the files (``vse_pipe.artifacts.joins``).
-DATA = "data"
-# Footer key, where images are left out: by split, the digest of all its images and captions, as prepared.
-PREPARED = "prepared"
-# Footer key of a run on a data set it was not trained on: both by name, and the share of unknown words (``Moved``).
+# Keys of the footer, by split: numbers of unreadable images and their captions, which the files lack; digest of the
+# images and captions in the files (``artifacts.joins``); with LEFT_OUT also the digest of all prepared images and
+# captions.
+LEFT_OUT, DATA, PREPARED = "left_out", "data", "prepared"
+# Key of the footer of a transfer: both data sets by name, and the share of unknown words.
 TRANSFER = "transfer"
 _VECTOR = "embedding"
 # Vectors of a row group in memory at a time.
 _ROWS = 2**15
 
 
-def said(about: Mapping[str, str], key: str, split: str, where: Path) -> object:
-    """What the footer ``about`` of the file ``where`` has under ``key`` for a split. Raises InputError where it is no JSON."""
+def footer_value(about: Mapping[str, str], key: str, split: str, where: Path) -> object:
+    """The value for a split under ``key`` of the footer ``about``. where: the file. Raises InputError where it is no
+    JSON."""
     text = about.get(key, "{}")
     try:
         return json.loads(text).get(split)
@@ -48,42 +48,42 @@ def said(about: Mapping[str, str], key: str, split: str, where: Path) -> object:
 
 
 def left_out(about: Mapping[str, str], split: str, where: Path) -> dict[str, int]:
-    """How many images of a split could not be read and are not in the file, with their captions; empty where all are."""
-    found = said(about, LEFT_OUT, split, where)
-    return {key: int(count) for key, count in found.items()} if isinstance(found, dict) else {}
+    """Numbers of a split's unreadable images and their captions, which the file lacks; empty if it has all."""
+    counts = footer_value(about, LEFT_OUT, split, where)
+    return {key: int(count) for key, count in counts.items()} if isinstance(counts, dict) else {}
 
 
 def origin(folder: Path, about: Mapping[str, str], splits: Iterable[str], mend: str) -> Origin:
-    """What the vectors of these splits were made from. about: footer of images.parquet in ``folder``; mend: as of ``Origin``."""
+    """The origin of the vectors of these splits. about: footer of images.parquet in ``folder``; mend: as in ``Origin``."""
     where = folder / IMAGES
-    told = {}
+    digests = {}
     for split in splits:
-        whole = None if left_out(about, split, where) else said(about, DATA, split, where)
-        digest = said(about, PREPARED, split, where) or whole
-        told[split] = None if digest is None else str(digest)
+        complete = None if left_out(about, split, where) else footer_value(about, DATA, split, where)
+        digest = footer_value(about, PREPARED, split, where) or complete
+        digests[split] = None if digest is None else str(digest)
     files = {key: about[key] for key in FILES if key in about}
-    return Origin(folder, mend, told, folder if (folder / names.NAME).is_file() else None, files)
+    return Origin(folder, mend, digests, folder if (folder / names.NAME).is_file() else None, files)
 
 
 def schema(side: str, dim: int) -> pa.Schema:
     """side: ``images`` (image_id) or ``captions`` (caption_id, image_id)."""
     vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
-    return of_side(side, "embeddings", tables.field("embedding", vector, "the vector"))
+    return side_schema(side, "embeddings", field("embedding", vector, "the vector"))
 
 
-def of_side(side: str, kind: str, column: pa.Field) -> pa.Schema:
-    """The ids, the split and ``column``, for whatever kind of vectors a model has."""
-    ids = [tables.field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
+def side_schema(side: str, kind: str, column: pa.Field) -> pa.Schema:
+    """The ids, the split and ``column``, for all kinds of vectors."""
+    ids = [field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
     if side == "captions":
-        ids.insert(0, tables.field("caption_id", pa.int64(), "unique"))
-    columns = [tables.field("split", pa.string(), "train, val or test"), column]
+        ids.insert(0, field("caption_id", pa.int64(), "unique"))
+    columns = [field("split", pa.string(), "train, val or test"), column]
     return pa.schema([*ids, *columns], metadata={"artefact": f"{side} {kind}", "version": "1"})
 
 
 @dataclass(frozen=True)
 class Side:
-    """ids: int64 (n,); image_ids: int64 (n,), equal to ids for images; splits: str (n,); vectors: float32 (n, D). Of ``write_each``
-    alone ids may be text, and image_ids empty."""
+    """ids: int64 (n,); image_ids: int64 (n,), equal to ids for images; splits: str (n,); vectors: float32 (n, D). For
+    ``write_each`` ids may be text and image_ids empty."""
 
     ids: np.ndarray
     image_ids: np.ndarray
@@ -98,19 +98,19 @@ class Side:
 
 def write(path: Path, side: Side) -> None:
     """path: .../images.parquet or .../captions.parquet. Raises InputError on non-finite vectors."""
-    table, wanted = _table(path, side, path.stem)
-    tables.write(path, table, wanted, side.about)
+    table, table_schema = _table(path, side, path.stem)
+    tables.write(path, table, table_schema, side.about)
 
 
 def write_each(path: Path, sides: Iterable[Side], about: dict[str, str], kind: str | None = None) -> None:
-    """``write`` for consecutive parts, of which one is in memory at a time; there is at least one, and each is a row group.
+    """``write`` for one or more consecutive parts, with one in memory at a time; each becomes a row group.
 
-    kind: ``images`` or ``captions``, the name of the file when left out. Ids may be text, and captions may have no ``image_ids``, an empty array: such
-    files are not read by ``read`` but as vectors from elsewhere are (``vse_pipe.evaluate.vectors``).
+    kind: ``images`` or ``captions``; None: the name of the file. Files with text ids, or captions without
+    ``image_ids``, are read by ``vse_pipe.evaluate.external`` and not by ``vse_pipe.evaluate.vectors``.
     """
-    made = (_table(path, side, kind or path.stem) for side in sides)
-    first, wanted = next(made)
-    tables.write_each(path, chain([first], (table for table, _ in made)), wanted, about)
+    parts = (_table(path, side, kind or path.stem) for side in sides)
+    first, table_schema = next(parts)
+    tables.write_each(path, chain([first], (table for table, _ in parts)), table_schema, about)
 
 
 def _table(path: Path, side: Side, kind: str) -> tuple[pa.Table, pa.Schema]:
@@ -126,13 +126,15 @@ def _table(path: Path, side: Side, kind: str) -> tuple[pa.Table, pa.Schema]:
         "embedding": pa.FixedSizeListArray.from_arrays(flat, type=vector_type),
     }
     columns = {name: column for name, column in columns.items() if len(column) == len(side.ids)}
-    wanted = schema(kind, dim)
+    full_schema = schema(kind, dim)
     fields = [
         field.with_type(pa.string()) if pa.types.is_string(columns[field.name].type) else field
-        for field in wanted
+        for field in full_schema
         if field.name in columns
     ]
-    return pa.table({field.name: columns[field.name] for field in fields}), pa.schema(fields, metadata=wanted.metadata)
+    return pa.table({field.name: columns[field.name] for field in fields}), pa.schema(
+        fields, metadata=full_schema.metadata
+    )
 
 
 def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
@@ -148,20 +150,20 @@ def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
 
 @dataclass(frozen=True)
 class StoredVectors:
-    """Vectors that stay in their file. count: of its rows; dim: numbers of a vector; model: its digest, as the footer has it, empty
-    where it does not say; state: of the file."""
+    """Vectors that stay in their file. count: number of rows; dim: of a vector; model: its digest in the footer, or
+    empty; state: of the file."""
 
     path: Path
     count: int
     dim: int
     model: str
-    state: mapped.State
+    state: memory.State
 
     @classmethod
-    def of(cls, path: Path) -> "StoredVectors":
+    def open(cls, path: Path) -> "StoredVectors":
         """Raises InputError for a file without vectors, IntegrityError for one whose footer is damaged."""
-        state = mapped.file_state(require(path))
-        with parquet.opened(path) as file:
+        state = memory.file_state(require(path))
+        with tables.open_parquet(path) as file:
             if _VECTOR not in file.schema.names:
                 raise InputError(f"{path}: column '{_VECTOR}' is missing")
             kind = _kind(path, file.schema.field(_VECTOR).type)
@@ -169,23 +171,22 @@ class StoredVectors:
             return cls(path, file.metadata.num_rows, kind.list_size, model, state)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
-        """(len(rows), D) float32, in the order of ``rows``, which may repeat. Row groups are read one at a time, and those alone that
-        are asked for. Raises InputError, IntegrityError for those of them that are not as they were written, and for a file that is another
-        one by now."""
-        mapped.require_state(self.path, self.state)
-        found, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows)
+        """(len(rows), D) float32, in the order of ``rows``, which may repeat. Only their row groups are read, one at a
+        time. Raises InputError, IntegrityError for damaged row groups and for a changed file."""
+        memory.require_state(self.path, self.state)
+        vectors, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows)
         rising, first = rows[order], 0
-        with parquet.opened(self.path) as file:
+        with tables.open_parquet(self.path) as file:
             for group in range(file.metadata.num_row_groups):
                 end = first + file.metadata.row_group(group).num_rows
-                asked = np.searchsorted(rising, (first, end))
-                for block in file.batches([_VECTOR], [group], _ROWS) if asked[0] < asked[1] else ():
-                    here = slice(*np.searchsorted(rising, (first, first + len(block))))
-                    found[order[here]] = _vectors(self.path, block)[rising[here] - first]
+                bounds = np.searchsorted(rising, (first, end))
+                for block in file.batches([_VECTOR], [group], _ROWS) if bounds[0] < bounds[1] else ():
+                    places = slice(*np.searchsorted(rising, (first, first + len(block))))
+                    vectors[order[places]] = _vectors(self.path, block)[rising[places] - first]
                     first += len(block)
                 first = end
-        mapped.require_state(self.path, self.state)
-        return found
+        memory.require_state(self.path, self.state)
+        return vectors
 
 
 def _kind(path: Path, kind: pa.DataType) -> pa.FixedSizeListType:
@@ -195,7 +196,7 @@ def _kind(path: Path, kind: pa.DataType) -> pa.FixedSizeListType:
 
 
 def _vectors(path: Path, table: pa.Table) -> np.ndarray:
-    """(rows, D) float32. Raises InputError where they are ragged or not finite."""
+    """(rows, D) float32. Raises InputError for vectors that are ragged or not finite."""
     column = table[_VECTOR].combine_chunks()
     flat = column.flatten()
     # ``to_numpy`` imports pandas, which takes half a second.
@@ -222,8 +223,8 @@ class FragmentRows:
 def fragment_schema(side: str, dim: int) -> pa.Schema:
     """side: ``images`` (image_id) or ``captions`` (caption_id, image_id)."""
     vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
-    column = tables.field(_COLUMN, pa.list_(pa.field("element", vector, nullable=False)), "a vector each")
-    return of_side(side, "fragments", column)
+    column = field(_COLUMN, pa.list_(pa.field("element", vector, nullable=False)), "a vector each")
+    return side_schema(side, "fragments", column)
 
 
 def write_fragments(path: Path, blocks: Iterable[FragmentRows], dim: int, about: dict[str, str]) -> int:
@@ -231,22 +232,22 @@ def write_fragments(path: Path, blocks: Iterable[FragmentRows], dim: int, about:
 
     Raises InputError on vectors that are not finite; then the file is what it was.
     """
-    wanted = tables.with_footer(fragment_schema(path.stem, dim), about)
+    file_schema = tables.with_footer(fragment_schema(path.stem, dim), about)
     rows = 0
     with (
         whole_file(path) as temporary,
-        pq.ParquetWriter(temporary, wanted, compression="zstd", write_page_checksum=True) as file,
+        pq.ParquetWriter(temporary, file_schema, compression="zstd", write_page_checksum=True) as file,
     ):
         for block in blocks:
             if not np.isfinite(block.vectors).all():
                 raise InputError(f"{path}: the model produced NaN or infinite embeddings")
-            file.write_table(_rows(block, wanted), row_group_size=max(1, len(block.ids)))
+            file.write_table(_rows(block, file_schema), row_group_size=max(1, len(block.ids)))
             rows += len(block.ids)
     return rows
 
 
-def _rows(block: FragmentRows, wanted: pa.Schema) -> pa.Table:
-    kind = wanted.field(_COLUMN).type
+def _rows(block: FragmentRows, file_schema: pa.Schema) -> pa.Table:
+    kind = file_schema.field(_COLUMN).type
     flat = pa.array(np.ascontiguousarray(block.vectors, np.float32).reshape(-1))
     vectors = pa.FixedSizeListArray.from_arrays(flat, type=kind.value_type)
     offsets = pa.array(np.concatenate([[0], np.cumsum(block.lengths)]).astype(np.int32))
@@ -256,12 +257,12 @@ def _rows(block: FragmentRows, wanted: pa.Schema) -> pa.Table:
         "split": pa.array([block.split] * len(block.ids), pa.string()),
         _COLUMN: pa.ListArray.from_arrays(offsets, vectors, type=kind),
     }
-    return pa.table([columns[name] for name in wanted.names], schema=wanted)
+    return pa.table([columns[name] for name in file_schema.names], schema=file_schema)
 
 
 @dataclass(frozen=True)
 class FragmentSide:
-    """One of the two files, its vectors still on the disk. ids, image_ids: int64; splits: str; about: the footer."""
+    """Fragments that stay in their file. ids, image_ids: int64; splits: str; about: the footer."""
 
     path: Path
     ids: np.ndarray
@@ -271,10 +272,10 @@ class FragmentSide:
 
     def split(self, name: str) -> FragmentRows:
         """The rows of one split, with their vectors. Raises IntegrityError when the file is damaged."""
-        kept = self.splits == name
-        with parquet.opened(self.path) as file:
+        mask = self.splits == name
+        with tables.open_parquet(self.path) as file:
             counts = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-            parts = np.split(kept, np.cumsum(counts)[:-1])
+            parts = np.split(mask, np.cumsum(counts)[:-1])
             groups = [i for i, rows in enumerate(parts) if rows.any()]
             column = file.read([_COLUMN], groups)[_COLUMN]
         lists = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
@@ -286,34 +287,34 @@ class FragmentSide:
             )
         # A copy: what Arrow holds cannot be written to, which torch does not accept.
         vectors = np.array(flat.flatten()).reshape(len(flat), flat.type.list_size)
-        if len(lengths) != kept.sum() or (len(lengths) and lengths.min() < 1):
-            raise InputError(f"{self.path}: the row groups of split '{name}' do not hold its {kept.sum()} rows")
+        if len(lengths) != mask.sum() or (len(lengths) and lengths.min() < 1):
+            raise InputError(f"{self.path}: the row groups of split '{name}' do not hold its {mask.sum()} rows")
         if not np.isfinite(vectors).all():
             raise InputError(f"{self.path}: fragments hold NaN or infinite values")
-        return FragmentRows(name, self.ids[kept], self.image_ids[kept], lengths.astype(np.int64), vectors)
+        return FragmentRows(name, self.ids[mask], self.image_ids[mask], lengths.astype(np.int64), vectors)
 
 
 def is_fragments(path: Path, made_by: str) -> bool:
-    """Does the file hold fragments, and not vectors? Raises InputError when it is missing, IntegrityError when damaged."""
+    """Whether the file holds fragments, not vectors. Raises InputError when it is missing, IntegrityError when damaged."""
     require(path, made_by)
-    with parquet.opened(path) as file:
+    with tables.open_parquet(path) as file:
         return _COLUMN in file.schema.names
 
 
 def read_fragments(path: Path) -> FragmentSide:
     """The file without its vectors. Raises InputError on missing columns or repeated ids."""
-    with parquet.opened(path) as file:
-        found, key = file.schema, "image_id" if path.stem == "images" else "caption_id"
-        wanted = fragment_schema(path.stem, 1)
-        for field in wanted:
-            if field.name not in found.names:
+    with tables.open_parquet(path) as file:
+        stored, key = file.schema, "image_id" if path.stem == "images" else "caption_id"
+        expected = fragment_schema(path.stem, 1)
+        for field in expected:
+            if field.name not in stored.names:
                 raise InputError(f"{path}: column '{field.name}' is missing")
-        kind = found.field(_COLUMN).type
+        kind = stored.field(_COLUMN).type
         if not pa.types.is_list(kind) or not pa.types.is_fixed_size_list(kind.value_type):
             raise InputError(f"{path}: column '{_COLUMN}' is {kind}, expected lists of vectors of one length")
-        table = file.read(wanted.names[:-1])
+        table = file.read(expected.names[:-1])
     tables.problems_or_pass(path, tables.repeated(table, key))
     splits = table["split"].to_numpy(zero_copy_only=False)
-    with parquet.OURS.named(path, "a footer that is not UTF-8"):
-        about = {name.decode(): value.decode() for name, value in (found.metadata or {}).items()}
+    with tables.DAMAGE.named(path, "a footer that is not UTF-8"):
+        about = {name.decode(): value.decode() for name, value in (stored.metadata or {}).items()}
     return FragmentSide(path, table[key].to_numpy(), table["image_id"].to_numpy(), splits, about)

@@ -1,17 +1,20 @@
-"""data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item), and
-relaxation.parquet if val chose a matching's lambda. Text ids add columns ``query_name``, ``image_name``, ``top_names`` and ``item_name``.
+"""data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item),
+and relaxation.parquet if val chose a matching's lambda. Text ids add columns ``query_name``, ``image_name``,
+``top_names`` and ``item_name``.
 
 metrics.json has
 
-- ``made_from``: digests of ``models`` (by run), ``vectors``, ``prepared`` (images and captions of the split) and ``bank`` (if it is not the
-  run's own); all criteria of a run agree in it;
-- ``ensemble``: ``runs``, ``weights``, ``weights_from`` (params.yaml or val), and ``fusion`` or ``cascade``; absent for the plain mean of a pair;
+- ``made_from``: digests of ``models`` (by run), ``vectors``, ``prepared`` (images and captions of the split) and
+  ``bank`` (if it is not the run's own); all criteria of a run agree in it;
+- ``ensemble``: ``runs``, ``weights``, ``weights_from`` (params.yaml or val), and ``fusion`` or ``cascade``; absent for
+  the plain mean of a pair;
 - ``tuned_on``: the validation data that chose parameters, if it is of another data set.
 
-Beside these folders, unmeasured.json has ``why`` (a data set without captions) or ``criteria`` (by name, why each was not computed).
+Beside these folders, unmeasured.json has ``why`` (a data set without captions) or ``criteria`` (by name, why each was
+not computed).
 
-data/evaluate/<run>/<inference>/: judged.parquet, a row for each query with a correct item by ``evaluate.judgements``, and
-plausible.parquet, a row for each query whose image has ``evaluate.labels``.
+data/evaluate/<run>/<inference>/: judged.parquet, a row for each query with a correct item by ``evaluate.judgements``,
+and plausible.parquet, a row for each query whose image has ``evaluate.labels``.
 """
 
 import hashlib
@@ -25,10 +28,11 @@ import pyarrow.compute as pc
 from vse_pipe.artifacts import embeddings, joins
 from vse_pipe.artifacts.joins import Origin
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import parquet, tables
+from vse_pipe.core import tables
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import read_json, sha256, write_json
-from vse_pipe.core.mapped import unchanged_path
+from vse_pipe.core.memory import unchanged_path
+from vse_pipe.core.tables import field
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import dvc_stage
@@ -36,13 +40,13 @@ from vse_pipe.project.stages import dvc_stage
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
 RELAXATION = "relaxation.parquet"
 JUDGED, PLAUSIBLE = "judged.parquet", "plausible.parquet"
-# In data/evaluate/<run>/: why there are no figures, or none under some criteria.
+# In data/evaluate/<run>/: the reasons for missing figures.
 UNMEASURED = "unmeasured.json"
 MADE_FROM = "made_from"
 FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION, JUDGED, PLAUSIBLE)
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
-# Columns of ids, and of the same ids as the data set has them where they are text.
+# Columns of ids, and of their names if ids are text.
 _NAMES = {"query_id": "query_name", "item_id": "item_name", "image_id": "image_name", "top": "top_names"}
 MEASURES = {
     "ap": "average precision, 0 to 1; null for matchings",
@@ -52,22 +56,18 @@ MEASURES = {
     "ndcg_10": "discounted cumulative gain of the best 10 over that of a perfect ranking, 0 to 1; null for matchings",
 }
 _TOP = pa.list_(pa.field("element", pa.int64(), nullable=False))
-RANKS_SCHEMA = pa.schema(
-    [
-        tables.field("direction", pa.string(), "image_to_text or text_to_image"),
-        tables.field("fold", pa.int32(), "0 under protocol full"),
-        tables.field("query_id", pa.int64(), "image_id or caption_id"),
-        tables.field(
-            "image_id", pa.int64(), "the query, or the image it describes; queries that share one go together"
-        ),
-        tables.field("rank", pa.float64(), "1 = best, of the best correct item; null for matchings", nullable=True),
-        tables.field("hit_1", pa.bool_(), "a correct item among the best 1"),
-        tables.field("hit_5", pa.bool_(), "a correct item among the best 5"),
-        tables.field("hit_10", pa.bool_(), "a correct item among the best 10"),
-        *[tables.field(name, pa.float64(), about, nullable=True) for name, about in MEASURES.items()],
-        tables.field("top", _TOP, "ids of the best 10 items, best first; for matchings the set matched at K = 10"),
-    ],
-    metadata={"artefact": "ranks", "version": "2"},
+RANKS_SCHEMA = tables.schema(
+    "ranks 2",
+    field("direction", pa.string(), "image_to_text or text_to_image"),
+    field("fold", pa.int32(), "0 under protocol full"),
+    field("query_id", pa.int64(), "image_id or caption_id"),
+    field("image_id", pa.int64(), "the query, or the image it describes; queries that share one go together"),
+    field("rank", pa.float64(), "1 = best, of the best correct item; null for matchings", nullable=True),
+    field("hit_1", pa.bool_(), "a correct item among the best 1"),
+    field("hit_5", pa.bool_(), "a correct item among the best 5"),
+    field("hit_10", pa.bool_(), "a correct item among the best 10"),
+    *[field(name, pa.float64(), about, nullable=True) for name, about in MEASURES.items()],
+    field("top", _TOP, "ids of the best 10 items, best first; for matchings the set matched at K = 10"),
 )
 # Columns of other K, as ``evaluate.recall`` and ``evaluate.ndcg`` ask for them.
 _FURTHER = {
@@ -75,30 +75,26 @@ _FURTHER = {
     "ndcg_": (pa.float64(), "as ndcg_10, of the best "),
     "graded_ndcg_": (pa.float64(), "as graded_ndcg_10, of the best "),
 }
-OCCURRENCE_SCHEMA = pa.schema(
-    [
-        tables.field("direction", pa.string(), "image_to_text or text_to_image"),
-        tables.field("fold", pa.int32(), "0 under protocol full"),
-        tables.field("item_id", pa.int64(), "caption_id or image_id"),
-        *[tables.field(f"n_{k}", pa.int32(), f"queries that have it among their best {k}") for k in KS],
-    ],
-    metadata={"artefact": "occurrence", "version": "1"},
+OCCURRENCE_SCHEMA = tables.schema(
+    "occurrence 1",
+    field("direction", pa.string(), "image_to_text or text_to_image"),
+    field("fold", pa.int32(), "0 under protocol full"),
+    field("item_id", pa.int64(), "caption_id or image_id"),
+    *[field(f"n_{k}", pa.int32(), f"queries that have it among their best {k}") for k in KS],
 )
-RELAXATION_SCHEMA = pa.schema(
-    [
-        tables.field("direction", pa.string(), "image_to_text or text_to_image"),
-        tables.field("k", pa.int32(), "the K of R@K: 1, 5 or 10"),
-        tables.field("lambda", pa.float64(), "relaxation factor of the matching, at least 1"),
-        tables.field("validation", pa.float64(), "R@K in percent on the validation data it was chosen on"),
-        tables.field(
-            "ranked",
-            pa.float64(),
-            "R@K in percent on the split that is measured, which chose nothing; null where it was not tried",
-            nullable=True,
-        ),
-        tables.field("chosen", pa.bool_(), "the lambda that the criterion was run with; one for each K"),
-    ],
-    metadata={"artefact": "relaxation", "version": "1"},
+RELAXATION_SCHEMA = tables.schema(
+    "relaxation 1",
+    field("direction", pa.string(), "image_to_text or text_to_image"),
+    field("k", pa.int32(), "the K of R@K: 1, 5 or 10"),
+    field("lambda", pa.float64(), "relaxation factor of the matching, at least 1"),
+    field("validation", pa.float64(), "R@K in percent on the validation data it was chosen on"),
+    field(
+        "ranked",
+        pa.float64(),
+        "R@K in percent on the split that is measured, which chose nothing; null where it was not tried",
+        nullable=True,
+    ),
+    field("chosen", pa.bool_(), "the lambda that the criterion was run with; one for each K"),
 )
 
 
@@ -108,7 +104,7 @@ def with_further(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
         prefix = name.rstrip("0123456789")
         if name not in schema.names and prefix in _FURTHER:
             kind, about = _FURTHER[prefix]
-            schema = schema.append(tables.field(name, kind, about + name.removeprefix(prefix)))
+            schema = schema.append(field(name, kind, about + name.removeprefix(prefix)))
     return schema
 
 
@@ -120,35 +116,34 @@ def write(
     relaxation: pa.Table | None = None,
     names: TextIds | None = None,
 ) -> None:
-    """metrics: finite numbers, strings and nested dictionaries only. names: of ids that are text, which get columns of their
-    own."""
+    """metrics: finite numbers, strings and nested dictionaries only. names: text ids, which get further columns."""
     write_json(folder / METRICS, metrics)
-    tables.write(folder / RANKS, *named(ranks, with_further(RANKS_SCHEMA, ranks.column_names), names), {})
-    tables.write(folder / OCCURRENCE, *named(occurrence, OCCURRENCE_SCHEMA, names), {})
+    tables.write(folder / RANKS, *with_names(ranks, with_further(RANKS_SCHEMA, ranks.column_names), names), {})
+    tables.write(folder / OCCURRENCE, *with_names(occurrence, OCCURRENCE_SCHEMA, names), {})
     if relaxation is not None:
         tables.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
 
 
-def named(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
-    """With a column of text for each column of ids, ``query_name`` for ``query_id``; null where the ids of that side are numbers."""
+def with_names(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
+    """The table and schema with a column of names for each column of ids, ``query_name`` for ``query_id``; null for a
+    side with numbers."""
     if names is None:
         return table, schema
     parts = []
-    for direction, (asking, asked) in zip(
-        DIRECTIONS, (("image_id", "caption_id"), ("caption_id", "image_id")), strict=True
-    ):
+    keys = (("image_id", "caption_id"), ("caption_id", "image_id"))
+    for direction, (query_key, item_key) in zip(DIRECTIONS, keys, strict=True):
         part = table.filter(pc.equal(table["direction"], direction)).combine_chunks()
-        for column, key in (("query_id", asking), ("item_id", asked), ("image_id", "image_id")):
+        for column, key in (("query_id", query_key), ("item_id", item_key), ("image_id", "image_id")):
             if column in schema.names:
                 part = part.append_column(_NAMES[column], _texts(names, key, part[column].to_numpy()))
         if "top" in schema.names:
             lists = part["top"].combine_chunks()
-            texts = _texts(names, asked, lists.flatten().to_numpy())
+            texts = _texts(names, item_key, lists.flatten().to_numpy())
             part = part.append_column(_NAMES["top"], pa.ListArray.from_arrays(lists.offsets, texts))
         parts.append(part)
     joined = pa.concat_tables(parts)
     fields = [
-        tables.field(name, joined.schema.field(name).type, f"of {column}, where that is text", nullable=True)
+        field(name, joined.schema.field(name).type, f"of {column}, where that is text", nullable=True)
         for column, name in _NAMES.items()
         if column in schema.names
     ]
@@ -156,25 +151,24 @@ def named(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa
 
 
 def _texts(names: TextIds, key: str, ids: np.ndarray) -> pa.Array:
-    found = names.texts(key, ids)
-    return pa.nulls(len(ids), pa.string()) if found is None else found
+    texts = names.texts(key, ids)
+    return pa.nulls(len(ids), pa.string()) if texts is None else texts
 
 
 def few_items(metrics: dict) -> list[str]:
-    """Where K is more than a tenth of what is ranked: a sentence a direction, of a metrics document."""
-    said = []
+    """A sentence for each direction of a metrics document where K is more than a tenth of the items."""
+    sentences = []
     for direction, kind in zip(DIRECTIONS, ("captions", "images"), strict=True):
         items = metrics[direction]["items"]
         names = ", ".join(f"R@{k}" for k in KS if 10 * k > items)
+        ranked = f"{direction.replace('_', ' ')}: only {items} {kind} are ranked"
         if names:
-            said.append(
-                f"{direction.replace('_', ' ')}: only {items} {kind} are ranked; {names} and rsum are large whatever the model"
-            )
-    return said
+            sentences.append(f"{ranked}; {names} and rsum are large whatever the model")
+    return sentences
 
 
 def read_unmeasured(folder: Path) -> dict[str, str]:
-    """Why criteria have no figures, by name; empty where none is left out. folder: data/evaluate/<run>/."""
+    """{criterion: reason} of criteria without figures. folder: data/evaluate/<run>/."""
     path = folder / UNMEASURED
     return read_json(path).get("criteria", {}) if path.is_file() else {}
 
@@ -183,78 +177,68 @@ def read_metrics(folder: Path) -> dict:
     return read_json(folder / METRICS)
 
 
-def together(one: dict, other: dict) -> bool:
-    """Are two metrics documents of one run of the same models, vectors and data, and, where both have the same bank, of the same
-    vectors in it? Documents of an earlier version, which do not say, belong to each other alone."""
-    ours, theirs = ({**document.get(MADE_FROM, {})} for document in (one, other))
+def same_inputs(left: dict, right: dict) -> bool:
+    """Whether two metrics documents of a run have the same models, vectors and data, and the same vectors in an equal
+    bank. Documents of an earlier version name none of these and only match each other."""
+    ours, theirs = ({**document.get(MADE_FROM, {})} for document in (left, right))
     banks = ours.pop("bank", None), theirs.pop("bank", None)
-    return ours == theirs and (one.get("bank") != other.get("bank") or banks[0] == banks[1])
+    return ours == theirs and (left.get("bank") != right.get("bank") or banks[0] == banks[1])
 
 
 def origin(folder: Path, metrics: dict, mend: str) -> Origin:
-    """What a metrics document of ``folder`` says of the split that was ranked. mend: as of ``Origin``."""
-    whole = None if "left_out" in metrics else metrics.get("data")
-    digest = metrics.get(MADE_FROM, {}).get("prepared", whole)
+    """The origin of the ranked split in a metrics document of ``folder``. mend: as in ``Origin``."""
+    complete = None if "left_out" in metrics else metrics.get("data")
+    digest = metrics.get(MADE_FROM, {}).get("prepared", complete)
     return Origin(folder, mend, {str(metrics.get("split")): digest})
 
 
-def read_ranks(folder: Path) -> pa.Table:
-    return tables.read(folder / RANKS, RANKS_SCHEMA, "vse-pipe evaluate")
-
-
-def read_occurrence(folder: Path) -> pa.Table:
-    return tables.read(folder / OCCURRENCE, OCCURRENCE_SCHEMA, "vse-pipe evaluate")
+read_ranks = tables.Artefact(RANKS, RANKS_SCHEMA, "vse-pipe evaluate").read
+read_occurrence = tables.Artefact(OCCURRENCE, OCCURRENCE_SCHEMA, "vse-pipe evaluate").read
 
 
 def read_relaxation(folder: Path) -> pa.Table | None:
-    """None where no lambda was chosen: the criterion has none, or params.yaml gives it."""
+    """The table; None where no lambda was chosen, because the criterion has none or params.yaml sets it."""
     path = folder / RELAXATION
     return tables.read(path, RELAXATION_SCHEMA, "vse-pipe evaluate") if path.is_file() else None
 
 
 _QUERY = [
-    tables.field("direction", pa.string(), "image_to_text or text_to_image"),
-    tables.field("fold", pa.int32(), "0 under protocol full"),
-    tables.field("query_id", pa.int64(), "image_id or caption_id"),
+    field("direction", pa.string(), "image_to_text or text_to_image"),
+    field("fold", pa.int32(), "0 under protocol full"),
+    field("query_id", pa.int64(), "image_id or caption_id"),
 ]
-JUDGED_SCHEMA = pa.schema(
-    [
-        *_QUERY,
-        tables.field("correct", pa.int32(), "items whose grade says that they are correct, 1 at least"),
-        tables.field("rank", pa.float64(), "1 = best, of the best of them"),
-        *[tables.field(f"hit_{k}", pa.bool_(), f"one of them among the best {k}") for k in KS],
-        *[tables.field(name, pa.float64(), about.partition(";")[0]) for name, about in MEASURES.items()],
-        tables.field("graded_ndcg_10", pa.float64(), "as ndcg_10, each item by its grade"),
-    ],
-    metadata={"artefact": "judged", "version": "1"},
+JUDGED_SCHEMA = tables.schema(
+    "judged 1",
+    *_QUERY,
+    field("correct", pa.int32(), "items whose grade says that they are correct, 1 at least"),
+    field("rank", pa.float64(), "1 = best, of the best of them"),
+    *[field(f"hit_{k}", pa.bool_(), f"one of them among the best {k}") for k in KS],
+    *[field(name, pa.float64(), about.partition(";")[0]) for name, about in MEASURES.items()],
+    field("graded_ndcg_10", pa.float64(), "as ndcg_10, each item by its grade"),
 )
-PLAUSIBLE_SCHEMA = pa.schema(
-    [
-        *_QUERY,
-        *[
-            tables.field(
-                f"r_precision_{most}", pa.float64(), f"among the items that differ in {most} labels at most, 0 to 1"
-            )
-            for most in (0, 1, 2)
-        ],
+PLAUSIBLE_SCHEMA = tables.schema(
+    "plausible 1",
+    *_QUERY,
+    *[
+        field(f"r_precision_{most}", pa.float64(), f"among the items that differ in {most} labels at most, 0 to 1")
+        for most in (0, 1, 2)
     ],
-    metadata={"artefact": "plausible", "version": "1"},
 )
 SCHEMAS = {JUDGED: JUDGED_SCHEMA, PLAUSIBLE: PLAUSIBLE_SCHEMA}
 
 
-def write_judged(folder: Path, found: dict[str, pa.Table], names: TextIds | None = None) -> None:
-    """found: by file name; names: of ids that are text, which get the column ``query_name``."""
-    for name, table in found.items():
-        tables.write(folder / name, *named(table, with_further(SCHEMAS[name], table.column_names), names), {})
+def write_judged(folder: Path, judged: dict[str, pa.Table], names: TextIds | None = None) -> None:
+    """judged: by file name; names: text ids, which get the column ``query_name``."""
+    for name, table in judged.items():
+        tables.write(folder / name, *with_names(table, with_further(SCHEMAS[name], table.column_names), names), {})
 
 
 def read_judged(path: Path) -> pa.Table:
-    """path: of a file with one of the two names."""
+    """path: of judged.parquet or plausible.parquet."""
     return tables.read(path, SCHEMAS[path.name], "vse-pipe evaluate")
 
 
-# Files of data/embed/<run>/ that scores follow from.
+# Files of data/embed/<run>/ that determine the scores.
 _SCORED = [
     f"{place}{name}"
     for place in ("", f"{embeddings.PEER}/")
@@ -263,48 +247,46 @@ _SCORED = [
 
 
 def made_from(params: Params, name: str, bank: Path | None = None) -> dict[str, object]:
-    """``models``, ``vectors`` and ``bank`` of what ``artifacts.evaluation`` has as ``made_from``. bank: its folder, None where it is
-    the run's own embeddings."""
+    """``models``, ``vectors`` and ``bank`` for ``made_from`` in metrics.json. bank: its folder, None for the run's
+    embeddings."""
     node = params.ensembles.get(name)
     runs = (name,) if node is None else node.members
-    told = {} if bank is None else {"bank": _vectors(bank)}
+    bank_digest = {} if bank is None else {"bank": _vectors(bank)}
     models = {params.trained(run): _model(paths.embedded(run)) for run in runs}
     digests = [_vectors(paths.embedded(run)) for run in runs]
     vectors = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
-    return {"models": models, "vectors": vectors, **told}
+    return {"models": models, "vectors": vectors, **bank_digest}
 
 
 def _model(folder: Path) -> str:
-    with parquet.opened(folder / embeddings.IMAGES) as file:
+    with tables.open_parquet(folder / embeddings.IMAGES) as file:
         return (file.schema.metadata or {}).get(b"model_sha256", b"").decode()
 
 
 def _vectors(folder: Path) -> str:
-    """One digest of the files; an earlier call read the same."""
-    there = [name for name in _SCORED if (folder / name).is_file()]
-    return hashlib.sha256(
-        "".join(f"{name} {sha256(unchanged_path(folder / name))}\n" for name in there).encode()
-    ).hexdigest()
+    """A digest of the files, which must stay the same between readings."""
+    names = [name for name in _SCORED if (folder / name).is_file()]
+    listing = "".join(f"{name} {sha256(unchanged_path(folder / name))}\n" for name in names)
+    return hashlib.sha256(listing.encode()).hexdigest()
 
 
 def require_current(params: Params, run: str, inferences: Iterable[str] | None = None) -> None:
-    """Raises IntegrityError where criteria of the run were made from different vectors, or from another model than
-    data/train/ or other data than data/prepare/ now holds. What is not there, and what an evaluation of an earlier version does not say, is
-    not compared.
+    """Raises IntegrityError where criteria of the run have different vectors, another model than data/train/ or other
+    data than data/prepare/. Missing folders, and missing keys of an earlier version, are not compared.
 
-    run: also an ensemble or a transfer; inferences: those that are read, all that lie there when left out.
+    run: also an ensemble or a transfer; inferences: the criteria to compare, None for all.
     """
     out = paths.evaluations(run)
     names = sorted(path.parent.name for path in out.glob(f"*/{METRICS}"))
     mend = joins.repair_advice(dvc_stage(params, "evaluate", run), f"vse-pipe evaluate --run {run}")
-    known: dict[str, dict] = {}
+    documents: dict[str, dict] = {}
     for name in names if inferences is None else [name for name in inferences if name in names]:
         metrics = read_metrics(out / name)
-        for other, told in known.items():
-            if not together(told, metrics):
-                raise IntegrityError(f"{out}: {other} and {name} were evaluated on different embeddings; {mend}")
-        known[name] = metrics
+        for earlier, document in documents.items():
+            if not same_inputs(document, metrics):
+                raise IntegrityError(f"{out}: {earlier} and {name} were evaluated on different embeddings; {mend}")
+        documents[name] = metrics
         for trained, digest in metrics.get(MADE_FROM, {}).get("models", {}).items():
             joins.require_model(out / name, digest, paths.trained(trained), trained, mend)
-        if run in params.evaluated():  # else nobody knows of which data set it is
+        if run in params.evaluated():  # otherwise its data set is unknown
             joins.require(paths.prepared(params.dataset(run)), origin(out / name, metrics, mend))

@@ -1,6 +1,7 @@
 """data/extract/<dataset>/<features>/: features.npy, index.parquet and meta.json.
 
-features.npy is (rows, D) or (rows, R, D), float16 or float32, read through a memory map. index.parquet has the row of each image.
+features.npy is (rows, D) or (rows, R, D), float16 or float32, read through a memory map. index.parquet has the row of
+each image.
 """
 
 import hashlib
@@ -41,13 +42,11 @@ _COLUMNS = pa.schema(
 )
 _PLACES = pa.schema([_COLUMNS.field("row"), _COLUMNS.field("status")])
 _ABOUT_BOXES = "x1, y1, x2, y2 of region 0, then 1, ...: edges in pixels of the upright image; null: none"
-SCHEMA = pa.schema(
-    [
-        *_COLUMNS,
-        tables.field("boxes", _FLOATS, _ABOUT_BOXES, nullable=True),
-        tables.field("scores", _FLOATS, "of the R regions, 0..1 and falling; null: none", nullable=True),
-    ],
-    metadata={"artefact": "features", "version": "2"},
+SCHEMA = tables.schema(
+    "features 2",
+    *_COLUMNS,
+    tables.field("boxes", _FLOATS, _ABOUT_BOXES, nullable=True),
+    tables.field("scores", _FLOATS, "of the R regions, 0..1 and falling; null: none", nullable=True),
 )
 
 
@@ -55,7 +54,7 @@ SCHEMA = pa.schema(
 class Features:
     """array: memory map (rows, D) or (rows, R, D); image_ids and rows: int64, parallel, images with status ok.
 
-    failed: int64, ids of the images that ``extract`` left out because they cannot be read. folder: what ``read`` opened; boxes and scores are read from it when they are first asked for.
+    failed: int64, ids of unreadable images. folder: of the files; boxes and scores are read from it at their first use.
     """
 
     array: np.ndarray
@@ -68,18 +67,16 @@ class Features:
     @cached_property
     def boxes(self) -> np.ndarray | None:
         """(rows, R, 4) float32, in the rows of ``array``: x1, y1, x2, y2 in pixels of the upright image, NaN in rows
-        without. None for features without boxes, and for files from before there were any. Raises InputError when they
-        do not fit the array.
-        """
-        found = self._beside("boxes")
-        return None if found is None else found.reshape(len(found), -1, 4)
+        without boxes. None for features without boxes. Raises InputError when they do not fit the array."""
+        values = self._region_column("boxes")
+        return None if values is None else values.reshape(len(values), -1, 4)
 
     @cached_property
     def scores(self) -> np.ndarray | None:
-        """(rows, R) float32, in the rows of ``array``: how sure the detector is of each region. None as for ``boxes``."""
-        return self._beside("scores")
+        """(rows, R) float32, in the rows of ``array``: the detector's confidence in each region. None as for ``boxes``."""
+        return self._region_column("scores")
 
-    def _beside(self, name: str) -> np.ndarray | None:
+    def _region_column(self, name: str) -> np.ndarray | None:
         if self.folder is None or self.array.ndim != 3:
             return None
         path = self.folder / INDEX
@@ -95,15 +92,15 @@ class Features:
         return filled
 
     def readable(self, image_ids: np.ndarray) -> np.ndarray:
-        """bool, False for the images that were left out because they cannot be read: what uses features leaves them and
-        their captions out too. Images that the file does not know count as readable, for ``rows_of`` to refuse."""
+        """bool, False for unreadable images, which later stages omit with their captions. Unknown images count as
+        readable, and ``rows_of`` refuses them."""
         return ~np.isin(image_ids, self.failed)
 
     def rows_of(self, image_ids: np.ndarray) -> np.ndarray:
         """The row of each image. Raises InputError when one has no features."""
         order = np.argsort(self.image_ids)
-        found = np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(order) - 1)
-        rows = order[found]
+        places = np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(order) - 1)
+        rows = order[places]
         wrong = image_ids[self.image_ids[rows] != image_ids]
         if len(wrong):
             raise InputError(f"{len(wrong)} images have no features, the first is image_id {wrong[0]}")
@@ -111,12 +108,12 @@ class Features:
 
 
 def about(meta: dict) -> dict:
-    """What the features follow from. meta: as meta.json has it."""
+    """The keys of meta.json that determine the features."""
     return {key: value for key, value in meta.items() if key not in WRITTEN}
 
 
-def made(about: dict) -> str:
-    """One digest of what a row follows from beside its picture. about: as of ``about``."""
+def row_digest(about: dict) -> str:
+    """A digest of all that determines a row, except its picture. about: as from ``about``."""
     row = {key: value for key, value in about.items() if key != IMAGES}
     return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
 
@@ -132,29 +129,29 @@ def write_blocks(
     count: int,
     index: Iterable[pa.Table],
     meta: dict,
-    beside: Callable[[], None] = lambda: None,
+    write_rest: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write the three files from blocks of rows in order; only one block at a time is in memory.
+    """Write the three files from consecutive blocks of rows, with one block in memory at a time.
 
-    count: rows in all blocks together; index: in as many tables as it comes. meta gains the shape of the array and the digests of
-    both, and is written last: files without the digests that belong to them are refused by ``read``. Raises InputError on NaN;
-    then features.npy is what it was. beside: writes what else belongs to them; called before meta.json makes them whole.
+    count: number of all rows; index: as one or more tables. meta.json is written last, with the array's shape and the
+    digests that ``read`` requires. Raises InputError for NaN; then features.npy stays. write_rest: writes further
+    files, before meta.json.
     """
     path = folder / ARRAY
-    # Appended, not written through a memory map: a full disk is then an error and not a SIGBUS.
+    # Appended and not mapped, so that a full disk is an error and no SIGBUS.
     with whole_file(path) as temporary, temporary.open("wb") as file:
         digested = _Digested(file)
         shape = append_rows(digested, blocks, count, str(path))
     indexes = (_complete(table, shape, folder / INDEX) for table in index)
     tables.write_groups(folder / INDEX, indexes, SCHEMA, {})
-    beside()
-    # Checksums of Parquet are of its pages: they do not see a footer that gives another column or number of rows.
+    write_rest()
+    # Checksums of Parquet cover pages and not the footer with its columns and numbers of rows.
     digests = {"sha256": digested.hexdigest(), "index_sha256": sha256(folder / INDEX)}
     write_json(folder / META, {**meta, "shape": shape, **digests})
 
 
 class _Digested:
-    """A file that takes the digest of what is written to it: reading a gigabyte again would cost as much as writing it."""
+    """A file that computes the digest of its content during writing; reading it again would double the time."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._digest = file, hashlib.sha256()
@@ -166,8 +163,8 @@ class _Digested:
 
 
 def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count: int | None, where: str) -> list[int]:
-    """Write the ``.npy`` file of ``count`` rows that come in blocks; its shape. None: as many as come, in a file that can
-    be gone back in. Raises InputError on NaN, and on another shape or type than the first block has."""
+    """Write a ``.npy`` file of ``count`` rows in blocks and return its shape. None: any number of rows, in a seekable
+    file. Raises InputError for NaN, and for another shape or type than in the first block."""
     shape, kind, written = None, None, 0
     for block in blocks:
         if shape is None:
@@ -185,7 +182,7 @@ def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count:
         raise ValueError(f"{where}: {written} rows in the blocks, {count} were announced")
     if count is None:
         assert not isinstance(file, _Digested)
-        # numpy leaves room for the digits of more rows: the header is as long as before.
+        # The header keeps its length, because numpy leaves room for more digits.
         file.seek(0)
         shape = (written, *shape[1:])
         _write_header(file, shape, kind)
@@ -217,11 +214,11 @@ def read(folder: Path, verify: bool = True) -> Features:
     return Features(array, index["image_id"].to_numpy(), rows.astype(np.int64), meta, folder, failed)
 
 
-def require_images(held: Features, prepared: Path) -> None:
+def require_images(features: Features, prepared: Path) -> None:
     """Raises IntegrityError when the features, as of ``read``, are of other images than ``prepared`` now holds."""
-    assert held.folder is not None
-    mend = joins.repair_advice(f"extract@{held.folder.name}", f"vse-pipe extract --features {held.folder.name}")
-    joins.require_file(held.folder, held.meta, "images", prepared, mend)
+    assert features.folder is not None
+    mend = joins.repair_advice(f"extract@{features.folder.name}", f"vse-pipe extract --features {features.folder.name}")
+    joins.require_file(features.folder, features.meta, "images", prepared, mend)
 
 
 def open_array(path: Path) -> np.ndarray:
@@ -233,7 +230,7 @@ def open_array(path: Path) -> np.ndarray:
 
 
 def check_finite(array: np.ndarray, where: str, first: int = 0) -> None:
-    """Raises InputError with the number of bad rows and the first of them, counted from ``first``; reads block by block."""
+    """Raises InputError with the number of bad rows and the first of them, counted from ``first``. Reads by blocks."""
     bad: list[int] = []
     for start in range(0, len(array), _CHECK_ROWS):
         block = array[start : start + _CHECK_ROWS]
@@ -244,14 +241,14 @@ def check_finite(array: np.ndarray, where: str, first: int = 0) -> None:
 
 
 def lists(values: np.ndarray) -> pa.Array:
-    """(rows, ...) to a column of index.parquet: each row's numbers as one list of float32."""
+    """A column of index.parquet from (rows, ...): the numbers of a row as a list of float32."""
     flat = values.reshape(len(values), -1).astype(np.float32)
     offsets = np.arange(0, flat.size + 1, flat.shape[1], dtype=np.int32)
     return pa.ListArray.from_arrays(offsets, flat.ravel())
 
 
 def _complete(index: pa.Table, shape: list[int], path: Path) -> pa.Table:
-    """``index`` with the columns of regions: null where it has none. Raises InputError when they do not fit ``shape``."""
+    """``index`` with the columns of regions, null by default. Raises InputError when they do not fit ``shape``."""
     for name, width in _WIDTHS.items():
         if name not in index.column_names:
             index = index.append_column(name, pa.nulls(index.num_rows, _FLOATS))
@@ -262,14 +259,14 @@ def _complete(index: pa.Table, shape: list[int], path: Path) -> pa.Table:
     return index
 
 
-def _checked(column: pa.ChunkedArray, name: str, wanted: int, path: Path) -> np.ndarray:
-    """(rows, wanted) float32. Raises InputError on another type, lists of another length and values that are not finite."""
+def _checked(column: pa.ChunkedArray, name: str, length: int, path: Path) -> np.ndarray:
+    """(rows, length) float32. Raises InputError for another type or length and for values that are not finite."""
     if column.type != _FLOATS:
         raise InputError(f"{path}: column '{name}' is {column.type}, expected {_FLOATS}")
     lengths = pc.list_value_length(column).to_numpy()
     values = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    wrong = np.flatnonzero(lengths != wanted)
+    wrong = np.flatnonzero(lengths != length)
     if len(wrong) or not np.isfinite(values).all():
         reason = f"{lengths[wrong[0]]} numbers" if len(wrong) else "NaN or infinite values"
-        raise InputError(f"{path}: column '{name}' has {reason}, expected {wanted} finite ones for each image")
-    return values.reshape(-1, wanted)
+        raise InputError(f"{path}: column '{name}' has {reason}, expected {length} finite ones for each image")
+    return values.reshape(-1, length)

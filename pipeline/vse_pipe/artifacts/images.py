@@ -2,7 +2,8 @@
 
 data/extract/<dataset>/<features>/errors.parquet: images without features, and why; it may be empty.
 
-data/seen/<folder>/pictures.parquet: the pictures of a folder at its last reading. No stage depends on it, and it may be removed.
+data/seen/<folder>/pictures.parquet: the pictures of a folder at its last reading. No stage depends on it, and it may be
+removed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,51 +12,40 @@ from pathlib import Path
 import pyarrow as pa
 
 from vse_pipe.core import tables
+from vse_pipe.core.tables import field
 
 NAME = "images.parquet"
-# Where a format that draws its images puts them, beside it.
+# Images that a format draws.
 DRAWN = "images/*"
-# In place of the digest of an image whose bytes could not be read; equal to no digest, whatever is there later.
+# In place of the digest of an unreadable image.
 UNREAD = "unread"
-# Boxes that are proposed in pictures of another data set: only ranked, nothing is trained or evaluated on them.
+# The split of proposed boxes in pictures of another data set. They are ranked only, never trained or evaluated.
 PROPOSAL = "proposal"
 DESCRIBED = ("train", "val", "test")
 SPLITS = (*DESCRIBED, PROPOSAL)
-SCHEMA = pa.schema(
-    [
-        tables.field("image_id", pa.int64(), "unique; the data set's own number where it has one"),
-        tables.field(
-            "file",
-            pa.string(),
-            "path relative to the image root, or what vse_pipe.pictures.address reads, such as a box in a picture; <split>_ims.npy#<row> for precomputed features",
-        ),
-        tables.field("split", pa.string(), "train, val or test; proposal: a box that ``format: regions`` proposes"),
-        tables.field(
-            "width", pa.int32(), "pixels, upright; 0 where there is no picture: precomputed features, broken files"
-        ),
-        tables.field(
-            "height", pa.int32(), "pixels, upright; 0 where there is no picture: precomputed features, broken files"
-        ),
-        tables.field(
-            "sha256",
-            pa.string(),
-            f"of the image file, or of the row of precomputed features; '{UNREAD}': there was no file to read",
-        ),
-    ],
-    metadata={"artefact": "images", "version": "1"},
+SCHEMA = tables.schema(
+    "images 1",
+    field("image_id", pa.int64(), "unique; the data set's own number where it has one"),
+    field(
+        "file",
+        pa.string(),
+        "path relative to the image root, or what vse_pipe.pictures.address reads, such as a box in a picture; <split>_ims.npy#<row> for precomputed features",
+    ),
+    field("split", pa.string(), "train, val or test; proposal: a box that ``format: regions`` proposes"),
+    field("width", pa.int32(), "pixels, upright; 0 where there is no picture: precomputed features, broken files"),
+    field("height", pa.int32(), "pixels, upright; 0 where there is no picture: precomputed features, broken files"),
+    field(
+        "sha256",
+        pa.string(),
+        f"of the image file, or of the row of precomputed features; '{UNREAD}': there was no file to read",
+    ),
 )
 
 
-def write(folder: Path, table: pa.Table, root: str, beside: dict[str, str] | None = None) -> None:
-    """root: where ``file`` is relative to; itself relative to the project, or absolute. beside: digests of files by name,
-    of which this one tells the change where it stands for them."""
-    tables.write(folder / NAME, table, SCHEMA, {"root": root, **(beside or {})}, problems)
-
-
-def read(folder: Path) -> pa.Table:
-    return tables.read(
-        folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems, told="root"
-    )
+def write(folder: Path, table: pa.Table, root: str, digests: dict[str, str] | None = None) -> None:
+    """root: folder of the names in ``file``, relative to the project, or absolute. digests: of further files by name,
+    which are then covered by the digest of this one."""
+    tables.write(folder / NAME, table, SCHEMA, {"root": root, **(digests or {})}, problems)
 
 
 def root(table: pa.Table) -> Path:
@@ -63,63 +53,56 @@ def root(table: pa.Table) -> Path:
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = tables.repeated(table, "image_id")
-    strange = sorted(set(table["split"].unique().to_pylist()) - set(SPLITS))
-    found += [f"split '{name}' is not one of {', '.join(SPLITS)}" for name in strange]
+    messages = tables.repeated(table, "image_id")
+    unknown = sorted(set(table["split"].unique().to_pylist()) - set(SPLITS))
+    messages += [f"split '{name}' is not one of {', '.join(SPLITS)}" for name in unknown]
     if table.num_rows == 0:
-        found.append("no images")
-    return found
+        messages.append("no images")
+    return messages
+
+
+read = tables.Artefact(NAME, SCHEMA, "vse-pipe prepare --dataset {name}", problems, "root").read
 
 
 UNREADABLE = "errors.parquet"
-UNREADABLE_SCHEMA = pa.schema(
-    [
-        tables.field("image_id", pa.int64(), "unique; the image's in images.parquet"),
-        tables.field("file", pa.string(), "as images.parquet names it"),
-        tables.field("reason", pa.string(), "why it cannot be read, in words that follow its name"),
-    ],
-    metadata={"artefact": "errors", "version": "1"},
+UNREADABLE_SCHEMA = tables.schema(
+    "errors 1",
+    field("image_id", pa.int64(), "unique; the image's in images.parquet"),
+    field("file", pa.string(), "as images.parquet names it"),
+    field("reason", pa.string(), "why it cannot be read, in words that follow its name"),
 )
 
 
-def write_unreadable(folder: Path, table: pa.Table) -> None:
-    """Raises InputError when an image is named twice or without a reason."""
-    tables.write(folder / UNREADABLE, table, UNREADABLE_SCHEMA, {}, unreadable_problems)
-
-
-def read_unreadable(folder: Path) -> pa.Table:
-    """Raises InputError when the file is missing or unfit, IntegrityError when it is damaged."""
-    return tables.read(folder / UNREADABLE, UNREADABLE_SCHEMA, "vse-pipe extract", problems=unreadable_problems)
-
-
 def unreadable_problems(table: pa.Table) -> list[str]:
-    found = tables.repeated(table, "image_id")
+    messages = tables.repeated(table, "image_id")
     silent = sum(not reason for reason in table["reason"].to_pylist())
-    return found + ([f"{silent} images have no reason"] if silent else [])
+    return messages + ([f"{silent} images have no reason"] if silent else [])
+
+
+_UNREADABLE = tables.Artefact(UNREADABLE, UNREADABLE_SCHEMA, "vse-pipe extract", unreadable_problems)
+write_unreadable, read_unreadable = _UNREADABLE.write, _UNREADABLE.read
 
 
 SEEN = "pictures.parquet"
-SEEN_SCHEMA = pa.schema(
-    [
-        tables.field("file", pa.string(), "below the folder"),
-        tables.field("size", pa.int64(), "bytes"),
-        tables.field("changed", pa.int64(), "nanoseconds since 1970"),
-        tables.field(
-            "entry",
-            pa.int64(),
-            "nanoseconds since 1970, when the file system's entry of the file changed; no copy can set it",
-        ),
-        tables.field("width", pa.int32(), "pixels, upright"),
-        tables.field("height", pa.int32(), "pixels, upright"),
-        tables.field("orientation", pa.int32(), "of EXIF, 1 to 8"),
-        tables.field("sha256", pa.string(), "of the file"),
-    ],
-    metadata={"artefact": "seen", "version": "2"},
+SEEN_SCHEMA = tables.schema(
+    "seen 2",
+    field("file", pa.string(), "below the folder"),
+    field("size", pa.int64(), "bytes"),
+    field("changed", pa.int64(), "nanoseconds since 1970"),
+    field(
+        "entry",
+        pa.int64(),
+        "nanoseconds since 1970, when the file system's entry of the file changed; no copy can set it",
+    ),
+    field("width", pa.int32(), "pixels, upright"),
+    field("height", pa.int32(), "pixels, upright"),
+    field("orientation", pa.int32(), "of EXIF, 1 to 8"),
+    field("sha256", pa.string(), "of the file"),
 )
 
 
 def write_seen(folder: Path, rows: Iterable[tuple]) -> None:
-    """rows: the columns of ``SCHEMA``, a picture each."""
+    """rows: the columns of ``SEEN_SCHEMA`` for each picture."""
     columns = list(zip(*rows, strict=True)) or [()] * len(SEEN_SCHEMA)
     tables.write(folder / SEEN, pa.table([list(one) for one in columns], schema=SEEN_SCHEMA), SEEN_SCHEMA, {})
 

@@ -1,16 +1,13 @@
-"""Which images and captions a figure belongs to, as one digest for each split.
+"""Prepared images and captions beside the artefacts that were made from them, and contents.parquet.
 
-data/extract/<dataset>/<features>/contents.parquet: the picture behind each row of features.npy.
+Ids of data/prepare/<dataset>/ are running numbers and may stand for other pictures and captions when it is prepared
+again. So every artefact with ids has a digest of its images and captions for each split. A reader that looks up ids
+takes the prepared tables from here, with the artefact's digest as an argument. A difference is an error that names the
+command for a new artefact. An artefact of an earlier version without a digest is accepted.
 
-A later call takes these rows and computes the others. ``made`` in the footer is a digest of weights, options, code and versions.
+data/extract/<dataset>/<features>/contents.parquet has the picture behind each row of features.npy. A later call reuses
+these rows and computes the others. ``made`` in the footer is a digest of weights, options, code and versions.
 data/embed/<run>/ has the same for the rows of images.parquet.
-
-The one place where prepared images and captions meet what was made from them.
-
-Ids of data/prepare/<dataset>/ are running numbers: prepared anew they may stand for other pictures and captions. Every artefact with such
-ids therefore keeps a digest of what they stood for, and a reader that looks them up takes the prepared tables from here, with the
-artefact's digest as an argument. What differs is refused with the command that makes the artefact anew. An artefact of an earlier
-version, which keeps no digest, is believed.
 """
 
 import contextlib
@@ -27,23 +24,22 @@ import pyarrow.compute as pc
 from vse_pipe.artifacts import captions, images, model_files
 from vse_pipe.artifacts import names as artifact_names
 from vse_pipe.artifacts.images import SPLITS, UNREAD
-from vse_pipe.core import mapped, tables
+from vse_pipe.core import memory, tables
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.core.files import require as existing
 from vse_pipe.core.files import sha256
 
-# 64 bits: told apart by accident, not by design, and short enough for a table.
-_DIGITS = 16
+_DIGITS = 16  # of a digest: 64 bits are enough against accidents, and short enough for a table
 _COLUMNS = (("image_id", "sha256"), ("caption_id", "image_id", "text"), ("box",))
-# What of an address says which part of the picture it is (``vse_pipe.pictures.address``).
+# The part of an address that names a box (``vse_pipe.pictures.address``).
 BOX = "(?P<box>#xywh=[0-9,]+)$"
-# Names of columns to consecutive rows of them, again whenever it is asked.
+# Takes names of columns and gives their consecutive rows, at every call.
 Blocks = Callable[[list[str]], Iterator[pa.Table]]
 
 
 def by_split(images: pa.Table, captions: pa.Table | Blocks) -> dict[str, str]:
-    """{split: hex digest} of the splits that have images: ids and bytes of the images, which boxes in them they are where
-    they are boxes, ids and texts of the captions, in their order. images, captions: as ``vse-pipe prepare`` writes them, or some of their rows."""
+    """{split: hex digest} of the splits with images: ids, bytes and boxes of the images, ids and texts of the captions,
+    in their order. images, captions: the tables of ``vse-pipe prepare``, or some of their rows."""
     digests = {split: hashlib.sha256() for split in SPLITS if pc.any(pc.equal(images["split"], split)).as_py()}
     boxes = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
     tables = (images, captions, pa.table({"split": images["split"], "box": boxes}))
@@ -54,7 +50,7 @@ def by_split(images: pa.Table, captions: pa.Table | Blocks) -> dict[str, str]:
 
 
 def _add(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> None:
-    """The rows of a column, however they are cut into chunks: numbers, or lengths in bytes and then the bytes."""
+    """Adds the rows of a column, whatever its chunks: numbers, or lengths in bytes and then the bytes."""
     texts = False
     for split, part in _parts(digests, table, name):
         texts = pa.types.is_string(part.type)
@@ -66,7 +62,7 @@ def _add(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> None:
 
 
 def _parts(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """A split, and its rows, of consecutive rows after the other."""
+    """(split, its rows) of consecutive blocks."""
     columns = [name, "split"]
     for block in [table.select(columns)] if isinstance(table, pa.Table) else table(columns):
         for split in digests:
@@ -75,56 +71,54 @@ def _parts(digests: dict[str, Any], table: pa.Table | Blocks, name: str) -> Iter
 
 NAME = "contents.parquet"
 _MADE = "made"
-SCHEMA = pa.schema(
-    [
-        tables.field(
-            "content",
-            pa.string(),
-            "digest of the picture, as in images.parquet, and which box of it; null: nobody knows",
-            nullable=True,
-        )
-    ],
-    metadata={"artefact": "contents", "version": "1"},
+SCHEMA = tables.schema(
+    "contents 1",
+    tables.field(
+        "content",
+        pa.string(),
+        "digest of the picture, as in images.parquet, and which box of it; null: nobody knows",
+        nullable=True,
+    ),
 )
 
 
-def of(images: pa.Table) -> pa.Array:
-    """One string for each row of images.parquet, alike where the same pixels are shown; null where ``prepare`` found no file."""
+def picture_contents(images: pa.Table) -> pa.Array:
+    """A string for each row of images.parquet, equal for equal pixels; null where ``prepare`` found no file."""
     box = pc.struct_field(pc.extract_regex(images["file"], BOX), "box")
-    known = pc.invert(pc.is_in(images["sha256"], pa.array(["", UNREAD])))
-    found = pc.binary_join_element_wise(images["sha256"], pc.fill_null(box, ""), "")
-    return pc.if_else(known, found, pa.scalar(None, pa.string())).combine_chunks()
+    has_digest = pc.invert(pc.is_in(images["sha256"], pa.array(["", UNREAD])))
+    contents = pc.binary_join_element_wise(images["sha256"], pc.fill_null(box, ""), "")
+    return pc.if_else(has_digest, contents, pa.scalar(None, pa.string())).combine_chunks()
 
 
-def write(folder: Path, contents: pa.Array, made: str) -> None:
-    tables.write(folder / NAME, pa.table([contents], schema=SCHEMA), SCHEMA, {_MADE: made})
+def write(folder: Path, contents: pa.Array, digest: str) -> None:
+    tables.write(folder / NAME, pa.table([contents], schema=SCHEMA), SCHEMA, {_MADE: digest})
 
 
 def read(folder: Path) -> tuple[pa.ChunkedArray, str]:
-    """Contents by row, and ``made``. Raises InputError when the file is missing or unfit, IntegrityError when it is damaged."""
-    table = tables.read(folder / NAME, SCHEMA, told=_MADE)
+    """Contents by row, and ``made``. Raises InputError when the file is missing or unfit, IntegrityError when it is
+    damaged."""
+    table = tables.read(folder / NAME, SCHEMA, required_key=_MADE)
     return table["content"], tables.footer(table)[_MADE]
 
 
-def places(wanted: pa.Array, known: Iterable[pa.Array | pa.ChunkedArray]) -> pa.Array:
-    """For each of ``wanted`` the first place where it is known, counted through all of ``known``; null where nowhere."""
-    chunks = [chunk for one in known for chunk in (one.chunks if isinstance(one, pa.ChunkedArray) else [one])]
-    return pc.index_in(wanted, pa.chunked_array(chunks, pa.string()).combine_chunks(), skip_nulls=True)
+def places(contents: pa.Array, sources: Iterable[pa.Array | pa.ChunkedArray]) -> pa.Array:
+    """The first place of each of ``contents`` in all ``sources`` one after the other; null for a missing one."""
+    chunks = [chunk for one in sources for chunk in (one.chunks if isinstance(one, pa.ChunkedArray) else [one])]
+    return pc.index_in(contents, pa.chunked_array(chunks, pa.string()).combine_chunks(), skip_nulls=True)
 
 
 _TABLES = (images.NAME, captions.NAME)
-# What artefacts call the digests of these files.
+# Keys of the digests of these files in artefacts.
 FILES = ("images_sha256", "captions_sha256")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What an artefact says of the prepared data set it was made from.
+    """The prepared data that an artefact was made from, as the artefact names it.
 
-    artefact: its file or folder, for messages; mend: the command that makes it anew; splits: of each split in use the digest of its
-    images and captions, as ``digests`` gives it, None where the artefact does not say; names: the folder that holds its copy of
-    names.parquet where ids are text, None for an artefact without one; files: digests of both tables as of ``made_of``, where it keeps
-    them: files that have not changed need not be read.
+    artefact: its file or folder, for messages; mend: advice for a new artefact; splits: ``digests`` of the splits in
+    use, None where the artefact has none; names: folder of its copy of names.parquet if ids are text; files: digests of
+    both tables by ``made_of``, if it has them: unchanged files need not be read.
     """
 
     artefact: Path
@@ -135,52 +129,52 @@ class Origin:
 
 
 def repair_advice(stage: str, command: str) -> str:
-    """What to do, for a project with DVC and for one without. stage: as DVC addresses it; command: which makes the artefact."""
+    """Advice for projects with and without DVC. stage: its address in DVC; command: the one that makes the artefact."""
     return f"run `dvc repro {stage}`, or `{command}` again"
 
 
 def digests(prepared: Path) -> dict[str, str]:
-    """{split: digest} of the images and captions that lie in data/prepare/<dataset>/: ids, bytes, boxes and texts. Computed once a
-    process for the same files. Raises as the tables' readers do."""
+    """``by_split`` of data/prepare/<dataset>/, computed once in a process for the same files. Raises as the tables'
+    readers."""
     made_by = f"vse-pipe prepare --dataset {prepared.name}"
     files = [existing(prepared / name, made_by) for name in _TABLES]
-    return _digests(prepared.resolve(), prepared, *map(mapped.file_state, files))
+    return _digests(prepared.resolve(), prepared, *map(memory.file_state, files))
 
 
 @lru_cache(maxsize=16)
-def _digests(where: Path, prepared: Path, *states: mapped.State) -> dict[str, str]:
-    found = by_split(images.read(prepared), partial(captions.blocks, prepared))
+def _digests(where: Path, prepared: Path, *states: memory.State) -> dict[str, str]:
+    digests = by_split(images.read(prepared), partial(captions.blocks, prepared))
     for name, state in zip(_TABLES, states, strict=True):
-        mapped.require_state(prepared / name, state)
-    return found
+        memory.require_state(prepared / name, state)
+    return digests
 
 
 def require(prepared: Path, *origins: Origin) -> None:
-    """Raises IntegrityError for the first artefact that was made from other images, captions or names than lie there now. Of a data
-    set that is not prepared here nothing is compared."""
+    """Raises IntegrityError for the first artefact made from other images, captions or names than ``prepared`` holds.
+    Nothing is compared where the data set is not prepared."""
     if not all((prepared / name).is_file() for name in _TABLES):
         return
     for origin in origins:
         if origin.files and origin.files == made_of(prepared):
             continue
-        told = {split: digest for split, digest in origin.splits.items() if digest is not None}
-        held = digests(prepared) if told else {}
-        if changed := sorted(split for split, digest in told.items() if held.get(split) != digest):
-            what = f"images or captions of split {', '.join(changed)}"
+        expected = {split: digest for split, digest in origin.splits.items() if digest is not None}
+        current = digests(prepared) if expected else {}
+        if changed := sorted(split for split, digest in expected.items() if current.get(split) != digest):
+            content = f"images or captions of split {', '.join(changed)}"
         elif origin.names is not None and not _same_names(origin.names, prepared):
-            what = "names of images or captions"
+            content = "names of images or captions"
         else:
             continue
-        raise IntegrityError(f"{origin.artefact}: made from other {what} than {prepared} now holds; {origin.mend}")
+        raise IntegrityError(f"{origin.artefact}: made from other {content} than {prepared} now holds; {origin.mend}")
 
 
 @contextlib.contextmanager
 def compared(prepared: Path, *origins: Origin) -> Iterator[None]:
-    """Within, the tables in ``prepared`` may be read beside the artefacts. Raises as ``require``, and IntegrityError where they are
-    written anew meanwhile."""
+    """Within, the tables in ``prepared`` may be read beside the artefacts. Raises as ``require``, and IntegrityError if
+    they change meanwhile."""
     with contextlib.ExitStack() as reading:
         for name in _TABLES:
-            reading.enter_context(mapped.throughout(prepared / name))
+            reading.enter_context(memory.unchanged_file(prepared / name))
         require(prepared, *origins)
         yield
 
@@ -197,33 +191,33 @@ def captions_of(prepared: Path, *origins: Origin, columns: Sequence[str] = tuple
         return captions.read(prepared, columns=columns)
 
 
-def require_file(artefact: Path, told: Mapping, what: str, prepared: Path, mend: str) -> None:
-    """For an artefact that has a row for each row of one table. Raises IntegrityError where it was made from another file than lies
-    there now.
+def require_file(artefact: Path, metadata: Mapping, side: str, prepared: Path, mend: str) -> None:
+    """Raises IntegrityError where an artefact with the rows of a table was made from another version of it.
 
-    what: ``images`` or ``captions``; told: holds the digest of that file as ``<what>_sha256``, or nothing, and then nothing is
+    side: ``images`` or ``captions``; metadata: has the digest of that file as ``<side>_sha256``; without it nothing is
     compared.
     """
-    path = existing(prepared / f"{what}.parquet", f"vse-pipe prepare --dataset {prepared.name}")
-    digest = told.get(f"{what}_sha256")
+    path = existing(prepared / f"{side}.parquet", f"vse-pipe prepare --dataset {prepared.name}")
+    digest = metadata.get(f"{side}_sha256")
     if digest is not None and digest != sha256(path):
-        raise IntegrityError(f"{artefact}: made from other {what} than {path} now holds; {mend}")
+        raise IntegrityError(f"{artefact}: made from other {side} than {path} now holds; {mend}")
 
 
 def require_model(artefact: Path, digest: object, trained: Path, run: str, mend: str) -> None:
-    """Raises IntegrityError where data/train/<run>/ is there and holds another model than made the artefact. digest: of the weights, as the
-    artefact has it; None where it does not say."""
-    held = model_files.digest_of(trained, run)
-    if held is not None and digest is not None and digest != held:
+    """Raises IntegrityError where data/train/<run>/ exists with another model than the artefact's. digest: of the
+    weights, in the artefact; None if it has none."""
+    current = model_files.digest_of(trained, run)
+    if current is not None and digest is not None and digest != current:
         raise IntegrityError(f"{artefact}: made by another model than {trained} now holds; {mend}")
 
 
 def made_of(prepared: Path) -> dict[str, str]:
-    """What a new artefact keeps of both files, for ``require_file``: their digests by ``images_sha256`` and ``captions_sha256``."""
-    return {key: sha256(mapped.unchanged_path(prepared / name)) for key, name in zip(FILES, _TABLES, strict=True)}
+    """Digests of both tables by ``images_sha256`` and ``captions_sha256``; a new artefact keeps them for
+    ``require_file``."""
+    return {key: sha256(memory.unchanged_path(prepared / name)) for key, name in zip(FILES, _TABLES, strict=True)}
 
 
 def _same_names(folder: Path, prepared: Path) -> bool:
-    """Do the same numbers have the same names, or none, in both folders?"""
+    """Whether numbers have the same names, or none, in both folders."""
     ours, theirs = (None if found is None else found.table for found in map(artifact_names.read, (folder, prepared)))
     return ours is theirs if ours is None or theirs is None else ours.equals(theirs)

@@ -1,5 +1,5 @@
-"""data/localize/<run>/: metrics.json and ranks.parquet (a row per mention of a phrase). ``source_data`` in metrics.json has
-digests of the whole pictures and their captions by split."""
+"""data/localize/<run>/: metrics.json and ranks.parquet (a row per mention of a phrase). ``source_data`` in metrics.json
+has digests of the whole pictures and their captions by split."""
 
 from pathlib import Path
 
@@ -7,32 +7,30 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import regions
 from vse_pipe.artifacts.joins import Origin
-from vse_pipe.artifacts.names import run_of_folder
 from vse_pipe.core import tables
 from vse_pipe.core.files import read_json, require, sha256, write_json
+from vse_pipe.core.tables import field, run_of_folder
 
 METRICS, RANKS = "metrics.json", "ranks.parquet"
 FILES = (METRICS, RANKS)
 FOUND = tuple(f"found_{name}" for name in regions.BOX_COLUMNS)
-SCHEMA = pa.schema(
-    [
-        tables.field("phrase_id", pa.int64(), "unique; the mention"),
-        tables.field("caption_id", pa.int64(), "the caption it stands in, of the data set that has the whole pictures"),
-        tables.field("image_id", pa.int64(), "the whole picture; mentions that share one go together"),
-        tables.field("start", pa.int32(), "its first character in the caption's text, counted from 0"),
-        tables.field("text", pa.string(), "as in the caption"),
-        tables.field("type", pa.string(), "kind of thing; several are joined by /"),
-        tables.field("candidates", pa.int32(), "proposals of the picture"),
-        tables.field("correct", pa.int32(), "candidates that overlap the true box as far as the threshold asks"),
-        tables.field("rank", pa.float64(), "1 = best, of the first correct candidate; null: none is", nullable=True),
-        tables.field("bound", pa.float64(), "the largest IoU that a candidate has with the true box"),
-        tables.field("region_id", pa.int64(), "the best candidate; null where the picture has none", nullable=True),
-        tables.field("score", pa.float32(), "its similarity to the phrase; larger is closer", nullable=True),
-        tables.field("iou", pa.float64(), "its IoU with the true box, 0 to 1", nullable=True),
-        *regions.BOX_FIELDS,
-        *[tables.field(name, pa.float64(), "of the best candidate; pixels from 0", nullable=True) for name in FOUND],
-    ],
-    metadata={"artefact": "localisation", "version": "1"},
+SCHEMA = tables.schema(
+    "localisation 1",
+    field("phrase_id", pa.int64(), "unique; the mention"),
+    field("caption_id", pa.int64(), "the caption it stands in, of the data set that has the whole pictures"),
+    field("image_id", pa.int64(), "the whole picture; mentions that share one go together"),
+    field("start", pa.int32(), "its first character in the caption's text, counted from 0"),
+    field("text", pa.string(), "as in the caption"),
+    field("type", pa.string(), "kind of thing; several are joined by /"),
+    field("candidates", pa.int32(), "proposals of the picture"),
+    field("correct", pa.int32(), "candidates that overlap the true box as far as the threshold asks"),
+    field("rank", pa.float64(), "1 = best, of the first correct candidate; null: none is", nullable=True),
+    field("bound", pa.float64(), "the largest IoU that a candidate has with the true box"),
+    field("region_id", pa.int64(), "the best candidate; null where the picture has none", nullable=True),
+    field("score", pa.float32(), "its similarity to the phrase; larger is closer", nullable=True),
+    field("iou", pa.float64(), "its IoU with the true box, 0 to 1", nullable=True),
+    *regions.BOX_FIELDS,
+    *[field(name, pa.float64(), "of the best candidate; pixels from 0", nullable=True) for name in FOUND],
 )
 
 
@@ -42,17 +40,13 @@ def write(folder: Path, ranks: pa.Table, metrics: dict, source: str) -> None:
     write_json(folder / METRICS, metrics)
 
 
-def read_ranks(folder: Path) -> pa.Table:
-    return tables.read(folder / RANKS, SCHEMA, _made_by(folder), problems=problems, told="source")
-
-
 def read_metrics(folder: Path) -> dict:
-    return read_json(require(folder / METRICS, _made_by(folder)))
+    return read_json(require(folder / METRICS, f"vse-pipe localize --run {run_of_folder(folder)}"))
 
 
 def data(prepared: Path) -> dict[str, str]:
-    """Digests of what says where phrases and boxes are, by file: ``data`` of metrics.json. prepared: folder of the regions;
-    files that are not there are left out."""
+    """Digests of what says where phrases and boxes are, by file: ``data`` of metrics.json. prepared: folder of the
+    regions; files that are not there are left out."""
     names = (regions.PHRASES, regions.NAME)
     return {name: sha256(prepared / name) for name in names if (prepared / name).is_file()}
 
@@ -72,5 +66,4 @@ def problems(table: pa.Table) -> list[str]:
     return tables.repeated(table, "phrase_id") + regions.box_problems(table, "phrase_id")
 
 
-def _made_by(folder: Path) -> str:
-    return f"vse-pipe localize --run {run_of_folder(folder)}"
+read_ranks = tables.Artefact(RANKS, SCHEMA, "vse-pipe localize --run {run}", problems, "source").read

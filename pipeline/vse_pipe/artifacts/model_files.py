@@ -1,18 +1,22 @@
 """data/train/<run>/history.csv: a row an epoch, for learning curves.
 
-Columns ``epoch``, ``lr``, ``loss``, ``val_rsum`` and its recalls. If a run averages its weights, these belong to the average, and
-``own_rsum`` to the weights as they are.
+Columns ``epoch``, ``lr``, ``loss``, ``val_rsum`` and its recalls. If a run averages its weights, these belong to the
+average, and ``own_rsum`` to the weights as they are.
 
 data/train/<run>/: model.safetensors, vocabulary.json and config.json.
 
-The second network of a run lies in peer/; ``peer_sha256`` in config.json is its digest. A run with seeds has a folder for each,
-data/train/max/1/, and so in data/embed/, data/evaluate/ and data/audit/. config.json has
+The second network of a run lies in peer/; ``peer_sha256`` in config.json is its digest. A run with seeds has a folder
+for each, data/train/max/1/, and so in data/embed/, data/evaluate/ and data/audit/. config.json has
 
-- ``loss``, ``scheme``, ``similarity``, ``text``, ``image``, ``sampler``: ``name`` and ``params``; ``learned`` values of the loss;
-- ``embed_size``, ``feature_shape``, ``text_inputs``: sizes; ``run``, ``dataset``, ``features``, ``texts``, ``noise``: names in params.yaml;
+- ``loss``, ``scheme``, ``similarity``, ``text``, ``image``, ``sampler``: ``name`` and ``params``; ``learned`` values of
+  the loss;
+- ``embed_size``, ``feature_shape``, ``text_inputs``: sizes; ``run``, ``dataset``, ``features``, ``texts``, ``noise``:
+  names in params.yaml;
 - ``sha256``: of the files beside it; ``features_sha256``, ``texts_sha256``, ``pairs_sha256``: of the training data;
-- ``train``: options, without ``processes``; ``seed``; ``inputs``: ``name`` and ``params`` of what made ``features``, ``texts`` and ``pairs``;
-- ``best``: ``epoch`` and ``val_rsum``; ``ended``: ``epoch``, ``by`` (``epochs`` or ``patience``), ``converged``, ``stuck`` (why the run does not move);
+- ``train``: options, without ``processes``; ``seed``; ``inputs``: ``name`` and ``params`` of what made ``features``,
+  ``texts`` and ``pairs``;
+- ``best``: ``epoch`` and ``val_rsum``; ``ended``: ``epoch``, ``by`` (``epochs`` or ``patience``), ``converged``,
+  ``stuck`` (why the run does not move);
 - ``backbone``: the network of a model that reads pixels; ``origin``: the names of a model that was not trained here.
 """
 
@@ -22,9 +26,9 @@ from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
-from vse_pipe.artifacts.names import run_of_folder
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, save_tensors, sha256, write_csv, write_json
+from vse_pipe.core.tables import run_of_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +83,8 @@ def write(
 
 
 def read_config(folder: Path, run: str | None = None) -> dict:
-    """config.json, with ``sha256``: digests by file. Raises InputError when it is missing, IntegrityError without digests."""
+    """config.json, with ``sha256``: digests by file. Raises InputError when it is missing, IntegrityError without
+    digests."""
     config = read_json(require(folder / CONFIG, _made_by(folder, run)))
     if not isinstance(config.get("sha256"), dict):
         raise IntegrityError(f"{folder / CONFIG}: holds no digests; train the run again")
@@ -92,18 +97,18 @@ def digest_of(folder: Path, run: str) -> str | None:
 
 
 def read(folder: Path, run: str | None = None) -> ModelFiles:
-    """run: whose model it must be, the folder's name when left out. Raises InputError when a file is missing, IntegrityError
-    when one is not what config.json promises, or the whole is a copy of another run's."""
+    """run: whose model it must be, the folder's name when left out. Raises InputError when a file is missing,
+    IntegrityError when one is not what config.json promises, or the whole is a copy of another run's."""
     from safetensors.torch import load_file
 
     made_by = _made_by(folder, run)
     require(folder / MODEL, made_by)
     config = read_config(folder, run)
-    digests, wanted = config["sha256"], run or run_of_folder(folder)
+    digests, expected = config["sha256"], run or run_of_folder(folder)
     # Models from before their config.json named the run are taken at their word.
-    if config.get("run", wanted) != wanted:
+    if config.get("run", expected) != expected:
         raise IntegrityError(
-            f"{folder}: the model of run '{config['run']}', expected '{wanted}'; run `{made_by}` again"
+            f"{folder}: the model of run '{config['run']}', expected '{expected}'; run `{made_by}` again"
         )
     for name in (MODEL, VOCABULARY):
         if sha256(require(folder / name, made_by)) != digests.get(name):

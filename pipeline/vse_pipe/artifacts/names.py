@@ -1,7 +1,7 @@
-"""data/prepare/<dataset>/names.parquet: ids of the data set that are text; data/embed/<run>/ has the same file.
+"""data/prepare/<dataset>/names.parquet: text ids of the data set; data/embed/<run>/ has a copy.
 
-All other files have numbers; people and other programs see the text. Data sets with numbers have no such file. images.parquet
-holds its digest.
+All other files have numbers; users and other programs see the text. A data set with numbers has no such file.
+images.parquet has its digest.
 """
 
 from dataclasses import dataclass
@@ -13,40 +13,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts import images
-from vse_pipe.core import parquet, tables, text
+from vse_pipe.core import tables, text
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256
-
-
-def run_of_folder(folder: Path) -> str:
-    """The run whose folder in data/<stage>/ it is: its name, of one of its seeds ``max/1``."""
-    parts = folder.parts
-    return "/".join(parts[-2:]) if parts[-4:-3] == ("data",) and parts[-1].isdecimal() else folder.name
-
+from vse_pipe.core.tables import field
 
 NAME = "names.parquet"
 KEYS = ("image_id", "caption_id")
-SCHEMA = pa.schema(
-    [
-        tables.field(
-            "key", pa.string(), "image_id or caption_id: which ids these are; one of them may have numbers only"
-        ),
-        tables.field("id", pa.int64(), "the number, as in all other files"),
-        tables.field("name", pa.string(), "the text; unique among the names of its key, whatever the capitals"),
-    ],
-    metadata={"artefact": "names", "version": "1"},
+SCHEMA = tables.schema(
+    "names 1",
+    field("key", pa.string(), "image_id or caption_id: which ids these are; one of them may have numbers only"),
+    field("id", pa.int64(), "the number, as in all other files"),
+    field("name", pa.string(), "the text; unique among the names of its key, whatever the capitals"),
 )
 
 
 @dataclass(frozen=True)
 class TextIds:
-    """table: of ``SCHEMA``, without problems."""
+    """table: a valid table of ``SCHEMA``."""
 
     table: pa.Table
 
     @classmethod
-    def of(cls, **columns: tuple[np.ndarray, pa.Array]) -> "TextIds":
-        """columns: numbers and texts, by key."""
+    def from_columns(cls, **columns: tuple[np.ndarray, pa.Array]) -> "TextIds":
+        """columns: (numbers, texts) by key."""
         parts = [
             pa.table({"key": pa.repeat(key, len(ids)), "id": pa.array(ids, pa.int64()), "name": texts}, schema=SCHEMA)
             for key, (ids, texts) in columns.items()
@@ -54,7 +44,7 @@ class TextIds:
         return cls(pa.concat_tables(parts))
 
     def texts(self, key: str, ids: np.ndarray) -> pa.Array | None:
-        """The name of each, None where the ids of this key are numbers. Raises InputError for a number without a name."""
+        """The names of the ids; None if ids of this key are numbers. Raises InputError for a number without a name."""
         numbers, names = self._sides[key]
         if not len(numbers):
             return None
@@ -64,39 +54,39 @@ class TextIds:
             raise InputError(f"{NAME}: no name for {key} {absent}; prepare and embed the data set again")
         return names.take(pa.array(places))
 
-    def numbers(self, key: str, other: "TextIds | None", ids: np.ndarray) -> np.ndarray:
-        """``ids`` of another collection with the numbers that the same names have here; names that are not here get numbers
-        below 0. Ids stay as they are where those of this key are numbers here or there."""
-        own, names = self._sides[key]
-        texts = None if other is None else other.texts(key, ids)
-        if texts is None or not len(own):
+    def numbers(self, key: str, origin: "TextIds | None", ids: np.ndarray) -> np.ndarray:
+        """``ids`` of ``origin`` as the numbers of the same names in this collection; missing names get negative
+        numbers. Ids of a key that has numbers in either collection stay."""
+        numbers, names = self._sides[key]
+        texts = None if origin is None else origin.texts(key, ids)
+        if texts is None or not len(numbers):
             return ids
         places = pc.fill_null(pc.index_in(texts, names), -1).to_numpy()
-        return np.where(places < 0, -1 - ids, own[places])
+        return np.where(places < 0, -1 - ids, numbers[places])
 
-    def shown(self, key: str, number: int) -> int | str:
-        """What people see of one number: its name, or itself where the ids of this key are numbers."""
+    def label(self, key: str, number: int) -> int | str:
+        """The text for users: the name of a number, or the number if ids of this key are numbers."""
         texts = self.texts(key, np.array([number]))
         return number if texts is None else texts[0].as_py()
 
     def number(self, key: str, text: str) -> int | None:
-        """Of a name; None where there is no such name."""
+        """The number of a name; None for an unknown name."""
         numbers, names = self._sides[key]
         place = pc.index(names, text).as_py()
         return None if place < 0 else int(numbers[place])
 
     def has(self, key: str) -> bool:
-        """Are the ids of this key text?"""
+        """Whether the ids of this key are text."""
         return bool(len(self._sides[key][0]))
 
     @cached_property
     def _sides(self) -> dict[str, tuple[np.ndarray, pa.Array]]:
         """Numbers in ascending order, and the names beside them."""
-        found = {}
+        sides = {}
         for key in KEYS:
             part = self.table.filter(pc.equal(self.table["key"], key)).sort_by("id")
-            found[key] = part["id"].to_numpy(), part["name"].combine_chunks()
-        return found
+            sides[key] = part["id"].to_numpy(), part["name"].combine_chunks()
+        return sides
 
 
 def write(folder: Path, names: TextIds) -> None:
@@ -104,25 +94,22 @@ def write(folder: Path, names: TextIds) -> None:
 
 
 def read(folder: Path) -> TextIds | None:
-    """None where the ids are numbers. Raises IntegrityError where images.parquet tells of another file, or of one that is not
-    there."""
-    path, beside = (
-        folder / NAME,
-        folder / images.NAME,
-    )  # that of either folder has the digest of this file under its name
-    with parquet.opened(require(beside)) as file:
-        told = (file.schema.metadata or {}).get(NAME.encode(), b"").decode()
-    if told and not (path.is_file() and sha256(path) == told):
-        what = "is not that which" if path.is_file() else "does not exist, though the ids are text and"
-        raise IntegrityError(f"{path} {what} {beside} was written with; make both again, or `dvc checkout`")
+    """The names; None where ids are numbers. Raises IntegrityError where the digest in images.parquet belongs to
+    another or a missing file."""
+    path, images_path = folder / NAME, folder / images.NAME
+    with tables.open_parquet(require(images_path)) as file:
+        digest = (file.schema.metadata or {}).get(NAME.encode(), b"").decode()
+    if digest and not (path.is_file() and sha256(path) == digest):
+        problem = "is not that which" if path.is_file() else "does not exist, though the ids are text and"
+        raise IntegrityError(f"{path} {problem} {images_path} was written with; make both again, or `dvc checkout`")
     return TextIds(tables.read(path, SCHEMA, problems=problems)) if path.is_file() else None
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = []
+    messages = []
     for key in KEYS:
         part = table.filter(pc.equal(table["key"], key))
-        found += [f"{key} {text}" for text in tables.repeated(part, "id")]
+        messages += [f"{key} {text}" for text in tables.repeated(part, "id")]
         if part.num_rows and (wrong := text.objection(part["name"].combine_chunks())):
-            found.append(f"{key} {wrong[1]}")
-    return found
+            messages.append(f"{key} {wrong[1]}")
+    return messages

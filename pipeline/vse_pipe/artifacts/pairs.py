@@ -4,25 +4,27 @@
 
 data/inject/<dataset>/<teacher>/teachers.json: the teachers of a run, beside pairs.parquet.
 
-A list of entries with ``run``, ``folder`` (of its vectors), ``weight`` (only proportions count), and the digests ``images`` and
-``captions`` of its two files.
+A list of entries with ``run``, ``folder`` (of its vectors), ``weight`` (only proportions count), and the digests
+``images`` and ``captions`` of its two files.
 
 data/train/<run>/rematching.json: how a scheme split matched from mismatched pairs.
 
 A list with an entry for each epoch that split:
 
 - ``epoch`` (from 1); ``pairs`` of the training set; ``matched`` pairs;
-- ``mixture``: ``alpha``, ``beta`` and ``weight`` of both components on scaled losses, the lower mean first (null without a split),
-  ``converged``, ``iterations``, ``doubts``;
+- ``mixture``: ``alpha``, ``beta`` and ``weight`` of both components on scaled losses, the lower mean first (null
+  without a split), ``converged``, ``iterations``, ``doubts``;
 - ``by``: what the histograms call matched, ``truth`` where inject knows it, else ``split``;
 - ``losses``: ``smallest``, ``largest``, and the histogram of scaled losses: ``edges``, ``matched``, ``mismatched``;
 - ``cost``: the histogram of pairs' own transport costs; the last bin takes all above it;
-- ``moved``: mean mass of the transport plans (null without any); ``kept``: the part that stays with the pair's own caption;
-- ``alignment``: number ``rows`` and sorted ``mean`` of the refined alignments of ``transported`` images (more than half of their mass
-  moved) and ``untransported`` ones;
-- ``rematched``: at most twelve pairs that the last plan rematched most clearly: ``image_id``, ``caption_id``, ``rematch_caption_id``,
-  ``weight``;
-- ``truth``: ``mismatched`` (share), ``auc`` of the posterior, ``precision`` and ``recall`` of the mismatched; null where ``by`` is ``split``.
+- ``moved``: mean mass of the transport plans (null without any); ``kept``: the part that stays with the pair's own
+  caption;
+- ``alignment``: number ``rows`` and sorted ``mean`` of the refined alignments of ``transported`` images (more than half
+  of their mass moved) and ``untransported`` ones;
+- ``rematched``: at most twelve pairs that the last plan rematched most clearly: ``image_id``, ``caption_id``,
+  ``rematch_caption_id``, ``weight``;
+- ``truth``: ``mismatched`` (share), ``auc`` of the posterior, ``precision`` and ``recall`` of the mismatched; null
+  where ``by`` is ``split``.
 """
 
 from pathlib import Path
@@ -33,36 +35,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts import embeddings, joins
-from vse_pipe.core import arrays, parquet, tables
+from vse_pipe.core import arrays, tables
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, require, sha256, write_json
+from vse_pipe.core.tables import field
 
 NAME = "pairs.parquet"
-SCHEMA = pa.schema(
-    [
-        tables.field("caption_id", pa.int64(), "unique"),
-        tables.field("image_id", pa.int64(), "the image it is shown with"),
-        tables.field(
-            "true_image_id",
-            pa.int64(),
-            "the image it describes; null for a train pair whose truth is unknown",
-            nullable=True,
-        ),
-        tables.field(
-            "mismatched", pa.bool_(), "image_id differs from true_image_id; null where that is unknown", nullable=True
-        ),
-        tables.field("split", pa.string(), "train, val or test; only train pairs are ever mismatched"),
-    ],
-    metadata={"artefact": "pairs", "version": "2"},
+SCHEMA = tables.schema(
+    "pairs 2",
+    field("caption_id", pa.int64(), "unique"),
+    field("image_id", pa.int64(), "the image it is shown with"),
+    field(
+        "true_image_id",
+        pa.int64(),
+        "the image it describes; null for a train pair whose truth is unknown",
+        nullable=True,
+    ),
+    field("mismatched", pa.bool_(), "image_id differs from true_image_id; null where that is unknown", nullable=True),
+    field("split", pa.string(), "train, val or test; only train pairs are ever mismatched"),
 )
-
-
-def write(folder: Path, table: pa.Table, metadata: dict[str, str]) -> None:
-    tables.write(folder / NAME, table, SCHEMA, metadata, problems)
-
-
-def read(folder: Path) -> pa.Table:
-    return tables.read(folder / NAME, SCHEMA, f"vse-pipe inject --noise {folder.name}", problems=problems)
 
 
 def require_for(folder: Path, prepared: Path) -> None:
@@ -71,44 +62,50 @@ def require_for(folder: Path, prepared: Path) -> None:
     mend = joins.repair_advice(f"inject@{name}", f"vse-pipe inject --noise {name}")
     if (folder / TEACHER).is_file():
         mend = joins.repair_advice(f"inject_teachers@{name}", f"vse-pipe inject --teacher {name}")
-    with parquet.opened(require(folder / NAME, f"vse-pipe inject --noise {name}")) as file:
+    with tables.open_parquet(require(folder / NAME, f"vse-pipe inject --noise {name}")) as file:
         about = {key.decode(): value.decode() for key, value in (file.schema.metadata or {}).items()}
-    for what in ("images", "captions"):
-        joins.require_file(folder / NAME, about, what, prepared, mend)
+    for side in ("images", "captions"):
+        joins.require_file(folder / NAME, about, side, prepared, mend)
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = tables.repeated(table, "caption_id")
-    known = pc.is_valid(table["mismatched"])
-    if not known.equals(pc.is_valid(table["true_image_id"])):
-        found.append("columns mismatched and true_image_id must be null together")
+    messages = tables.repeated(table, "caption_id")
+    is_known = pc.is_valid(table["mismatched"])
+    if not is_known.equals(pc.is_valid(table["true_image_id"])):
+        messages.append("columns mismatched and true_image_id must be null together")
     # A comparison with null is null, and `any` passes over it.
     differs = pc.not_equal(table["image_id"], table["true_image_id"])
     if pc.any(pc.not_equal(differs, table["mismatched"])).as_py():
-        found.append("column mismatched contradicts the two image columns")
+        messages.append("column mismatched contradicts the two image columns")
     outside = pc.not_equal(table["split"], "train")
     if pc.any(pc.and_(outside, table["mismatched"])).as_py():
-        found.append("a pair outside the train split is mismatched")
-    if pc.any(pc.and_(outside, pc.invert(known))).as_py():
-        found.append("the truth about a pair outside the train split is unknown")
-    return found
+        messages.append("a pair outside the train split is mismatched")
+    if pc.any(pc.and_(outside, pc.invert(is_known))).as_py():
+        messages.append("the truth about a pair outside the train split is unknown")
+    return messages
+
+
+_PAIRS = tables.Artefact(NAME, SCHEMA, "vse-pipe inject --noise {name}", problems)
+write, read = _PAIRS.write, _PAIRS.read
 
 
 def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) -> np.ndarray:
     """int64 (n_images,) or (n_captions,): positions among the train images, 0 to n_images - 1.
 
-    digest: sha256 of the file, hex. An index per image must be a permutation, as those of RCL and DECL are (some images
-    keep their place in them); one per caption may name an image any number of times. Raises MissingResource without
-    the file, IntegrityError when it is another one than ``digest`` is of, InputError when it is no such index.
+    digest: sha256 of the file, hex. An index per image must be a permutation, as in RCL and DECL (some images keep
+    their place); an index per caption may repeat images. Raises MissingResource without the file, IntegrityError for
+    another digest, InputError for a file that is no such index.
     """
     if not path.is_file():
         raise MissingResource(f"{path} does not exist; put the index file there or correct `path`")
-    found = sha256(path)
-    if found != digest:
+    actual = sha256(path)
+    if actual != digest:
         raise IntegrityError(
-            f"{path}: sha256 is {found}, but params.yaml says {digest}; fetch the file again or correct `sha256`"
+            f"{path}: sha256 is {actual}, but params.yaml says {digest}; fetch the file again or correct `sha256`"
         )
-    index = _array(path)
+    index = arrays.open_npy(path, Damage(InputError, "fetch it again"))
+    if index.ndim != 1 or index.dtype.kind not in "iu":
+        raise InputError(f"{path}: shape {index.shape} of {index.dtype}, expected whole numbers in one dimension")
     if len(index) not in (n_images, n_captions):
         raise InputError(
             f"{path}: {len(index)} entries; expected {n_images}, one per train image, or {n_captions}, one per train caption"
@@ -118,27 +115,15 @@ def read_noise_index(path: Path, digest: str, n_images: int, n_captions: int) ->
         raise InputError(
             f"{path}: entry {wrong[0]} is {index[wrong[0]]}; expected positions 0 to {n_images - 1} of the train images"
         )
-    index = index.astype(np.int64)
-    if len(index) == n_images:
-        _check_permutation(path, index)
-    return index
-
-
-def _array(path: Path) -> np.ndarray:
-    array = arrays.open_npy(path, Damage(InputError, "fetch it again"))
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InputError(f"{path}: shape {array.shape} of {array.dtype}, expected whole numbers in one dimension")
-    return np.array(array)
-
-
-def _check_permutation(path: Path, index: np.ndarray) -> None:
-    counts = np.bincount(index, minlength=len(index))
-    repeated = np.flatnonzero(counts > 1)
-    if len(repeated):
+    index = np.array(index, np.int64)
+    counts = np.bincount(index)
+    if len(index) == n_images and counts.max(initial=0) > 1:
+        position = int(np.argmax(counts > 1))
         raise InputError(
-            f"{path}: position {repeated[0]} occurs {counts[repeated[0]]} times; an index with one entry per image "
+            f"{path}: position {position} occurs {counts[position]} times; an index with one entry per image "
             "must hold each position once"
         )
+    return index
 
 
 TEACHER = "teachers.json"
@@ -146,7 +131,7 @@ TEACHER_KEYS = {"run", "folder", "weight", "images", "captions"}
 
 
 def teacher_entry(run: str, folder: Path, weight: float) -> dict:
-    """Of the vectors that lie in ``folder`` now. Raises InputError where they do not."""
+    """The entry for the vectors in ``folder``. Raises InputError where they are missing."""
     files = {"images": folder / embeddings.IMAGES, "captions": folder / embeddings.CAPTIONS}
     digests = {side: sha256(require(path, f"dvc repro embed@{run}")) for side, path in files.items()}
     return {"run": run, "folder": str(folder), "weight": weight, **digests}
@@ -167,29 +152,17 @@ def read_teacher(folder: Path) -> list[dict]:
     return entries
 
 
-def require_same_teacher(folder: Path, one: dict) -> None:
-    """Raises IntegrityError where the vectors of an entry of ``read(folder)`` are no longer those it was written for."""
-    if teacher_entry(one["run"], Path(one["folder"]), one["weight"]) != one:
+def require_same_teacher(folder: Path, entry: dict) -> None:
+    """Raises IntegrityError where the vectors of an entry of ``read_teacher`` have changed."""
+    if teacher_entry(entry["run"], Path(entry["folder"]), entry["weight"]) != entry:
         raise IntegrityError(
-            f"{folder / TEACHER}: run '{one['run']}' was embedded anew; run `vse-pipe inject --teacher {folder.name}` again"
+            f"{folder / TEACHER}: run '{entry['run']}' was embedded anew; run `vse-pipe inject --teacher {folder.name}` again"
         )
 
 
 REMATCHING = "rematching.json"
-REMATCHING_KEYS = {
-    "epoch",
-    "pairs",
-    "matched",
-    "mixture",
-    "by",
-    "losses",
-    "cost",
-    "moved",
-    "kept",
-    "alignment",
-    "rematched",
-    "truth",
-}
+REMATCHING_KEYS = {"epoch", "pairs", "matched", "mixture", "by", "losses", "cost", "moved", "kept"}
+REMATCHING_KEYS |= {"alignment", "rematched", "truth"}
 
 
 def write_rematching(folder: Path, records: list[dict]) -> None:
@@ -197,7 +170,8 @@ def write_rematching(folder: Path, records: list[dict]) -> None:
 
 
 def read_rematching(folder: Path) -> list[dict]:
-    """Raises InputError when it is missing, as for runs of other schemes, or an entry lacks a key or has no whole histogram of costs."""
+    """Raises InputError when the file is missing, as for other schemes, or an entry lacks a key or a valid histogram of
+    costs."""
     records = read_json(folder / REMATCHING, list)
     for place, record in enumerate(records):
         missing = sorted(REMATCHING_KEYS - set(record)) if isinstance(record, dict) else sorted(REMATCHING_KEYS)
@@ -210,15 +184,15 @@ def read_rematching(folder: Path) -> list[dict]:
     return records
 
 
-def _is_histogram(found: object) -> bool:
+def _is_histogram(value: object) -> bool:
     """Numbers in ``edges``, and one fewer in each of ``matched`` and ``mismatched``?"""
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         return False
-    edges, *counts = (found.get(name) for name in ("edges", "matched", "mismatched"))
+    edges, *counts = (value.get(name) for name in ("edges", "matched", "mismatched"))
     if not _is_numbers(edges):
         return False
     return all(_is_numbers(values) and len(values) == len(edges) - 1 for values in counts)
 
 
-def _is_numbers(found: object) -> TypeGuard[list[int | float]]:
-    return isinstance(found, list) and all(isinstance(value, int | float) for value in found)
+def _is_numbers(numbers: object) -> TypeGuard[list[int | float]]:
+    return isinstance(numbers, list) and all(isinstance(value, int | float) for value in numbers)

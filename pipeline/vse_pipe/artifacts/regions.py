@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.core import tables
+from vse_pipe.core.tables import field
 
 BOX_COLUMNS = ("x1", "y1", "x2", "y2")
 _ABOUT = ("left", "top", "right, the pixel itself included", "bottom, the pixel itself included")
 BOX_FIELDS = [
-    tables.field(name, pa.float64(), f"{about}; pixels from 0") for name, about in zip(BOX_COLUMNS, _ABOUT, strict=True)
+    field(name, pa.float64(), f"{about}; pixels from 0") for name, about in zip(BOX_COLUMNS, _ABOUT, strict=True)
 ]
 _SHOWN = 3
 
@@ -30,69 +31,59 @@ def boxes(table: pa.Table) -> np.ndarray:
 
 
 def box_problems(table: pa.Table, key: str) -> list[str]:
-    """What is no box, by the column ``key`` of its row."""
-    found = boxes(table)
-    fine = np.isfinite(found).all(1) & (found[:, :2] >= 0).all(1) & (found[:, 2:] >= found[:, :2]).all(1)
+    """Problems of rows without a valid box. key: column that names the row."""
+    edges = boxes(table)
+    fine = np.isfinite(edges).all(1) & (edges[:, :2] >= 0).all(1) & (edges[:, 2:] >= edges[:, :2]).all(1)
     wrong = table.filter(pa.array(~fine)).slice(0, _SHOWN).select([key, *BOX_COLUMNS]).to_pylist()
     return [f"{key} {row[key]}: no box: {', '.join(str(row[name]) for name in BOX_COLUMNS)}" for row in wrong]
 
 
 PHRASES = "phrases.parquet"
-PHRASES_SCHEMA = pa.schema(
-    [
-        tables.field("phrase_id", pa.int64(), "unique; one mention in one caption"),
-        tables.field("caption_id", pa.int64(), "the caption it stands in, of the data set that has the whole pictures"),
-        tables.field("image_id", pa.int64(), "the whole picture"),
-        tables.field("chain", pa.int64(), "what it speaks of: phrases of one picture and chain name the same thing"),
-        tables.field("start", pa.int32(), "its first character in the caption's text, counted from 0"),
-        tables.field("text", pa.string(), "as in the caption, never empty"),
-        tables.field("type", pa.string(), "kind of thing; several are joined by /"),
-        *BOX_FIELDS,
-        tables.field("split", pa.string(), "of its picture"),
-        tables.field(
-            "region_id",
-            pa.int64(),
-            "in what ``format: regions`` makes the number of its box, there image_id if captions.parquet shows it; else null",
-            nullable=True,
-        ),
-    ],
-    metadata={"artefact": "phrases", "version": "1"},
+PHRASES_SCHEMA = tables.schema(
+    "phrases 1",
+    field("phrase_id", pa.int64(), "unique; one mention in one caption"),
+    field("caption_id", pa.int64(), "the caption it stands in, of the data set that has the whole pictures"),
+    field("image_id", pa.int64(), "the whole picture"),
+    field("chain", pa.int64(), "what it speaks of: phrases of one picture and chain name the same thing"),
+    field("start", pa.int32(), "its first character in the caption's text, counted from 0"),
+    field("text", pa.string(), "as in the caption, never empty"),
+    field("type", pa.string(), "kind of thing; several are joined by /"),
+    *BOX_FIELDS,
+    field("split", pa.string(), "of its picture"),
+    field(
+        "region_id",
+        pa.int64(),
+        "in what ``format: regions`` makes the number of its box, there image_id if captions.parquet shows it; else null",
+        nullable=True,
+    ),
 )
 
 
-def write_phrases(folder: Path, table: pa.Table) -> None:
-    tables.write(folder / PHRASES, table, PHRASES_SCHEMA, {}, phrase_problems)
-
-
-def read_phrases(folder: Path) -> pa.Table:
-    return tables.read(
-        folder / PHRASES, PHRASES_SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=phrase_problems
-    )
-
-
 def phrase_key(table: pa.Table) -> pa.Array:
-    """What tells phrases apart: "A man" that begins a caption is "a man" elsewhere."""
+    """The text of phrases in lower case: "A man" at the start of a caption is "a man" elsewhere."""
     return pc.utf8_lower(table["text"].combine_chunks())
 
 
 def phrase_problems(table: pa.Table) -> list[str]:
-    found = tables.repeated(table, "phrase_id") + box_problems(table, "phrase_id")
+    messages = tables.repeated(table, "phrase_id") + box_problems(table, "phrase_id")
     empty = table.filter(pc.equal(pc.utf8_length(table["text"]), 0))
-    found += [f"phrase_id {value}: the phrase is empty" for value in empty["phrase_id"][:3].to_pylist()]
-    return found if table.num_rows else ["no phrases"]
+    messages += [f"phrase_id {value}: the phrase is empty" for value in empty["phrase_id"][:3].to_pylist()]
+    return messages if table.num_rows else ["no phrases"]
+
+
+_PHRASES = tables.Artefact(PHRASES, PHRASES_SCHEMA, "vse-pipe prepare --dataset {name}", phrase_problems)
+write_phrases, read_phrases = _PHRASES.write, _PHRASES.read
 
 
 NAME = "regions.parquet"
-SCHEMA = pa.schema(
-    [
-        tables.field("image_id", pa.int64(), "unique; the rows of images.parquet, in its order"),
-        tables.field("source_id", pa.int64(), "image_id of the whole picture, in the data set that has it"),
-        *BOX_FIELDS,
-        tables.field("proposed", pa.bool_(), "a proposal; false: the box of a phrase"),
-        tables.field("score", pa.float64(), "of a proposal, as its method gives it; 0 for the box of a phrase"),
-        tables.field("split", pa.string(), "of its picture: train, val or test"),
-    ],
-    metadata={"artefact": "regions", "version": "1"},
+SCHEMA = tables.schema(
+    "regions 1",
+    field("image_id", pa.int64(), "unique; the rows of images.parquet, in its order"),
+    field("source_id", pa.int64(), "image_id of the whole picture, in the data set that has it"),
+    *BOX_FIELDS,
+    field("proposed", pa.bool_(), "a proposal; false: the box of a phrase"),
+    field("score", pa.float64(), "of a proposal, as its method gives it; 0 for the box of a phrase"),
+    field("split", pa.string(), "of its picture: train, val or test"),
 )
 
 
@@ -103,34 +94,30 @@ def write(
     recall: dict[str, dict] | None = None,
     source_data: dict[str, str] | None = None,
 ) -> None:
-    """source: the folder of the data set that has the whole pictures; source_data: as ``joins.digests`` gives it of that; recall: as
-    ``recall`` gives it."""
+    """source: folder of the data set with the pictures; source_data: its ``joins.digests``; recall: as in ``recall``."""
     footer = {"source": source, "recall": json.dumps(recall or {}, sort_keys=True)}
     footer |= {"source_data": json.dumps(source_data, sort_keys=True)} if source_data else {}
     tables.write(folder / NAME, table, SCHEMA, footer, problems)
 
 
-def read(folder: Path) -> pa.Table:
-    return tables.read(
-        folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems, told="source"
-    )
-
-
 def source(table: pa.Table) -> Path:
-    """The folder of the data set that has the whole pictures."""
+    """The folder of the data set with the pictures."""
     return Path(tables.footer(table)["source"])
 
 
 def source_data(table: pa.Table) -> dict[str, str]:
-    """By split, the digest of the whole pictures and their captions whose numbers the rows have; empty where the file does not say."""
+    """{split: digest} of the pictures and captions that the rows belong to; empty where the file has none."""
     return json.loads(tables.footer(table).get("source_data", "{}"))
 
 
 def recall(table: pa.Table) -> dict[str, dict]:
-    """By split that has proposals ``{"mentions", "proposals", "recall"}``: mentions of phrases, proposals of their pictures, and
-    the share of the mentions of which a proposal has an IoU of 0.5 or more: the bound of R@K where proposals are ranked."""
+    """By split with proposals ``{"mentions", "proposals", "recall"}``: mentions of phrases, proposals of their
+    pictures, and the share of mentions with a proposal of IoU 0.5 or more, the bound of R@K for ranked proposals."""
     return json.loads(tables.footer(table).get("recall", "{}"))
 
 
 def problems(table: pa.Table) -> list[str]:
     return tables.repeated(table, "image_id") + box_problems(table, "image_id")
+
+
+read = tables.Artefact(NAME, SCHEMA, "vse-pipe prepare --dataset {name}", problems, "source").read

@@ -3,7 +3,8 @@
 ``kind`` in meta.json is
 
 - ``tokens``: tokens.npy (int32, all captions end to end), index.parquet, vocabulary.json;
-- ``vectors``: features.npy (rows, D), float16 or float32, index.parquet, vocabulary.json, and state.safetensors (what the method learnt);
+- ``vectors``: features.npy (rows, D), float16 or float32, index.parquet, vocabulary.json, and state.safetensors (what
+  the method learnt);
 - ``fragments``: features.npy (tokens, D), all captions end to end, index.parquet, and an empty vocabulary.json.
 
 meta.json is written last and has the digest of every other file.
@@ -25,31 +26,28 @@ from vse_pipe.artifacts.features import append_rows, open_array
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import read_json, require, save_tensors, sha256, whole_folder, write_json
+from vse_pipe.core.tables import field
 from vse_pipe.core.text import SPECIAL, Tokens
 
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
 VOCABULARY, STATE, META = "vocabulary.json", "state.safetensors", "meta.json"
 FILES = (TOKENS, ARRAY, INDEX, VOCABULARY, STATE, META)
 ADVICE = "vse-pipe extract"
-_ID = tables.field("caption_id", pa.int64(), "unique; in the order of captions.parquet")
-TOKENS_SCHEMA = pa.schema(
-    [
-        _ID,
-        tables.field("start", pa.int64(), "place of its first id in tokens.npy"),
-        tables.field("length", pa.int32(), "number of ids, <start> and <end> included"),
-    ],
-    metadata={"artefact": "texts", "version": "1"},
+_ID = field("caption_id", pa.int64(), "unique; in the order of captions.parquet")
+TOKENS_SCHEMA = tables.schema(
+    "texts 1",
+    _ID,
+    field("start", pa.int64(), "place of its first id in tokens.npy"),
+    field("length", pa.int32(), "number of ids, <start> and <end> included"),
 )
 VECTORS_SCHEMA = pa.schema(
-    [_ID, tables.field("row", pa.int64(), "row of features.npy")], metadata={"artefact": "texts", "version": "1"}
+    [_ID, field("row", pa.int64(), "row of features.npy")], metadata={"artefact": "texts", "version": "1"}
 )
-FRAGMENTS_SCHEMA = pa.schema(
-    [
-        _ID,
-        tables.field("start", pa.int64(), "row of features.npy of its first token"),
-        tables.field("length", pa.int32(), "number of its tokens"),
-    ],
-    metadata={"artefact": "texts", "version": "1"},
+FRAGMENTS_SCHEMA = tables.schema(
+    "texts 1",
+    _ID,
+    field("start", pa.int64(), "row of features.npy of its first token"),
+    field("length", pa.int32(), "number of its tokens"),
 )
 _EXPECTED = {
     "tokens": {TOKENS, INDEX, VOCABULARY},
@@ -62,8 +60,9 @@ _EXPECTED = {
 class Texts:
     """kind: ``tokens``, ``vectors`` or ``fragments``; caption_ids: int64, in the order of captions.parquet.
 
-    tokens and words: of kind tokens, words[id] is the word of an id; array: memory map (rows, D) of kind vectors, whose
-    row ``rows[i]`` belongs to ``caption_ids[i]``, and of kind fragments, whose rows are those of ``tokens`` too. words of kind vectors: the method's vocabulary, empty if it has none.
+    tokens: of kind tokens, with words[id] for each id. array: memory map (rows, D); for vectors row ``rows[i]`` belongs
+    to ``caption_ids[i]``, for fragments the rows are those of ``tokens``. words of kind vectors: the method's
+    vocabulary or empty.
     """
 
     kind: str
@@ -76,12 +75,12 @@ class Texts:
 
     @property
     def inputs(self) -> int:
-        """What a text encoder is built for: the words of the vocabulary, or the dimensions of the vectors."""
+        """The input size of a text encoder: words of the vocabulary, or dimensions of the vectors."""
         return len(self.words) if self.array is None else self.array.shape[1]
 
     @property
     def digest(self) -> str:
-        """One digest of everything in the folder that meta.json speaks for."""
+        """A digest of all files in the folder that meta.json covers."""
         return digest(self.meta)
 
     @cached_property
@@ -92,8 +91,8 @@ class Texts:
     def places_of(self, caption_ids: np.ndarray) -> Int64[np.ndarray, " wanted"]:
         """The place of each caption in ``caption_ids``, ``tokens`` and ``rows``. Raises InputError when one is missing."""
         order = self._order
-        found = np.searchsorted(self.caption_ids, caption_ids, sorter=order).clip(max=len(order) - 1)
-        places = order[found]
+        positions = np.searchsorted(self.caption_ids, caption_ids, sorter=order).clip(max=len(order) - 1)
+        places = order[positions]
         wrong = caption_ids[self.caption_ids[places] != caption_ids]
         if len(wrong):
             raise InputError(
@@ -103,15 +102,15 @@ class Texts:
 
 
 def digest(meta: dict) -> str:
-    """One digest of everything that this meta.json speaks for."""
+    """A digest of all files that this meta.json covers."""
     return hashlib.sha256(json.dumps(meta["sha256"], sort_keys=True).encode()).hexdigest()
 
 
 def write_tokens(
     folder: Path, caption_ids: np.ndarray, blocks: Iterable[tuple[Tokens, int]], words: list[str], meta: dict
 ) -> int:
-    """Replace ``folder`` as a whole, from blocks of captions in the order of ``caption_ids``, each with how many of them were cut at
-    the longest length allowed; one block is in memory at a time. Returns how many were cut, which meta.json says too."""
+    """Replace ``folder`` from blocks of captions in the order of ``caption_ids``, each with its number of shortened
+    captions; one block is in memory at a time. Returns the number of shortened captions, which is also in meta.json."""
     lengths: list[np.ndarray] = []
     cut = 0
 
@@ -138,12 +137,12 @@ def _write_laid_out(
     schema: pa.Schema,
     folder: Path,
 ) -> list[int]:
-    """The array ``name`` and where each caption lies in it; the array's shape. lengths: of the captions of each block, there once it
-    has been taken."""
+    """Write the array ``name`` and the place of each caption in it; returns its shape. lengths: of the captions of each
+    block, added when the block is taken."""
     with (building / name).open("wb") as file:
         shape = append_rows(file, blocks, None, str(folder / name))
-    found = np.concatenate(lengths)
-    index = pa.table({"caption_id": caption_ids, "start": found.cumsum() - found, "length": found})
+    counts = np.concatenate(lengths)
+    index = pa.table({"caption_id": caption_ids, "start": counts.cumsum() - counts, "length": counts})
     tables.write(building / INDEX, index, schema, {})
     return shape
 
@@ -156,10 +155,10 @@ def write_vectors(
     state: dict[str, np.ndarray],
     meta: dict,
 ) -> int:
-    """Replace ``folder`` as a whole, from blocks of rows in the order of ``caption_ids``; one block is in memory at a time.
+    """Replace ``folder`` from blocks of rows in the order of ``caption_ids``; one block is in memory at a time.
 
-    words and state: what transforms further captions. Returns how many rows are zero vectors, which meta.json says
-    too. Raises InputError on NaN and infinite values; ``folder`` is then what it was.
+    words and state: for transforming further captions. Returns the number of zero vectors, which is also in meta.json.
+    Raises InputError for NaN and infinite values; then ``folder`` stays.
     """
     index = pa.table({"caption_id": caption_ids, "row": np.arange(len(caption_ids))})
     zeros = 0
@@ -183,8 +182,8 @@ def write_vectors(
 def write_fragments(
     folder: Path, caption_ids: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]], meta: dict
 ) -> int:
-    """Replace ``folder`` as a whole, from blocks of the vectors of tokens (tokens, D) and how many each caption has; one block is
-    in memory at a time. Returns how many tokens there are. Raises InputError as ``write_vectors``."""
+    """Replace ``folder`` from blocks of token vectors (tokens, D) and numbers of tokens of the captions; one block is
+    in memory at a time. Returns the number of tokens. Raises InputError as ``write_vectors``."""
     counts: list[np.ndarray] = []
 
     def counted() -> Iterable[np.ndarray]:
@@ -251,10 +250,10 @@ def _fragments(folder: Path, meta: dict) -> Texts:
     return Texts("fragments", index["caption_id"].to_numpy(), meta, tokens, [], array, None)
 
 
-def _laid_out(folder: Path, index: pa.Table, entries: np.ndarray, what: str) -> Tokens:
+def _laid_out(folder: Path, index: pa.Table, entries: np.ndarray, unit: str) -> Tokens:
     starts, lengths = index["start"].to_numpy(), index["length"].to_numpy().astype(np.int64)
     if starts.min() < 0 or lengths.min() < 1 or (starts + lengths).max() > len(entries):
-        raise InputError(f"{folder / INDEX}: captions reach beyond the {len(entries)} {what}")
+        raise InputError(f"{folder / INDEX}: captions reach beyond the {len(entries)} {unit}")
     return Tokens(entries, starts, lengths)
 
 
@@ -275,8 +274,8 @@ def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
 
 def _index(path: Path, schema: pa.Schema) -> pa.Table:
     index = tables.read(path, schema, ADVICE)
-    # A method that learns nothing of them can be given none.
-    some = index.num_rows or schema is VECTORS_SCHEMA
-    problems = tables.repeated(index, "caption_id") if some else ["no captions"]
+    # A method that learns nothing may have no captions.
+    is_valid = index.num_rows or schema is VECTORS_SCHEMA
+    problems = tables.repeated(index, "caption_id") if is_valid else ["no captions"]
     tables.problems_or_pass(path, problems)
     return index

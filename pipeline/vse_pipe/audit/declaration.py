@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from vse_pipe.artifacts import audit, joins, model_files
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import Problem
 from vse_pipe.project.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.project.stages import Declaration, Node
+from vse_pipe.project.stages import Declaration, Node, Problem
 from vse_pipe.train.declaration import inputs
 
 

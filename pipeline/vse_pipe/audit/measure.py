@@ -96,7 +96,7 @@ def measure_pairs(
 
     measured = Measured(np.empty(len(owners)), np.empty(len(owners), np.float32), Partners.none(len(owners)))
     columns = measured.losses, measured.scores, *vars(measured.partners).values()
-    results = progress(workers.each(partial(map, measure_batch), work))
+    results = progress(workers.run_parts(partial(map, measure_batch), work))
     for pairs, values in zip(work, results, strict=True):
         for column, part in zip(columns, values, strict=True):
             column[pairs] = part
@@ -140,7 +140,7 @@ def search(
         scores[matched_images[inside] - rows.start, matched_texts[inside]] = -torch.inf
         return *_best(scores, np.arange(len(texts))), *scores.max(dim=0)
 
-    results = workers.each(partial(map, search_block), blocks, _COPIES * 4 * height * len(texts))
+    results = workers.run_parts(partial(map, search_block), blocks, _COPIES * 4 * height * len(texts))
     for rows, (*best_captions, highest, row) in zip(blocks, progress(results, len(blocks)), strict=True):
         caption[rows], caption_score[rows] = best_captions
         better = highest > best

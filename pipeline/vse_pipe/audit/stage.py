@@ -19,7 +19,7 @@ from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.core.seeds import generator
-from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.train import mixture as train_mixture
@@ -73,9 +73,9 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
             metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
         mismatched = None if truth["mismatched"].null_count else truth["mismatched"].to_numpy()
         histogram = measure.loss_histogram(measured.losses, mixture, mismatched)
-        with whole_folder(out, repetitions.patterns(FILES)) as folder:
+        with whole_folder(out, paths.output_patterns(FILES)) as folder:
             artefact.write(folder, content, metrics, histogram, measure.costs_table(records) if records else None)
-    step.record(out, time.monotonic() - started)
+    paths.record_seconds(out, time.monotonic() - started)
     for doubt in mixture.doubts:
         warn(f"audit {run}: do not trust the probabilities: {doubt}")
     if text := measure.doubt(metrics):

@@ -105,18 +105,18 @@ def follows() -> bool:
 def one_run(name: str, params, ranked: bool = False, embedded: bool = False) -> str:
     """The name of one model. Raises UsageError that names the repetitions of a run with seeds, else as
     ``chosen_runs``."""
-    from vse_pipe.project.repetitions import one_model
+    from vse_pipe.project.paths import one_model
 
     return chosen_runs(one_model(params, name), params, ranked, embedded)[0]
 
 
 def settle(params, names: Collection[str], place: Callable[[str], Path], files: Iterable[str]) -> None:
-    """Call ``repetitions.settle`` for each run whose repetitions are all among ``names``."""
-    from vse_pipe.project import repetitions
+    """Call ``paths.remove_other_seeds`` for each run whose repetitions are all among ``names``."""
+    from vse_pipe.project import paths
 
     for run, models in params.groups.items():
         if set(models) <= set(names):
-            repetitions.settle(place(run), {place(model) for model in models}, files)
+            paths.remove_other_seeds(place(run), {place(model) for model in models}, files)
 
 
 def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:

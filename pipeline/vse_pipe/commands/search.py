@@ -111,11 +111,11 @@ def _answer(
     if terminal is not None:
         show.draw(stdout.file, terminal, content["hits"], engine.picture)
     if out is not None:
-        from vse_pipe.pictures.images import shown
+        from vse_pipe.pictures.images import page_bytes
 
         photo = parts[0].content
         if parts[0].kind == query.IMAGE and (path := engine.picture(parts[0].value)) is not None:
-            photo = shown(path)
+            photo = page_bytes(path)
         show.write_page(out, content, engine.picture, photo if len(parts) == 1 else None)
         say(f"{out} shows it")
 
@@ -218,7 +218,7 @@ def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: 
     from vse_pipe.papers import overlay
     from vse_pipe.project import paths
     from vse_pipe.project.params import overlay as params_overlay
-    from vse_pipe.project.repetitions import entry
+    from vse_pipe.project.paths import run_entry
     from vse_pipe.tools import index
 
     source = index.source_of(folder)
@@ -227,7 +227,7 @@ def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: 
     if pair:
         names = [key for key in names if index.is_pair(params, key, pair)]
     if run is not None:  # the run of the collection's pair, or its transfer by name
-        names = [key for key in names if run in (key, entry(key))]
+        names = [key for key in names if run in (key, run_entry(key))]
     if names:
         return params, names
     chosen = dataset if pair else _run(params, run)
@@ -289,11 +289,11 @@ def _run(params, run: str | None) -> str:
         raise UsageError(
             "index by which model? params.yaml has no run yet; name a pretrained pair: --model and --weights"
         )
-    from vse_pipe.project.repetitions import entry
+    from vse_pipe.project.paths import run_entry
 
     model, reason = best(params, "nns", list(params.runs))
-    say(f"index: run {entry(model)}, {reason}")
-    return entry(model)
+    say(f"index: run {run_entry(model)}, {reason}")
+    return run_entry(model)
 
 
 Run = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]

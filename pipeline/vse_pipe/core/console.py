@@ -1,4 +1,4 @@
-"""What people see while a command runs: log lines on stderr, a live bar when somebody watches, plain lines otherwise."""
+"""Output of commands: results on stdout, log lines on stderr, and progress as a bar at a terminal or as plain lines."""
 
 import io
 import json
@@ -26,11 +26,11 @@ _started = time.monotonic()
 
 
 def set_level(level: int) -> None:
-    """QUIET: warnings and errors alone; VERBOSE: progress lines more often, what a call took, where an error came from."""
+    """QUIET: only warnings and errors; VERBOSE: more progress lines, the resources of a call, tracebacks."""
     global _level
     _level = level
     if level == QUIET or not watched():
-        os.environ.setdefault("TQDM_DISABLE", "1")  # the bars of other libraries; tqdm reads it when it is imported
+        os.environ.setdefault("TQDM_DISABLE", "1")  # bars of other libraries; tqdm reads it at import
 
 
 def level() -> int:
@@ -38,7 +38,7 @@ def level() -> int:
 
 
 def silence() -> None:
-    """Not even warnings: of processes that do the same work one speaks."""
+    """No output at all, for processes that repeat the work of another one."""
     stderr.quiet = stdout.quiet = True
     set_level(QUIET)
 
@@ -48,7 +48,7 @@ def verbose() -> bool:
 
 
 def tolerate_any_terminal() -> None:
-    """A character that the terminal's encoding lacks becomes an escape; a caption must not end a command."""
+    """Print characters outside of the terminal's encoding as escapes; a caption must not end a command."""
     for stream in (sys.stdout, sys.stderr):
         encoding = (getattr(stream, "encoding", None) or "").lower()
         if hasattr(stream, "reconfigure") and not encoding.startswith("utf"):
@@ -56,7 +56,7 @@ def tolerate_any_terminal() -> None:
 
 
 class _Unheard(io.FileIO):
-    """Drops what nobody reads any more."""
+    """Drops output when its reader has ended."""
 
     def write(self, content: Any) -> int:
         try:
@@ -66,7 +66,7 @@ class _Unheard(io.FileIO):
 
 
 def outlive_readers() -> None:
-    """``| head`` takes what it wants, of logs too; the command goes on and ends with its own exit status."""
+    """After ``| head`` the command goes on and ends with its own exit status."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         buffer = getattr(stream, "buffer", None)
@@ -76,7 +76,7 @@ def outlive_readers() -> None:
 
 
 def plain(text: str) -> str:
-    """On one line, without characters that a terminal would obey; line breaks and tabs become a space, spaces of all widths stay."""
+    """The text on one line without control characters; line breaks and tabs become a space, other spaces stay."""
     return "".join(map(_printed, text.replace("\r\n", "\n")))
 
 
@@ -86,24 +86,24 @@ def _printed(letter: str) -> str:
     return " " if letter.isspace() else "\ufffd"
 
 
-def _shown(message: str) -> str:
+def _printable(message: str) -> str:
     return "\n".join(map(plain, message.split("\n")))
 
 
 def say(message: str) -> None:
     """One log line on stderr, so that stdout stays free for results."""
     if _level != QUIET:
-        stderr.print(_shown(message), markup=False)
+        stderr.print(_printable(message), markup=False)
 
 
 def detail(message: str) -> None:
-    """A log line for those who asked for more with --verbose."""
+    """A log line under --verbose."""
     if _level == VERBOSE:
-        stderr.print(_shown(message), markup=False)
+        stderr.print(_printable(message), markup=False)
 
 
 def spent() -> None:
-    """Under --verbose, what the process took."""
+    """Under --verbose, the time and memory of the process."""
     import resource
 
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -114,7 +114,7 @@ def spent() -> None:
 
 
 def trace() -> None:
-    """Under --verbose, where the error in hand came from, on stderr."""
+    """Under --verbose, the traceback of the current error on stderr."""
     if _level == VERBOSE:
         import traceback
 
@@ -122,21 +122,21 @@ def trace() -> None:
 
 
 def warn(message: str) -> None:
-    stderr.print(f"warning: {_shown(message)}", markup=False, style="yellow")
+    stderr.print(f"warning: {_printable(message)}", markup=False, style="yellow")
 
 
 def line(text: str) -> None:
-    """One line on stdout as it stands, however narrow the terminal."""
-    stdout.print(_shown(text), markup=False, highlight=False, soft_wrap=True)
+    """One line on stdout, never wrapped."""
+    stdout.print(_printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def document(content: object) -> None:
-    """One JSON document on stdout, keys in order. NaN and infinities are refused (ValueError)."""
+    """A JSON document on stdout with sorted keys. Raises ValueError for NaN and infinities."""
     stdout.file.write(json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n")
 
 
 def ruled(**options: Any) -> "Table":
-    """An empty table, ruled below its head alone. options: of rich's."""
+    """An empty table with a rule below its head. options: of rich."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -144,41 +144,39 @@ def ruled(**options: Any) -> "Table":
 
 
 def watched() -> bool:
-    """Does a person look, at a terminal that can redraw a line? Not under DVC, in a pipe or in CI."""
+    """Whether stderr is a terminal that can redraw a line. Not under DVC, in a pipe or in CI."""
     unwatched = {"DVC_STAGE", "CI"} & set(os.environ)
     return sys.stderr.isatty() and not stderr.is_dumb_terminal and not unwatched
 
 
-def track(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """Pass ``items`` through: a bar with rate and time left on a terminal, else a plain line every 15 seconds.
-
-    Work that took long enough for a plain line ends with one. Nothing of either under --quiet.
-    """
+def track(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
+    """The items, with a bar at a terminal, else with a plain line every 15 seconds and one at the end of long work;
+    silent under --quiet."""
     if _level == QUIET:
         yield from items
     elif watched():
-        yield from _bar(items, total, what)
+        yield from _bar(items, total, title)
     else:
-        yield from _lines(items, total, what)
+        yield from _lines(items, total, title)
 
 
-def _lines(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+def _lines(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
     started = last = time.monotonic()
-    every = _PLAIN_EVERY_S_VERBOSE if _level == VERBOSE else _PLAIN_EVERY_S
-    done, said = 0, False
+    interval = _PLAIN_EVERY_S_VERBOSE if _level == VERBOSE else _PLAIN_EVERY_S
+    done, has_printed = 0, False
     for done, item in enumerate(items, start=1):
         yield item
         now = time.monotonic()
-        if now - last >= every and done < total:
+        if now - last >= interval and done < total:
             left = (now - started) / done * (total - done)
-            say(f"{what}: {done}/{total}, {done / (now - started):.1f}/s, {left:.0f} s left")
-            last, said = now, True
+            say(f"{title}: {done}/{total}, {done / (now - started):.1f}/s, {left:.0f} s left")
+            last, has_printed = now, True
     spent = time.monotonic() - started
-    if said or spent >= every:
-        say(f"{what}: {done}/{total}, {done / max(spent, 1e-9):.1f}/s, done in {spent:.0f} s")
+    if has_printed or spent >= interval:
+        say(f"{title}: {done}/{total}, {done / max(spent, 1e-9):.1f}/s, done in {spent:.0f} s")
 
 
-def _bar(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+def _bar(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     rate = TextColumn("{task.fields[rate]}")
@@ -190,7 +188,7 @@ def _bar(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
         TimeRemainingColumn(),
     ]
     with Progress(*columns, console=stderr, transient=True) as progress:
-        task = progress.add_task(what, total=total, rate="")
+        task = progress.add_task(title, total=total, rate="")
         started = time.monotonic()
         for done, item in enumerate(items, start=1):
             yield item

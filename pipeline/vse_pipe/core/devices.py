@@ -1,18 +1,29 @@
-"""Which device a command computes on."""
+"""The device that a command computes on, its seeds, and the weights of its networks."""
 
 import contextlib
 import ctypes
+import io
+import mmap
+import pickletools
 import re
-from collections.abc import Iterator
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from pickle import UnpicklingError  # noqa: TID251 (what torch raises where it refuses to unpickle)
+from typing import IO, TypeVar, cast
 
 import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
 
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core import memory, seeds
+from vse_pipe.core.errors import Damage, InputError, IntegrityError, UsageError
 
 
 def resolve_device(name: str) -> torch.device:
-    """``auto`` (a GPU when there is one), ``cpu``, ``cuda`` or ``cuda:N``. Raises UsageError for anything else,
-    and for a GPU that this machine does not have."""
+    """The device ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:N``. Raises UsageError for any other
+    name and for a missing GPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cpu":
@@ -42,10 +53,9 @@ def resolve_precision(name: str, device: torch.device) -> str:
 
 @contextlib.contextmanager
 def inference(device: torch.device, precision: str) -> Iterator[None]:
-    """No gradients, autocast when asked for, and on CUDA the same kernels every time.
+    """No gradients, autocast for bfloat16, and on CUDA the same kernels every time; float32 excludes cuDNN's TF32.
 
-    Enter it once around a whole extraction: autocast keeps its bfloat16 copies of the weights until it is left.
-    float32 means float32: cuDNN's TF32 is switched off.
+    Enter it once for an extraction: autocast keeps its bfloat16 copies of the weights until the end.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode())
@@ -63,13 +73,116 @@ _NEVER = 2**31 - 1
 
 
 def keep_freed() -> None:
-    """From now on freed memory stays with this process, for what is computed next.
+    """From now on freed memory stays with this process.
 
-    glibc gives every large block back at once and takes another, whose pages the system clears one by one: half of the time
-    of a light network, whose maps of a batch are large and soon computed. Other C libraries have no such call and stay
-    as they are.
+    glibc returns every large block at once, and the system clears the pages of the next one: half of the time of a
+    light network. Other C libraries have no such call.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_MMAP_MAX, 0)
         mallopt(_TRIM_THRESHOLD, _NEVER)
+
+
+Tensors = dict[str, Tensor]
+Network = TypeVar("Network", bound=nn.Module)
+_WRAPPERS = ("state_dict", "model_state_dict", "model")
+_PREFIX = "module."
+_SHOWN = 4
+_PICKLES = 4  # in a file of old torch: a number, a version, the machine, the object; then the storages
+_LONGEST_NAME = 1000
+_DAMAGE = Damage(IntegrityError, "fetch it again")
+
+
+def seeded(make: Callable[[], Network], seed: int, *names: str) -> Network:
+    """Build a module whose initial values follow from ``seed`` and ``names``; torch's global generator stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seeds.derive_seed(seed, "weights", *names))
+        return make()
+
+
+def read_weights(path: Path) -> Tensors:
+    """Tensors by name from .safetensors, or from .pth and .pt by torch's weights-only reader.
+
+    Unwraps ``{"state_dict": ...}`` and the prefix ``module.`` of DataParallel. Raises InputError for a pickle with more
+    than tensors (nothing in it is run) and for a file that is no state dict, IntegrityError for a damaged file.
+    """
+    if path.suffix == ".safetensors":
+        with _DAMAGE.named(path, "damaged safetensors file"):
+            content: object = load_file(path)
+    else:
+        content = _pickled(path)
+    for wrapper in _WRAPPERS:
+        if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
+            content = content[wrapper]
+    if not isinstance(content, dict) or not content or not all(isinstance(value, Tensor) for value in content.values()):
+        raise InputError(f"{path}: not a state dict: expected names with tensors, got {_describe(content)}")
+    if all(name.startswith(_PREFIX) for name in content):
+        content = {name.removeprefix(_PREFIX): tensor for name, tensor in content.items()}
+    return dict(content)
+
+
+def load_weights(model: nn.Module, state: Tensors, path: Path) -> None:
+    """Copy ``state`` into ``model``; all keys must agree. Raises InputError with the keys that differ."""
+    expected = model.state_dict()
+    shapes = [
+        f"{k} is {_shape(state[k])}, expected {_shape(expected[k])}"
+        for k in expected
+        if k in state and state[k].shape != expected[k].shape
+    ]
+    problems = {
+        "missing": [k for k in expected if k not in state],
+        "unexpected": [k for k in state if k not in expected],
+        "shapes": shapes,
+    }
+    differences = [f"{kind}: {', '.join(keys[:_SHOWN])}{_more(keys)}" for kind, keys in problems.items() if keys]
+    if differences:
+        raise InputError(f"{path} does not fit {type(model).__name__}: {'; '.join(differences)}")
+    model.load_state_dict(state)
+
+
+def _pickled(path: Path) -> object:
+    with _DAMAGE.named(path, "damaged weights file"), warnings.catch_warnings():
+        # TorchScript archives and old storages cause warnings; the result or the error is enough.
+        warnings.simplefilter("ignore")
+        if zipfile.is_zipfile(path):  # packed members may have any size
+            with zipfile.ZipFile(path) as file:
+                memory.require(str(path), sum(member.file_size for member in file.infolist()))
+                for name in file.namelist():
+                    if name.endswith("data.pkl"):
+                        _require_short_names(path, io.BytesIO(file.read(name)))
+        elif path.stat().st_size:
+            with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                _require_short_names(path, content)
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 (the one place)
+        except UnpicklingError as error:
+            reason = (str(error).strip() or "not a pickle").splitlines()[0]
+            raise InputError(f"{path}: holds more than tensors, refused ({reason}); save it as safetensors") from error
+
+
+def _require_short_names(path: Path, pickled: io.BytesIO | mmap.mmap) -> None:
+    """Raises InputError for a long class name: torch's message about it takes time quadratic in the length, minutes for
+    100 kB. Nothing is run here."""
+    with contextlib.suppress(ValueError):  # no pickle, or no more of them
+        for _ in range(_PICKLES):
+            for opcode, name, _ in pickletools.genops(cast(IO[bytes], pickled)):
+                if opcode.name in ("GLOBAL", "INST") and len(str(name)) > _LONGEST_NAME:
+                    raise InputError(
+                        f"{path}: names a class of {len(str(name))} characters, refused; save it as safetensors"
+                    )
+
+
+def _describe(content: object) -> str:
+    if not isinstance(content, dict):
+        return type(content).__name__
+    odd = [f"{name!r}: {type(value).__name__}" for name, value in content.items() if not isinstance(value, Tensor)]
+    return f"a dictionary with {', '.join(odd[:_SHOWN])}{_more(odd)}" if odd else "an empty dictionary"
+
+
+def _shape(tensor: Tensor) -> str:
+    return "x".join(map(str, tensor.shape)) or "a number"
+
+
+def _more(keys: list) -> str:
+    return f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""

@@ -98,11 +98,9 @@ _NO_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc")
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says that memory ran out: of Python, numpy and Arrow (MemoryError), of CUDA
-    (torch.OutOfMemoryError), or of what allocates for torch on the CPU, which has no class of its own."""
-    if (
-        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    ):  # torch's, which is not imported here
+    """Whether memory ran out in Python, numpy or Arrow (MemoryError), on CUDA (torch.OutOfMemoryError), or in torch on
+    the CPU, whose allocator raises a plain RuntimeError."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch is not imported here
         return True
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _NO_MEMORY)
 
@@ -115,27 +113,27 @@ def shortage(error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class Damage:
-    """How a reader's callers speak of a damaged file: an error of ``kind``, with ``advice`` at the end of its line."""
+    """The error for a damaged file: its class ``kind``, and the ``advice`` at the end of its line."""
 
     kind: type[PipelineError]
     advice: str
 
     @contextlib.contextmanager
-    def named(self, path: Path, what: str) -> Iterator[None]:
-        """Around calls of the library and nothing else: damaged bytes make it raise nearly any exception. what: "a .npy file".
+    def named(self, path: Path, description: str) -> Iterator[None]:
+        """Turns an exception of a library into this error; damaged bytes make a library raise nearly any exception.
 
-        Errors of the system itself, no such file or no more memory, are raised as they are.
+        Errors of the system, such as a missing file or no memory, pass unchanged. description: "a .npy file".
         """
         try:
             yield
         except (PipelineError, MemoryError):
             raise
         except Exception as error:
-            # EINVAL: a place to seek that the bytes themselves name.
+            # EINVAL: the bytes name a position that cannot be sought.
             if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
                 raise
             reason = " ".join((str(error).strip() or type(error).__name__).splitlines()[0].split())
-            raise self.kind(f"{path}: {what} ({reason}); {self.advice}") from error
+            raise self.kind(f"{path}: {description} ({reason}); {self.advice}") from error
 
 
 def first_line(error: Exception) -> str:
@@ -143,29 +141,28 @@ def first_line(error: Exception) -> str:
     return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     """``unknown loss 'maxx'; did you mean 'max'? known: hal, max, sum``."""
-    return missing(f"unknown {kind} '{name}'", name, sorted(known))
+    return missing(f"unknown {kind} '{name}'", name, sorted(names))
 
 
-def missing(what: str, name: str, known: Iterable[str], told: str | None = None) -> str:
-    """``<what>; did you mean 'max'? known: hal, max, sum`` for other words than "unknown loss 'maxx'", and ``known`` in an
-    order of its own. told: instead of the list, where it is too long for a line."""
-    listed = list(known)
-    return f"{what}{near_miss(name, listed) or ';'} {told or 'known: ' + ', '.join(listed)}"
+def missing(problem: str, name: str, names: Iterable[str], advice: str | None = None) -> str:
+    """``<problem>; did you mean 'max'? known: hal, max, sum``, with ``names`` in their order. advice: replaces the
+    list."""
+    listed = list(names)
+    return f"{problem}{near_miss(name, listed) or ';'} {advice or 'known: ' + ', '.join(listed)}"
 
 
-def near_miss(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'max'?"`` when one of ``known`` is close to ``name``, else an empty string."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+def near_miss(name: str, names: Iterable[str]) -> str:
+    """``"; did you mean 'max'?"`` when one of ``names`` is close to ``name``, else an empty string."""
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
-def missing_extra(what: str, package: str, extra: str) -> MissingResource:
-    """what: that needs the package, as a user asks for it: ``--to faiss``."""
-    return MissingResource(
-        f"{what} needs the package {package}, which is not installed: pip install 'vse-pipe[{extra}]'"
-    )
+def missing_extra(feature: str, package: str, extra: str) -> MissingResource:
+    """The error for a missing package. feature: the option that needs it: ``--to faiss``."""
+    advice = f"pip install 'vse-pipe[{extra}]'"
+    return MissingResource(f"{feature} needs the package {package}, which is not installed: {advice}")
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -173,21 +170,21 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextlib.contextmanager
 def disk_errors_named(path: Path, size: int | None = None, written_at: Path | None = None) -> Iterator[None]:
-    """A full disk does not say which file it was: an OSError without a name, or with one at or below ``written_at``, gets
-    that of ``path``, and says what there is room for. size: bytes that the file takes, if they are known."""
+    """Adds the name ``path`` to an OSError that has no name, or one at or below ``written_at``. The error of a full
+    disk also says how much room there is. size: bytes of the file, if known."""
     try:
         yield
     except OSError as error:
-        of = written_at if error.filename is None else Path(str(error.filename))
-        if error.filename is None or of == written_at:
-            error.strerror = _of_a_full_disk(error, path, size)
-        if of is None or (written_at is not None and of.is_relative_to(written_at)):
-            error.filename = str(path / of.relative_to(written_at) if of and written_at else path)
+        location = written_at if error.filename is None else Path(str(error.filename))
+        if error.filename is None or location == written_at:
+            error.strerror = _full_disk_message(error, path, size)
+        if location is None or (written_at is not None and location.is_relative_to(written_at)):
+            error.filename = str(path / location.relative_to(written_at) if location and written_at else path)
         raise
 
 
-def _of_a_full_disk(error: OSError, path: Path, size: int | None) -> str:
-    """What ``error`` says, with the room that it lacks. Arrow and safetensors hide the number in their text, and numpy has
+def _full_disk_message(error: OSError, path: Path, size: int | None) -> str:
+    """The error's text with the missing room. Arrow and safetensors hide the error number in their text; numpy has
     none."""
     hidden = re.search(r"(?:errno|os error) (\d+)", str(error), re.IGNORECASE)
     number = error.errno or (int(hidden[1]) if hidden else errno.ENOSPC if "requested and" in str(error) else 0)

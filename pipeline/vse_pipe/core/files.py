@@ -1,5 +1,7 @@
-"""Names of what lies on object storage: ``s3://bucket/shards`` is handled as a path whose first part is ``s3:``, so that whatever
-joins names to a folder need not know where the folder lies. ``core.remote`` reads it.
+"""Files and folders that appear whole or not at all, names that stay below a root, and JSON.
+
+``s3://bucket/shards`` is a path whose first part is ``s3:``, so that code can join names to any folder. ``core.remote``
+reads it.
 """
 
 import contextlib
@@ -32,21 +34,21 @@ def is_remote(path: Path) -> bool:
 
 
 def url(path: Path) -> str:
-    """As a user writes it; of a local path the path. ``Path`` of it is ``path`` again."""
+    """The URL of a remote path, or the local path as text. ``Path(url(path))`` is ``path``."""
     if not is_remote(path):
         return str(path)
     return f"{path.parts[0]}//{'/'.join(path.parts[1:])}"
 
 
 def place(source: str) -> Path:
-    """Where params.yaml says that a source is: ``file:///folder`` is that folder. Raises as ``refuse_secrets``."""
+    """The path of a source in params.yaml; ``file:///folder`` is that folder. Raises as ``refuse_secrets``."""
     refuse_secrets(source)
     return Path(re.sub("^file://(?=/)", "", source))
 
 
 def refuse_secrets(source: str) -> None:
-    """Raises UsageError, without repeating it, for a URL with a user, a password or a query in it: all of it would be written to
-    images.parquet and printed."""
+    """Raises UsageError for a URL with a user, a password or a query, which would be written to images.parquet and
+    printed."""
     if re.match(rf"{_PROTOCOL.pattern}/", source, re.IGNORECASE) and re.search(r"[@?#]", source):
         raise UsageError(
             "source: a URL of object storage names a bucket and a folder, with no user, password or query in it; credentials "
@@ -80,7 +82,8 @@ def sha256(path: Path) -> str:
 
 
 def may_replace(path: Path, mark: bytes, within: int) -> bool:
-    """Is nothing at ``path``, or a regular file with ``mark`` in its first ``within`` bytes: what an earlier call wrote?"""
+    """Whether ``path`` is free, or a regular file with ``mark`` in its first ``within`` bytes, which an earlier call
+    wrote."""
     try:
         if not path.is_file():
             return not path.exists()
@@ -102,7 +105,8 @@ def write_array(path: Path, array: "np.ndarray") -> None:
     import numpy as np
 
     with whole_file(path, array.nbytes) as temporary, temporary.open("wb") as file:
-        # To a file of the system numpy writes by itself, and a few kilobytes that a full disk does not take go unnoticed.
+        # To a file of the system numpy writes by itself, and a few kilobytes that a full disk does not take go
+        # unnoticed.
         np.lib.format.write_array(SimpleNamespace(write=file.write), array, allow_pickle=False)
 
 
@@ -128,9 +132,8 @@ def write_json(path: Path, content: object) -> None:
 def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file of torch tensors or of numpy arrays, contiguous, whole or not at all.
 
-    metadata: one key; several would come in an order that changes from file to file.
-    Raises PipelineError with the reason when it cannot be written for another reason than the disk: safetensors has an
-    error of its own for everything.
+    metadata: one key; the order of several keys would change from file to file. Raises OSError for the disk,
+    PipelineError for any other reason; safetensors has one error for both.
     """
     import numpy as np
     from safetensors import SafetensorError
@@ -155,16 +158,16 @@ def read_json(path: Path, kind: type[list]) -> list: ...
 
 
 def read_json(path: Path, kind: type[dict] | type[list] = dict) -> dict | list:
-    """kind: what the document is, ``dict`` or ``list``. Raises InputError when the file is missing or is not that."""
+    """The document, of type ``kind``. Raises InputError when the file is missing or holds anything else."""
     try:
-        found = json.loads(require(path).read_text(encoding="utf-8"))
+        document = json.loads(require(path).read_text(encoding="utf-8"))
     # ValueError: no JSON, no UTF-8, or an integer of thousands of digits.
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a JSON document ({error})") from error
-    if not isinstance(found, kind):
-        wanted = "an object" if kind is dict else "a list"
-        raise InputError(f"{path}: the JSON document is a {type(found).__name__}, expected {wanted}")
-    return found
+    if not isinstance(document, kind):
+        expected = "an object" if kind is dict else "a list"
+        raise InputError(f"{path}: the JSON document is a {type(document).__name__}, expected {expected}")
+    return document
 
 
 def require(path: Path, made_by: str = "") -> Path:
@@ -191,9 +194,11 @@ def _sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def whole_file(path: Path, size: int | None = None) -> Iterator[Path]:
-    """Yield a path of the same name in a folder beside ``path``; on success it is synced and renamed, on failure removed.
+    """Yield a path of the same name in a folder beside ``path``; on success it is synced and renamed, on failure
+    removed.
 
-    size: the bytes that it takes, for the message of a full disk. What writers of ``path`` left that were killed is removed.
+    size: the bytes that it takes, for the message of a full disk. What writers of ``path`` left that were killed is
+    removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     left = list(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
@@ -234,9 +239,9 @@ def _locked(folder: Path) -> TextIO:
         lock.close()
 
 
-def _sweep(found: Iterable[Path]) -> None:
-    """Remove the folders of writers that were killed, never of a living one, nor of other programs."""
-    for path in found:
+def _sweep(paths: Iterable[Path]) -> None:
+    """Removes the folders of killed writers. Folders of living writers and of other programs stay."""
+    for path in paths:
         if not _TEMPORARY.fullmatch(path.name) or not path.is_dir() or path.is_symlink():
             continue
         try:
@@ -251,13 +256,14 @@ def _sweep(found: Iterable[Path]) -> None:
 
 
 def tidy(out: Path) -> None:
-    """Mend what a writer of the folder ``out`` left that was killed. Only for who holds its lock.
+    """Repairs the folder ``out`` after a killed writer. The caller must hold its lock.
 
-    Raises PipelineError where a file lies in the folder's place.
+    Raises PipelineError where a file has the folder's name.
     """
     if out.exists() and not out.is_dir():
         raise PipelineError(f"{out}: a file lies in the place of a folder; move it away and run the same command again")
-    # Stages write into their folder and those in it, no deeper; a folder that a user names may hold any number of others.
+    # Stages write into their folder and those in it, no deeper; a folder that a user names may hold any number of
+    # others.
     inside = (path for folder in (out, partial(out)) for depth in ("", "*/") for path in folder.glob(f"{depth}.*.tmp"))
     _sweep([*out.parent.glob(f".{glob.escape(out.name)}.*.tmp"), *inside])
     if out.exists():
@@ -267,17 +273,17 @@ def tidy(out: Path) -> None:
 
 
 def require_ours(out: Path, ours: Sequence[str]) -> None:
-    """Raises PipelineError where the folder ``out``, which is to be replaced, holds what nobody here wrote.
+    """Raises PipelineError where the folder ``out``, which will be replaced, holds a file that no stage wrote.
 
     ours: patterns of the files that a stage writes, relative to ``out``; ``*`` stands for folders too.
     """
     patterns = (*ours, *_NOBODYS)
     files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
-    strange = [name for name in files if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
-    if strange:
-        more = f" (and {len(strange) - 1} more)" if len(strange) > 1 else ""
+    foreign = [name for name in files if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+    if foreign:
+        more = f" (and {len(foreign) - 1} more)" if len(foreign) > 1 else ""
         raise PipelineError(
-            f"{out / strange[0]}: not a file of this output{more}, which is to be replaced; move it elsewhere and run the "
+            f"{out / foreign[0]}: not a file of this output{more}, which is to be replaced; move it elsewhere and run the "
             "same command again"
         )
 
@@ -305,15 +311,15 @@ def whole_folder(out: Path, ours: Sequence[str] = ("*",)) -> Iterator[Path]:
     try:
         with disk_errors_named(out, None, building):
             yield building
-            put(building, out, ours)
+            replace_folder(building, out, ours)
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def put(building: Path, out: Path, ours: Sequence[str]) -> None:
-    """``building`` takes the place of the folder ``out``. Killed in between, ``tidy`` brings ``out`` back.
+def replace_folder(building: Path, out: Path, ours: Sequence[str]) -> None:
+    """Replaces the folder ``out`` by ``building``. After a kill in between, ``tidy`` brings ``out`` back.
 
-    ours: as for ``require_ours``, which looks again: building may have taken hours.
+    ours: as for ``require_ours``, which checks again because building may have taken hours.
     """
     require_ours(out, ours)
     for path in building.rglob("*"):

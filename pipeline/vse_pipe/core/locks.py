@@ -4,8 +4,8 @@
 folder; the lock stops the second one at once and the death signal stops the first.
 
 Locks are ``flock`` on files beside the output, which the kernel gives back when a process ends, however it ends. On NFS
-(version 4, or 3 with lockd) Linux passes them on to the server; a mount with ``nolock`` or ``local_lock=flock`` keeps them
-to one machine.
+(version 4, or 3 with lockd) Linux passes them on to the server; a mount with ``nolock`` or ``local_lock=flock`` keeps
+them to one machine.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from vse_pipe.core import mapped
+from vse_pipe.core import memory
 from vse_pipe.core.errors import LockedError, PipelineError
 from vse_pipe.core.files import tidy
 
@@ -30,50 +30,54 @@ _PR_SET_PDEATHSIG = 1
 _TRIES, _MOMENT = 10, 0.02
 
 
-def die_with_parent(by: int = signal.SIGTERM) -> None:
-    """Ask the kernel to end this process when its parent ends (Linux; elsewhere the lock alone protects). by: the signal."""
+def die_with_parent(number: int = signal.SIGTERM) -> None:
+    """Ask the kernel to end this process when its parent ends (Linux; elsewhere the lock alone protects). number: the
+    signal."""
     if sys.platform == "linux":
         parent = os.getppid()
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
         if os.getppid() != parent:  # it ended before the kernel knew
-            os.kill(os.getpid(), by)
+            os.kill(os.getpid(), number)
 
 
 @contextlib.contextmanager
 def claim(out: Path) -> Iterator[None]:
-    """Hold the only right to write the folder ``out``, mended of what a killed writer left, and read the same tables all along.
+    """Holds the only right to write the folder ``out``, which is repaired first. Tables that are read meanwhile must
+    not change.
 
-    Raises LockedError naming the process, or the sharers, that hold it, PipelineError for what is no folder or no lock.
+    Raises LockedError with the processes that hold it, PipelineError where ``out`` is no folder or the lock no plain
+    file.
     """
     path = out.with_name(out.name + ".lock")
     with _opened(path) as lock:
         if not _locked(lock, fcntl.LOCK_EX):
-            raise _taken(out, [holder for _, _, holder in _sharers(out)] or [_holder(lock)])
+            raise _locked_error(out, [holder for _, _, holder in _sharers(out)] or [_holder(lock)])
         _sign(lock)
         try:
             tidy(out)
-            with mapped.required(out):
+            with memory.unchanged_inputs(out):
                 yield
         finally:
             path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def share(out: Path, number: int, of: int) -> Iterator[None]:
-    """Hold share ``number`` (1 to ``of``) of the work on ``out``, beside others that hold other shares of as many.
+def share(out: Path, number: int, count: int) -> Iterator[None]:
+    """Holds share ``number`` (1 to ``count``) of the work on ``out``. Other processes may hold other shares of the same
+    count.
 
-    Raises LockedError naming who holds the same share, shares of another number, or ``out`` as a whole.
+    Raises LockedError with the process that holds the same share, shares of another count, or ``out`` itself.
     """
-    path = out.with_name(f"{out.name}.share-{number}of{of}.lock")
-    with _opened(out.with_name(out.name + ".lock")) as whole, _opened(path) as own:
-        if not _locked(whole, fcntl.LOCK_SH):
-            raise _taken(out, [_holder(whole)])
-        if not _locked_soon(own):
-            raise _taken(out, [f"{_holder(own)} (share {number}/{of})"])
+    path = out.with_name(f"{out.name}.share-{number}of{count}.lock")
+    with _opened(out.with_name(out.name + ".lock")) as whole_lock, _opened(path) as share_lock:
+        if not _locked(whole_lock, fcntl.LOCK_SH):
+            raise _locked_error(out, [_holder(whole_lock)])
+        if not _locked_soon(share_lock):
+            raise _locked_error(out, [f"{_holder(share_lock)} (share {number}/{count})"])
         try:
-            if others := [holder for _, theirs, holder in _sharers(out) if theirs != of]:
-                raise _taken(out, others)
-            _sign(own)
+            if holders := [holder for _, theirs, holder in _sharers(out) if theirs != count]:
+                raise _locked_error(out, holders)
+            _sign(share_lock)
             tidy(out)
             yield
         finally:
@@ -88,12 +92,12 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 
 def _unless_link(path: str, flags: int) -> int:
-    """The holder's number is written over what is there; through a link that would be anybody's file."""
+    """Opens the lock, which the holder's number will overwrite. A link is refused: it could lead to any file."""
     handle = os.open(path, flags | os.O_NOFOLLOW, 0o666)
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(handle)
-        kind = "hard link to another file" if stat.S_ISREG(found.st_mode) else "pipe or a device"
+        kind = "hard link to another file" if stat.S_ISREG(status.st_mode) else "pipe or a device"
         raise PipelineError(
             f"{path}: a {kind} lies in the place of a lock; move it away and run the same command again"
         )
@@ -109,7 +113,7 @@ def _locked(lock: TextIO, kind: int) -> bool:
 
 
 def _locked_soon(lock: TextIO) -> bool:
-    """As ``_locked``, alone: whoever starts beside this one holds each share's lock for a moment to see whether it is held."""
+    """``_locked`` with retries: a starting process takes each share's lock for a moment to see whether it is free."""
     for _ in range(_TRIES):
         if _locked(lock, fcntl.LOCK_EX):
             return True
@@ -129,17 +133,17 @@ def _holder(lock: TextIO) -> str:
 
 
 def _sharers(out: Path) -> list[tuple[int, int, str]]:
-    """(share, of how many, holder) of every share that is held now."""
-    found = []
+    """(share, count, holder) of every share that a process holds now."""
+    sharers = []
     for path in sorted(out.parent.glob("*.share-*.lock")):
         match = re.fullmatch(re.escape(out.name) + r"\.share-(\d+)of(\d+)\.lock", path.name)
         if match:
             with _opened(path) as lock:
                 if not _locked(lock, fcntl.LOCK_SH):
-                    number, of = int(match[1]), int(match[2])
-                    found.append((number, of, f"{_holder(lock)} (share {number}/{of})"))
-    return found
+                    number, count = int(match[1]), int(match[2])
+                    sharers.append((number, count, f"{_holder(lock)} (share {number}/{count})"))
+    return sharers
 
 
-def _taken(out: Path, holders: list[str]) -> LockedError:
+def _locked_error(out: Path, holders: list[str]) -> LockedError:
     return LockedError(f"{out} is being written by process {', '.join(holders)}; wait for it to end, then try again")

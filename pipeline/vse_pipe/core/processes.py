@@ -1,8 +1,8 @@
-"""Processes that train as one: which this is, what it takes of the work, and what they tell each other.
+"""Processes that train as one, and work in parts that a pool of processes may do.
 
-Nothing is kept here: torch.distributed knows the group. Where there is none, one process has everything, and every function
-gives back what it got. All processes must call the same functions in the same order. A gradient is either *whole*, the same
-in each of them, or *partial*: then the sum over them is the gradient.
+torch.distributed holds the group. Without a group, one process has all rows, and every function returns its argument.
+All processes must call the same functions in the same order. A gradient is either *whole*, equal in every process, or
+*partial*: then the sum over the processes is the gradient.
 """
 
 import contextlib
@@ -23,17 +23,17 @@ class Lost(PipelineError):
 
 
 def rank_count() -> int:
-    """Processes of the group; 1 without one."""
+    """The number of processes in the group; 1 without a group."""
     return distributed.get_world_size() if has_group() else 1
 
 
 def has_group() -> bool:
-    """Whether there is a group, be it of one process."""
+    """Whether there is a group, even of one process."""
     return distributed.is_available() and distributed.is_initialized()
 
 
 def rank() -> int:
-    """Of this process, from 0."""
+    """The number of this process, from 0."""
     return distributed.get_rank() if has_group() else 0
 
 
@@ -44,48 +44,49 @@ def is_first() -> bool:
 
 @dataclass(frozen=True)
 class Share:
-    """What each process takes of rows: sizes, one after the other. number: of this process."""
+    """The rows of each process. sizes: numbers of consecutive rows; number: of this process."""
 
     sizes: tuple[int, ...]
     number: int
 
     @classmethod
-    def of(cls, rows: int) -> "Share":
-        """As even as can be, the first processes one more."""
-        each, more = divmod(rows, rank_count())
-        return cls(tuple(each + (place < more) for place in range(rank_count())), rank())
+    def even(cls, rows: int) -> "Share":
+        """Equal sizes; the first processes take one row more where rows remain."""
+        size, more = divmod(rows, rank_count())
+        return cls(tuple(size + (place < more) for place in range(rank_count())), rank())
 
     @property
     def rows(self) -> slice:
-        """Those of this process; the first where it has none, so that all processes run the same layers. ``gather`` drops it."""
+        """The rows of this process. Without rows it takes the first one, so that all processes run the same layers;
+        ``gather`` drops it."""
         start, size = sum(self.sizes[: self.number]), self.sizes[self.number]
         return slice(start, start + size) if size else slice(0, 1)
 
-    def take(self, whole: Any) -> Any:
-        """``rows`` of anything that has rows."""
-        return whole if len(self.sizes) == 1 else whole[self.rows]
+    def take(self, values: Any) -> Any:
+        """The rows of this process in any sequence."""
+        return values if len(self.sizes) == 1 else values[self.rows]
 
-    def gather(self, own: Tensor, partial: bool = False) -> Tensor:
-        """(rows, ...) of all processes from those of each. partial: what the gradient of the result will be, else whole; that
-        of ``own`` is partial for what comes before it."""
+    def gather(self, part: Tensor, partial: bool = False) -> Tensor:
+        """(rows, ...) of all processes from each process's part. partial: whether the gradient of the result will be
+        partial; the gradient of ``part`` is always partial for the layers before."""
         if len(self.sizes) == 1 or not sum(self.sizes):
-            return own
-        return _Gather.apply(own[: self.sizes[self.number]], self, partial)
+            return part
+        return _Gather.apply(part[: self.sizes[self.number]], self, partial)
 
     def of_parts(self, lengths: Tensor) -> "Share":
-        """The same share of things that are rows themselves. lengths: (rows,) how many each row has."""
+        """The same share of the parts of the rows. lengths: (rows,) number of parts of each row."""
         return Share(tuple(int(part.sum()) for part in lengths.split(list(self.sizes))), self.number)
 
 
 def dealt(order: Tensor) -> tuple[Tensor, Share]:
-    """Rows in the order in which ``Share.gather`` brings them together, where each process takes every so manieth of
-    ``order``: of rows sorted by size all have alike much."""
+    """Every process takes every n-th row of ``order``, so that rows sorted by size are shared equally. Returns the rows
+    in the order of ``Share.gather``, and the share."""
     hands = [order[place :: rank_count()] for place in range(rank_count())]
     return torch.cat(hands), Share(tuple(map(len, hands)), rank())
 
 
 def summed(tensor: Tensor) -> Tensor:
-    """The tensor itself; its gradient is whole where that of the result is partial."""
+    """The tensor. Its gradient is whole where the gradient of the result is partial."""
     return _Summed.apply(tensor) if rank_count() > 1 else tensor
 
 
@@ -97,36 +98,36 @@ def total(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def of_first(answer: bool) -> bool:
-    """What the first process answers: what each reads from a disk by itself need not be the same."""
+def first_answer(answer: bool) -> bool:
+    """The answer of the first process; processes that each read a disk may have different answers."""
     return bool(total(torch.tensor(int(answer and is_first()))))
 
 
 def wait() -> None:
-    """For all processes to come here."""
+    """Waits until all processes call it."""
     if rank_count() > 1:
         with _together():
             distributed.barrier()
 
 
-def require_same_on_all(tensors: Iterable[Tensor], what: str) -> None:
+def require_same_on_all(tensors: Iterable[Tensor], content: str) -> None:
     """Raises PipelineError unless all processes hold the same bits."""
     if rank_count() == 1:
         return
-    held = 0
+    checksum = 0
     for tensor in tensors:
-        held = zlib.crc32(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data, held)
-    if len(set(Share.of(rank_count()).gather(torch.tensor([held])).tolist())) > 1:
-        raise PipelineError(f"the processes no longer hold the same {what}; are their machines and libraries alike?")
+        checksum = zlib.crc32(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data, checksum)
+    if len(set(Share.even(rank_count()).gather(torch.tensor([checksum])).tolist())) > 1:
+        raise PipelineError(f"the processes no longer hold the same {content}; are their machines and libraries alike?")
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, own: Tensor, share: Share, partial: bool) -> Tensor:
+    def forward(ctx, part: Tensor, share: Share, partial: bool) -> Tensor:
         ctx.share, ctx.partial = share, partial
-        # gloo gathers pieces of one size alone.
-        room = own.new_zeros(max(share.sizes), *own.shape[1:])
-        room[: len(own)] = own
+        # gloo gathers only pieces of equal size.
+        room = part.new_zeros(max(share.sizes), *part.shape[1:])
+        room[: len(part)] = part
         pieces = [torch.empty_like(room) for _ in share.sizes]
         with _together():
             distributed.all_gather(pieces, room)
@@ -158,5 +159,5 @@ def _together() -> Iterator[None]:
     except RuntimeError as error:
         if out_of_memory(error):
             raise
-        said = next(iter(str(error).splitlines()), "")
-        raise Lost(f"another process of this training has ended or does not answer ({said})") from error
+        reason = next(iter(str(error).splitlines()), "")
+        raise Lost(f"another process of this training has ended or does not answer ({reason})") from error

@@ -1,6 +1,7 @@
 """Files on object storage, read by ranges through fsspec, never copied whole.
 
-Credentials and the endpoint come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from a URL.
+Credentials and the endpoint come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from a
+URL.
 """
 
 import contextlib
@@ -14,20 +15,20 @@ from vse_pipe.core import errors
 from vse_pipe.core.errors import IntegrityError, MissingResource, PipelineError, UsageError
 from vse_pipe.core.files import is_remote, url
 
-# Of a range that is read ahead: headers of tar files and pages of Parquet files lie close together.
+# Bytes that are read ahead: headers of tar files and pages of Parquet files lie close together.
 _BLOCK = 2**20
-# What each protocol is told; others have their own defaults. Seconds; s3fs itself asks five times.
+# Options of a protocol; others keep their defaults. Timeouts in seconds; s3fs itself tries five times.
 _OPTIONS: dict[str, dict[str, Any]] = {
     "s3": {"config_kwargs": {"connect_timeout": 10, "read_timeout": 30, "retries": {"total_max_attempts": 1}}}
 }
-# Keys under which file systems of fsspec say the version of a file.
+# Keys under which fsspec's file systems have the version of a file.
 _SAYS_VERSION = ("ETag", "etag", "md5Hash", "checksum", "LastModified", "last_modified", "mtime", "created")
 _EXTRAS = {"s3": ("s3fs", "s3")}
 
 
 def open_remote(path: Path) -> BinaryIO:
-    """To be read, wherever it lies; what is read of a remote file is asked for by ranges. Raises MissingResource, PipelineError, and
-    of a local file what ``Path.open`` raises."""
+    """The file open for reading, a remote file by ranges. Raises MissingResource, PipelineError, and for a local file
+    the errors of ``Path.open``."""
     if not is_remote(path):
         return path.open("rb")
     with _named(path):
@@ -35,7 +36,7 @@ def open_remote(path: Path) -> BinaryIO:
 
 
 def piece(path: Path, start: int, size: int) -> bytes:
-    """One range of a remote file, fewer bytes where it ends before."""
+    """A range of a remote file; fewer bytes at its end."""
     with _named(path):
         return _system(path).cat_file(url(path), start=start, end=start + size) if size else b""
 
@@ -58,13 +59,13 @@ def glob(folder: Path, pattern: str) -> list[Path]:
         system, base = _system(folder), url(folder).rstrip("/")
         listed = sorted(system.glob(f"{base}/{pattern}", detail=True).items())
         stem = system._strip_protocol(base).strip("/")
-        found = [name.strip("/").removeprefix(stem).strip("/") for name, about in listed if about["type"] == "file"]
-        return [folder / name for name in found]
+        names = [name.strip("/").removeprefix(stem).strip("/") for name, about in listed if about["type"] == "file"]
+        return [folder / name for name in names]
 
 
 def marks(folder: Path, patterns: tuple[str, ...]) -> dict[str, str]:
-    """Size and version of each remote file below ``folder`` that matches, by its name, as its server says them: a digest or a time.
-    ``folder`` may be a file, which has an empty name."""
+    """{name: size and version} of each remote file below ``folder`` that matches; its server gives a digest or a time
+    as version. ``folder`` may be a file, with an empty name."""
     with _named(folder):
         system, base = _system(folder), url(folder).rstrip("/")
         if is_file(folder):
@@ -76,12 +77,12 @@ def marks(folder: Path, patterns: tuple[str, ...]) -> dict[str, str]:
 
 
 def _mark(about: dict) -> str:
-    said = next((about[key] for key in _SAYS_VERSION if about.get(key)), "")
-    return f"{about.get('size')}:{said}".replace(" ", "_")
+    version = next((about[key] for key in _SAYS_VERSION if about.get(key)), "")
+    return f"{about.get('size')}:{version}".replace(" ", "_")
 
 
 class _Ranges(io.RawIOBase):
-    """What fsspec opens, with errors that say which file it is and nothing else of the request."""
+    """A file of fsspec. Its errors name the file and nothing else of the request."""
 
     def __init__(self, path: Path, file: Any) -> None:
         self._path, self._file = path, file
@@ -100,14 +101,14 @@ class _Ranges(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         with _named(self._path):
-            wanted = min(len(buffer), self._file.size - self._file.tell())
-            found = self._file.read(len(buffer))
-        if len(found) < wanted:
+            expected = min(len(buffer), self._file.size - self._file.tell())
+            content = self._file.read(len(buffer))
+        if len(content) < expected:
             raise IntegrityError(
                 f"{url(self._path)}: ended before its size while it was read; run the same command again"
             )
-        buffer[: len(found)] = found
-        return len(found)
+        buffer[: len(content)] = content
+        return len(content)
 
     def close(self) -> None:
         if not self.closed:
@@ -116,11 +117,11 @@ class _Ranges(io.RawIOBase):
 
 
 def _system(path: Path) -> Any:
-    return _made(path.parts[0].removesuffix(":"))
+    return _file_system(path.parts[0].removesuffix(":"))
 
 
 @lru_cache
-def _made(protocol: str) -> Any:
+def _file_system(protocol: str) -> Any:
     import fsspec
 
     try:
@@ -135,7 +136,7 @@ def _made(protocol: str) -> Any:
 
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Errors of libraries may hold whole requests, signatures and all: their kind is told, and no more of them."""
+    """Errors of libraries may hold requests with signatures, so messages have only their kind."""
     try:
         yield
     except (PipelineError, MemoryError):

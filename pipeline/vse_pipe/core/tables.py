@@ -1,7 +1,16 @@
-"""The mechanics every Parquet artefact shares: exact schema, page checksums, footer metadata, checks both ways."""
+"""Parquet files, our own and those of users, and what every Parquet artefact shares.
 
+pyarrow compares the checksums of pages and limits what a footer may hold. Rows that take much memory are read a few at
+a time: a small file may be large, as when a million rows name one long text of a dictionary. An error of pyarrow on a
+damaged file becomes one line with the file's name. Never call ``metadata.row_group(i).column(j)``: on a damaged footer
+pyarrow ends the process there.
+"""
+
+import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from vse_pipe.core import parquet
-from vse_pipe.core.errors import InputError
+from vse_pipe.core import files, memory, remote
+from vse_pipe.core.errors import Damage, InputError, IntegrityError
 from vse_pipe.core.files import require, whole_file
-from vse_pipe.core.mapped import unchanged_path
+from vse_pipe.core.memory import unchanged_path
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -21,7 +30,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 3
 _GROUP = 2**16
-# Of a row group, as pyarrow has it.
+# Rows of a row group, pyarrow's default.
 ROWS = 2**20
 Problems = Callable[[pa.Table], list[str]]
 
@@ -31,10 +40,43 @@ def field(name: str, kind: pa.DataType, about: str, nullable: bool = False) -> p
     return pa.field(name, kind, nullable=nullable, metadata={"about": about})
 
 
+def schema(artefact: str, *columns: pa.Field) -> pa.Schema:
+    """A schema of these columns, with its kind and version in the footer. artefact: "images 1"."""
+    kind, version = artefact.rsplit(" ", 1)
+    return pa.schema(columns, metadata={"artefact": kind, "version": version})
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A kind of Parquet file. name: of the file; command: the one that makes it, with ``{name}`` of its folder or
+    ``{run}``; problems, required_key: as for ``write`` and ``read``."""
+
+    name: str
+    schema: pa.Schema
+    command: str = ""
+    problems: Problems | None = None
+    required_key: str = ""
+
+    def write(self, folder: Path, table: pa.Table, metadata: dict[str, str] | None = None) -> None:
+        """Writes the file whole or not at all. Raises InputError with every problem."""
+        write(folder / self.name, table, self.schema, metadata or {}, self.problems)
+
+    def read(self, folder: Path) -> pa.Table:
+        """The checked table. Raises InputError where it is missing or unfit, IntegrityError where it is damaged."""
+        command = self.command.format(name=folder.name, run=run_of_folder(folder))
+        return read(folder / self.name, self.schema, command, None, self.problems, self.required_key)
+
+
+def run_of_folder(folder: Path) -> str:
+    """The run of a folder in data/<stage>/: the folder's name, or ``max/1`` for one of its seeds."""
+    parts = folder.parts
+    return "/".join(parts[-2:]) if parts[-4:-3] == ("data",) and parts[-1].isdecimal() else folder.name
+
+
 def with_footer(schema: pa.Schema, metadata: dict[str, str]) -> pa.Schema:
     """``schema`` with ``metadata`` beside its own."""
-    own = {key.encode(): value.encode() for key, value in metadata.items()}
-    return schema.with_metadata({**(schema.metadata or {}), **own})
+    encoded = {key.encode(): value.encode() for key, value in metadata.items()}
+    return schema.with_metadata({**(schema.metadata or {}), **encoded})
 
 
 def write(
@@ -64,7 +106,8 @@ def write_each(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metada
 
 
 def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
-    """As ``write_each``, but row groups hold ``_GROUP`` rows however the rows come, so that the bytes do not depend on it."""
+    """``write_each`` with ``_GROUP`` rows in each row group, so that the bytes do not depend on how rows are cut into
+    tables."""
     plain = schema.remove_metadata()
 
     def groups() -> Iterator[pa.Table]:
@@ -86,23 +129,24 @@ def read(
     made_by: str = "",
     columns: list[str] | None = None,
     problems: Problems | None = None,
-    told: str = "",
+    required_key: str = "",
 ) -> pa.Table:
-    """Read and check names, types and nulls. Raises InputError, and as ``unchanged.same`` and ``parquet.opened``.
+    """The table, with names, types and nulls checked. Raises InputError, and as ``unchanged_path`` and
+    ``open_parquet``.
 
-    columns: the only ones to read, those of them that the file has; ``schema`` then holds for those. problems: as for ``write``;
-    told: what the footer must say.
+    columns: the only columns to read, as far as the file has them; ``schema`` then holds for these. problems: as for
+    ``write``; required_key: a key that the footer must have.
     """
-    with parquet.opened(unchanged_path(require(path, made_by))) as file:
+    with open_parquet(unchanged_path(require(path, made_by))) as file:
         table = file.read(columns)
     _require_columns(path, table, schema)
     try:
-        said = footer(table)
-    except UnicodeDecodeError as error:  # checksums are of pages alone
+        metadata = footer(table)
+    except UnicodeDecodeError as error:  # checksums cover pages only
         raise InputError(f"{path}: its footer is damaged ({error})") from error
-    if told and told not in said:
+    if required_key and required_key not in metadata:
         raise InputError(
-            f"{path}: its footer does not say '{told}', as if another program had written it; make it again"
+            f"{path}: its footer does not say '{required_key}', as if another program had written it; make it again"
         )
     problems_or_pass(path, problems(table) if problems else [])
     return table
@@ -110,21 +154,21 @@ def read(
 
 def scan(path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | None = None) -> Iterator[pa.Table]:
     """Consecutive rows, at most a row group at a time, each checked as by ``read``."""
-    with parquet.opened(unchanged_path(require(path, made_by))) as file:
+    with open_parquet(unchanged_path(require(path, made_by))) as file:
         for table in file.batches(columns, rows=None):
             _require_columns(path, table, schema)
             yield table
 
 
 def _require_columns(path: Path, table: pa.Table, schema: pa.Schema) -> None:
-    for wanted in schema:
-        if wanted.name not in table.schema.names:
-            raise InputError(f"{path}: column '{wanted.name}' ({wanted.type}) is missing")
-        found = table.schema.field(wanted.name)
-        if found.type != wanted.type and not pa.types.is_fixed_size_list(found.type):
-            raise InputError(f"{path}: column '{wanted.name}' is {found.type}, expected {wanted.type}")
-        if not wanted.nullable and table[wanted.name].null_count:
-            raise InputError(f"{path}: column '{wanted.name}' has {table[wanted.name].null_count} nulls")
+    for expected in schema:
+        if expected.name not in table.schema.names:
+            raise InputError(f"{path}: column '{expected.name}' ({expected.type}) is missing")
+        column = table.schema.field(expected.name)
+        if column.type != expected.type and not pa.types.is_fixed_size_list(column.type):
+            raise InputError(f"{path}: column '{expected.name}' is {column.type}, expected {expected.type}")
+        if not expected.nullable and table[expected.name].null_count:
+            raise InputError(f"{path}: column '{expected.name}' has {table[expected.name].null_count} nulls")
 
 
 def footer(table: pa.Table) -> dict[str, str]:
@@ -135,13 +179,13 @@ def footer(table: pa.Table) -> dict[str, str]:
 def repeated(table: pa.Table, key: str) -> list[str]:
     """The first few values of a column that occur more than once, as problems."""
     if pa.types.is_integer(table.schema.field(key).type) and not table[key].null_count:
-        # Counting takes 100 bytes for each; ids mostly rise.
+        # Counting takes 100 bytes a value, and ids mostly rise.
         ids = table[key].to_numpy()
         if (ids[1:] > ids[:-1]).all() or len(np.unique(ids)) == len(ids):
             return []
     counts = table[key].combine_chunks().value_counts()
-    found = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[:_SHOWN].to_pylist()
-    return [f"{key} {value} occurs more than once" for value in found]
+    values = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[:_SHOWN].to_pylist()
+    return [f"{key} {value} occurs more than once" for value in values]
 
 
 def problems_or_pass(path: Path, problems: list[str]) -> None:
@@ -154,7 +198,8 @@ _MOST = 100
 
 
 def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
-    """What ``write_csv`` wrote. Raises InputError when the file is missing, is none or lacks one of ``columns``."""
+    """The table that ``write_csv`` wrote. Raises InputError when it is missing, is no CSV file or lacks one of
+    ``columns``."""
     import pandas as pd
 
     again = f"run `{made_by}` again"
@@ -168,8 +213,154 @@ def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
         if len(names) > _MOST:
             raise InputError(f"{path}: has {len(names)} columns; {again}")
         with warnings.catch_warnings():
-            # Of lines longer than the header, whose first cells pandas would else take for an index.
+            # For lines longer than the header: pandas would take their first cells for an index.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             return pd.read_csv(path, index_col=False)
     except (ValueError, pd.errors.ParserWarning) as error:
         raise InputError(f"{path}: not a CSV file ({' '.join(str(error).split())}); {again}") from error
+
+
+# The one place that opens Parquet files, our own and those of users.
+#
+# pyarrow compares the checksums of pages and limits what a footer may hold. Rows that take much memory are read a few
+# at a time: a small file may be large, as when a million rows name one long text of a dictionary. An error of pyarrow
+# on a damaged file becomes one line with the file's name. Never call ``metadata.row_group(i).column(j)``: on a damaged
+# footer pyarrow ends the process there.
+
+_WHAT = "damaged Parquet file"
+# Limits of a footer: bytes of a text, and entries of a list of columns or row groups.
+_LONGEST_TEXT, _LONGEST_LIST = 2**26, 2**17
+# Bytes that are read at a time for callers that take a few rows, and for the first row of a column.
+_STREAMED, _PIECE = 2**26, 2**16
+DAMAGE = Damage(IntegrityError, "make it again")
+
+
+class Parquet:
+    """An open file. metadata, schema: pyarrow's. Reading raises InputError where the content takes too much memory, and
+    ``damage`` where the file is damaged. most: largest size in bytes of a row group, for readers that hold one group.
+    """
+
+    def __init__(self, path: Path, damage: Damage = DAMAGE, most: int | None = None) -> None:
+        self.path, self._damage, self._most = path, damage, most
+        with self.named():
+            self._file = self._opened()
+            self.metadata, self.schema = self._file.metadata, self._file.schema_arrow
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _opened(self, **options: object) -> pq.ParquetFile:
+        source = remote.open_remote(self.path) if files.is_remote(self.path) else self.path
+        return pq.ParquetFile(
+            source,
+            page_checksum_verification=True,
+            thrift_string_size_limit=_LONGEST_TEXT,
+            thrift_container_size_limit=_LONGEST_LIST,
+            **options,
+        )
+
+    @cached_property
+    def _undecoded(self) -> pq.ParquetFile:
+        """The same file; texts come as dictionaries, as they are stored."""
+        columns = map(self.metadata.schema.column, range(len(self.metadata.schema.names)))
+        texts = [
+            one.path for one in columns if one.physical_type == "BYTE_ARRAY" and one.logical_type.type != "DECIMAL"
+        ]
+        return self._opened(metadata=self.metadata, read_dictionary=texts, pre_buffer=False, buffer_size=_PIECE)
+
+    def named(self) -> contextlib.AbstractContextManager[None]:
+        """Raises ``damage`` for any exception within."""
+        return self._damage.named(self.path, _WHAT)
+
+    def require(self, content: str, size: int) -> None:
+        """Raises InputError unless ``content`` may take ``size`` bytes."""
+        memory.require(f"{self.path}: {content}", size)
+        if self._most is not None and size > self._most:
+            raise InputError(
+                f"{self.path}: a row group takes {size} bytes of '{content}', more than the {self._most} that can be kept; write "
+                "the file with a smaller row_group_size"
+            )
+
+    def read(self, columns: list[str] | None = None, groups: list[int] | None = None) -> pa.Table:
+        """columns: names, or paths of leaves such as ``image.bytes``; groups: numbers of row groups. None means all."""
+        tables, size = [], 0
+        for table in self.batches(columns, groups, rows=None):
+            size += table.nbytes
+            self.require(_content_name(columns), size)
+            tables.append(table)
+        with self.named():
+            return pa.concat_tables(tables) if tables else self._file.read_row_groups([], columns=columns)
+
+    def batches(
+        self, columns: list[str] | None = None, groups: list[int] | None = None, rows: int | None = 1024
+    ) -> Iterator[pa.Table]:
+        """``read`` in tables of at most ``rows`` rows. None: whole row groups where they are not too large."""
+        for group in range(self.metadata.num_row_groups) if groups is None else groups:
+            yield from self._group(group, columns, rows)
+
+    def _group(self, group: int, columns: list[str] | None, rows: int | None) -> Iterator[pa.Table]:
+        with self.named():
+            count, row = self.metadata.row_group(group).num_rows, self._row(group, columns)
+        self.require(_content_name(columns), row)
+        most = min(memory.available(), self._most or memory.available())
+        at_once = min(rows or count, max(1, min(most, _STREAMED if rows else most) // max(1, row)))
+        with self.named():
+            if at_once >= count:
+                tables = iter([self._file.read_row_group(group, columns=columns)])
+            else:
+                batches = self._file.iter_batches(at_once, row_groups=[group], columns=columns)
+                tables = (pa.Table.from_batches([batch]) for batch in batches)
+            for table in tables:
+                self.require(_content_name(columns), table.nbytes)
+                yield table
+
+    def _row(self, group: int, columns: list[str] | None) -> int:
+        """Bytes that a row may take: those of the first row, with each text as long as the longest in its dictionary."""
+        try:
+            first = next(self._undecoded.iter_batches(1, row_groups=[group], columns=columns), None)
+        except OSError:  # pyarrow has no dictionaries of texts in the encodings DELTA_*
+            first = next(self._file.iter_batches(1, row_groups=[group], columns=columns), None)
+        if first is None:
+            return 0
+        return first.nbytes + sum(_undecoded(leaf) for column in first.columns for leaf in _leaves(column))
+
+
+@contextlib.contextmanager
+def open_parquet(path: Path, damage: Damage = DAMAGE) -> Iterator[Parquet]:
+    """Raises as ``Parquet`` does."""
+    file = Parquet(path, damage)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def row_count(path: Path) -> int | None:
+    """The number of rows by the footer; None where the file is missing or cannot be read."""
+    try:
+        with open_parquet(path) as file:
+            return file.metadata.num_rows
+    except (OSError, InputError, IntegrityError):
+        return None
+
+
+def _leaves(array: pa.Array) -> Iterator[pa.Array]:
+    """The arrays within lists and structs."""
+    if not pa.types.is_nested(array.type):
+        yield array
+        return
+    for child in array.flatten() if pa.types.is_struct(array.type) else [array.flatten()]:
+        yield from _leaves(child)
+
+
+def _undecoded(leaf: pa.Array) -> int:
+    """Bytes that the texts of a row may take beyond those of their dictionary; negative where they take less."""
+    if not pa.types.is_dictionary(leaf.type):
+        return 0
+    lengths = pc.binary_length(leaf.dictionary).cast(pa.int64())
+    row, longest = pc.sum(lengths.take(leaf.indices)).as_py(), pc.max(lengths).as_py()
+    return max(row or 0, longest or 0) - leaf.dictionary.nbytes
+
+
+def _content_name(columns: list[str] | None) -> str:
+    return ", ".join(columns) if columns else "its content"

@@ -1,4 +1,4 @@
-"""Ids that are text: file names, UUIDs. What one may look like, and when a text is a number."""
+"""Ids that are text, such as file names and UUIDs, and captions as tokens."""
 
 import threading
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _UNSEEN = r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]"
 
 
 def number_mask(ids: pa.Array) -> Bool[np.ndarray, " ids"]:
-    """True for each text that is a number: what Python writes for a whole number that int64 holds."""
+    """True for each text that is a number: a whole number of int64 as Python writes it."""
     fits = pc.match_substring_regex(ids, _UP_TO_18_DIGITS)
     for digits, limit in _19_DIGITS.items():  # texts of one length compare as their numbers do
         fits = pc.or_(fits, pc.and_(pc.match_substring_regex(ids, digits), pc.less_equal(ids, str(limit))))
@@ -26,53 +26,51 @@ def number_mask(ids: pa.Array) -> Bool[np.ndarray, " ids"]:
 
 
 def are_numbers(ids: pa.Array) -> bool:
-    """True if every text is a number. This rule holds for the ids of every file that the program reads."""
+    """Whether every text is a number. This rule holds for the ids of every file that the program reads."""
     return bool(number_mask(ids).all())
 
 
 def objection(ids: pa.Array) -> tuple[int, str] | None:
-    """(row, the id and what is wrong with it) of the first of ``objections``."""
-    for row, what in objections(ids).items():
-        return row, f"{shown_id(ids[row].as_py())} {what}"
-    return None
+    """(row, id and problem) of the first of ``objections``."""
+    row, problem = next(iter(objections(ids).items()), (0, ""))
+    return (row, f"{shown_id(ids[row].as_py())} {problem}") if problem else None
 
 
 def objections(ids: pa.Array) -> dict[int, str]:
-    """What is wrong with those that cannot be one, by row: empty, with spaces around it, longer than ``LONGEST`` characters, with
-    what cannot be seen in it, given twice, or like an earlier one but for capitals."""
+    """{row: problem} of texts that cannot be ids: empty, with spaces around, longer than ``LONGEST`` characters, with
+    invisible characters, repeated, or different from an earlier id in capitals only."""
     checks = [
         (pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(ids)), 0), "is empty"),
         (pc.not_equal(pc.utf8_trim_whitespace(ids), ids), "begins or ends with a space"),
         (pc.greater(pc.utf8_length(ids), LONGEST), f"is longer than {LONGEST} characters"),
         (pc.match_substring_regex(ids, _UNSEEN), "holds a control character"),
     ]
-    found: dict[int, str] = {}
-    for wrong, what in checks:
+    problems: dict[int, str] = {}
+    for wrong, problem in checks:
         for row in np.flatnonzero(wrong.to_numpy(zero_copy_only=False)).tolist():
-            found.setdefault(row, what)
-    for row, what in _repeated(ids):
-        found.setdefault(row, what)
-    return found
+            problems.setdefault(row, problem)
+    for row, problem in _repeated(ids):
+        problems.setdefault(row, problem)
+    return problems
 
 
 def _repeated(ids: pa.Array) -> Iterator[tuple[int, str]]:
     codes = pc.utf8_lower(ids).dictionary_encode().indices.to_numpy()
     _, first, which = np.unique(codes, return_index=True, return_inverse=True)
     for row in np.flatnonzero(first[which] != np.arange(len(codes))).tolist():
-        own, earlier = ids[row].as_py(), ids[int(first[which[row]])].as_py()
-        yield row, "is given twice" if own == earlier else f"differs from {shown_id(earlier)} in capitals only"
+        current, earlier = ids[row].as_py(), ids[int(first[which[row]])].as_py()
+        yield row, "is given twice" if current == earlier else f"differs from {shown_id(earlier)} in capitals only"
 
 
 def shown_id(text: str) -> str:
-    """For a message: in quotes, on one line, and short."""
-    return (
-        ascii(text[:_SHOWN]) if not text.isprintable() else f"'{text[:_SHOWN]}'" + ("..." if len(text) > _SHOWN else "")
-    )
+    """The text for a message: quoted, on one line, and short."""
+    if not text.isprintable():
+        return ascii(text[:_SHOWN])
+    return f"'{text[:_SHOWN]}'" + ("..." if len(text) > _SHOWN else "")
 
 
-# One thread at a time at Python's parser: 3.11's counts its depth in one place for all of them, and where the collector lets
-# another in between, one of the two ends with SystemError (python/cpython gh-106905).
-
+# One thread at a time may use Python's parser: 3.11 counts its depth for all threads together, and when the garbage
+# collector switches threads, one of them ends with SystemError (python/cpython gh-106905).
 ALONE = threading.Lock()
 
 
@@ -82,7 +80,7 @@ SPECIAL = ["<pad>", "<start>", "<end>", "<unk>"]
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token ids of many captions, or a vector for each token, end to end: caption i is
+    """Token ids of captions, or a vector for each token, in one array: caption i is
     ``tokens[starts[i] : starts[i] + lengths[i]]``."""
 
     tokens: Int[np.ndarray, " ids"] | Float[np.ndarray, "ids dim"]
@@ -90,12 +88,12 @@ class Tokens:
     lengths: Int[np.ndarray, " captions"]
 
     def take(self, chosen: np.ndarray) -> "Tokens":
-        """A view of the captions at ``chosen``; the token ids are shared."""
+        """The captions at ``chosen``; the token ids are shared."""
         return Tokens(self.tokens, self.starts[chosen], self.lengths[chosen])
 
     def padded(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(n, longest) int64 token ids filled up with PAD, or (n, longest, dim) float32 vectors filled up with 0, and (n,)
-        lengths, for the captions at ``chosen``."""
+        """(n, longest) int64 token ids padded with PAD, or (n, longest, dim) float32 vectors padded with 0, and (n,)
+        lengths of the captions at ``chosen``."""
         lengths = self.lengths[chosen]
         places = np.arange(lengths.max())
         inside = places < lengths[:, None]

@@ -1,4 +1,4 @@
-"""Weight files: where they lie, whether they are what they should be, and what to do when they are not there."""
+"""Weight files: their place, their digest, and their download."""
 
 import http.client
 import os
@@ -14,13 +14,13 @@ from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import sha256
 
 CACHE = "VSE_PIPE_WEIGHTS"
-# torch waits for ever for a server that no longer sends.
+# Without a limit torch waits forever for a silent server.
 _TIMEOUT_S = 30.0
 
 
 @runtime_checkable
 class Named(Protocol):
-    """Options of a network: weights, as of ``strict.WeightsName``, and the full digest the file must have, None for any."""
+    """Options of a network: ``strict.WeightsName``, and the required digest of the file, None for any."""
 
     @property
     def weights(self) -> str: ...
@@ -31,7 +31,7 @@ class Named(Protocol):
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """A published weights file. digest: its sha256, or the first 8 or more digits; empty if nobody published one."""
+    """A published weights file. digest: its sha256, or the first 8 or more digits; empty if none is published."""
 
     url: str
     file: str
@@ -62,11 +62,10 @@ def cache() -> Path:
 
 
 def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
-    """The weights that ``params`` name, downloaded if need be, their digest compared on every call.
+    """The weights that ``params`` name, downloaded if necessary. Their digest is compared on every call.
 
-    Raises MissingResource (no such file, or no way to download it: the message has all that a download by hand needs),
-    IntegrityError (another digest), UsageError (no digest to compare a download with). Random weights never take their
-    place.
+    Raises MissingResource (no file and no download: the message helps to download by hand), IntegrityError (wrong
+    digest), UsageError (no digest for a download). Random weights never replace them.
     """
     if params.weights == "random":
         return Weights(None, {"origin": "random", "seed": seed})
@@ -76,12 +75,14 @@ def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
     path = cache() / source.file
     if not path.exists():
         _download(source, path)
-    found = check(path, source.digest)
-    return Weights(path, {"origin": "published", "url": source.url, "file": path.name, "sha256": found, "pinned": True})
+    digest = check(path, source.digest)
+    return Weights(
+        path, {"origin": "published", "url": source.url, "file": path.name, "sha256": digest, "pinned": True}
+    )
 
 
 def _download(source: WeightsFile, path: Path) -> None:
-    """torch keeps what it receives under another name until the digest is right, and removes it otherwise."""
+    """torch writes to another name, and renames or removes that file after checking the digest."""
     from torch.hub import download_url_to_file
 
     say(f"downloading {source.url} to {path}")
@@ -102,17 +103,17 @@ def _download(source: WeightsFile, path: Path) -> None:
         socket.setdefaulttimeout(before)
 
 
-def _pinned(published: WeightsFile, wanted: str | None) -> WeightsFile:
-    if not published.digest and not wanted:
+def _pinned(published: WeightsFile, required: str | None) -> WeightsFile:
+    if not published.digest and not required:
         raise UsageError(
             f"no digest is known for {published.url}: set sha256 to the digest its publisher gives, or weights to a file you trust"
         )
-    if wanted and not wanted.startswith(published.digest):
-        raise UsageError(f"sha256 {wanted} contradicts the published digest {published.digest}... of {published.url}")
-    if wanted and not published.digest:
+    if required and not required.startswith(published.digest):
+        raise UsageError(f"sha256 {required} contradicts the published digest {published.digest}... of {published.url}")
+    if required and not published.digest:
         stem, dot, suffix = published.file.rpartition(".")
-        return WeightsFile(published.url, f"{stem}-{wanted[:8]}{dot}{suffix}", wanted)
-    return WeightsFile(published.url, published.file, wanted or published.digest)
+        return WeightsFile(published.url, f"{stem}-{required[:8]}{dot}{suffix}", required)
+    return WeightsFile(published.url, published.file, required or published.digest)
 
 
 def _from_path(params: Named) -> Weights:
@@ -121,15 +122,15 @@ def _from_path(params: Named) -> Weights:
         raise MissingResource(
             f"{path.absolute()}: no such weights file; weights is imagenet, random or a path to a file"
         )
-    found = check(path, params.sha256 or "")
+    digest = check(path, params.sha256 or "")
     if not params.sha256:
-        warn(f"{path} is not pinned; to pin it, add to its entry in params.yaml: sha256: {found}")
-    return Weights(path, {"origin": "file", "file": path.name, "sha256": found, "pinned": params.sha256 is not None})
+        warn(f"{path} is not pinned; to pin it, add to its entry in params.yaml: sha256: {digest}")
+    return Weights(path, {"origin": "file", "file": path.name, "sha256": digest, "pinned": params.sha256 is not None})
 
 
 def check(path: Path, expected: str) -> str:
     """The full digest of ``path``. Raises IntegrityError unless it begins with ``expected``."""
-    found = sha256(path)
-    if not found.startswith(expected):
-        raise IntegrityError(f"{path}: sha256 is {found}, expected {expected}; put the right file there")
-    return found
+    digest = sha256(path)
+    if not digest.startswith(expected):
+        raise IntegrityError(f"{path}: sha256 is {digest}, expected {expected}; put the right file there")
+    return digest

@@ -1,14 +1,14 @@
 """Work in independent parts: this process does them, or the workers of a pool while one is open.
 
-The pool changes nothing that is written: the parts follow from the work alone, and results come in the order of the parts.
-This module imports no torch.
+No output depends on the pool: the parts follow from the work alone, and results come in the order of the parts. This module
+imports no torch.
 """
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
-# A result for each part, in their order, that follows from the part and from what the stream itself holds.
+# A stream gives a result for each part, in the order of the parts.
 Stream = Callable[[Iterable[Any]], Iterable[Any]]
 
 
@@ -19,8 +19,9 @@ class Pool(Protocol):
     def count(self) -> int:
         """How many."""
 
-    def each(self, stream: Stream, parts: Iterable[Any], cost: int, ordered: bool = True) -> Iterator[Any]:
-        """``stream(parts)``, of which each worker gets some. ordered: in the order of the parts, else as they are finished."""
+    def run(self, stream: Stream, parts: Iterable[Any], cost: int, ordered: bool = True) -> Iterator[Any]:
+        """``stream(parts)``, dealt to the workers. ordered: results in the order of the parts, else as they are
+        finished."""
 
 
 _open: list[Pool] = []
@@ -28,7 +29,7 @@ _open: list[Pool] = []
 
 @contextlib.contextmanager
 def using(pool: Pool) -> Iterator[None]:
-    """Within, ``each`` asks this pool."""
+    """Within, ``run_parts`` uses this pool."""
     _open.append(pool)
     try:
         yield
@@ -36,8 +37,8 @@ def using(pool: Pool) -> Iterator[None]:
         _open.pop()
 
 
-def elsewhere() -> bool:
-    """Whether a pool is open: what this process holds, workers do not have."""
+def has_pool() -> bool:
+    """Whether a pool is open. Its workers do not share this process's memory."""
     return bool(_open)
 
 
@@ -46,7 +47,7 @@ def worker_count() -> int:
     return _open[-1].count if _open else 1
 
 
-def each(stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
-    """``stream(parts)``, whoever does it. cost: bytes that a part takes with its result, 0 where nobody knows; ordered: as of
-    ``Pool.each``. Raises what ``stream`` raises, and what a pool does that cannot go on."""
-    return _open[-1].each(stream, parts, cost, ordered) if _open else iter(stream(parts))
+def run_parts(stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
+    """``stream(parts)`` here or in the open pool. cost: bytes of a part and its result, 0 if unknown; ordered: as in
+    ``Pool.run``. Raises the errors of ``stream`` and of the pool."""
+    return _open[-1].run(stream, parts, cost, ordered) if _open else iter(stream(parts))

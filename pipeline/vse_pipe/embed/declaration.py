@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from vse_pipe.artifacts import embeddings, images, joins, model_files
-from vse_pipe.core import parquet
+from vse_pipe.core import tables
 from vse_pipe.core.files import require
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import Problem
 from vse_pipe.project.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS, TEXT_FEATURES
-from vse_pipe.project.stages import Declaration, Node
+from vse_pipe.project.stages import Declaration, Node, Problem
 from vse_pipe.train.declaration import data
 
 # Footer entries of the file format.
@@ -44,7 +43,7 @@ def _problems(params: Params, node: Node) -> Iterator[Problem]:
 
 
 def _footer(path: Path, node: Node) -> dict[str, str]:
-    with parquet.opened(require(path, node.command)) as file:
+    with tables.open_parquet(require(path, node.command)) as file:
         return {key.decode(): value.decode() for key, value in (file.schema.metadata or {}).items()}
 
 

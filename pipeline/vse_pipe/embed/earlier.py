@@ -77,7 +77,7 @@ class EarlierVectors:
             stored_contents, digest = joins.read(self.folder)
             if digest != self.digest:
                 return nothing
-            stored = StoredVectors.of(self.folder / embeddings.IMAGES)
+            stored = StoredVectors.open(self.folder / embeddings.IMAGES)
         except (InputError, IntegrityError) as error:
             warn(f"{error}; doing so now")
             return nothing
@@ -127,7 +127,7 @@ def vectors_digest(params: Params, run: str, model: ModelFiles, source: Features
     config = {key: value for key, value in model.config.items() if key not in _TRAINED_ON}
     about = {
         "model": [model.digest, config],
-        "features": features.made(features.about(source.meta)),
+        "features": features.row_digest(features.about(source.meta)),
         "code": code.digest(code.needed(declared, declared.members(params, params.trained(run)))),
         "libraries": {name: version(name) for name in ("numpy", "torch")},
         "device": device,

@@ -14,7 +14,7 @@ import torch
 from vse_pipe.artifacts import captions, embeddings, images, joins, model_files, names
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core import mapped
+from vse_pipe.core import memory
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.files import sha256, whole_folder
@@ -22,7 +22,7 @@ from vse_pipe.core.locks import claim
 from vse_pipe.embed import vectors
 from vse_pipe.embed.earlier import EarlierVectors, vectors_digest
 from vse_pipe.embed.vectors import Sources
-from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.train import restore
@@ -47,7 +47,7 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
         models = restore.load_all(paths.trained(run))
         source, texts = restore.inputs(node, run, models[0][1])
         write(params, run, models, Material(node.dataset, source, texts), resolve_device(device))
-    step.record(out, time.monotonic() - started)
+    paths.record_seconds(out, time.monotonic() - started)
     return out
 
 
@@ -79,12 +79,12 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
         table if mask.all() else table.filter(pa.array(mask)) for table, mask in zip(all_rows, masks, strict=True)
     ]
     missing = left_out(all_rows, readable)
-    digests = joins.by_split(image_rows, partial(captions.blocks, prepared, kept=masks[1]))
+    digests = joins.by_split(image_rows, partial(captions.blocks, prepared, mask=masks[1]))
     data = {embeddings.DATA: json.dumps(digests, sort_keys=True)}
     if missing:
         data[embeddings.PREPARED] = json.dumps(joins.digests(prepared), sort_keys=True)
     about = {**missing, **data, **joins.made_of(prepared), **material.about}
-    with whole_folder(paths.embedded(run), repetitions.patterns(FILES)) as folder:
+    with whole_folder(paths.embedded(run), paths.output_patterns(FILES)) as folder:
         if (text_ids := names.read(prepared)) is not None:
             names.write(folder, text_ids)
             about[names.NAME] = sha256(folder / names.NAME)
@@ -101,7 +101,7 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
                 counts = vectors.write_vectors(place, sources, dim, footer, params.embed, earlier, run)
         for array in (source.array, *([] if material.texts is None else [material.texts.array])):
             if array is not None:
-                mapped.require_unchanged(array)
+                memory.require_unchanged(array)
     if missing:
         lost = [len(before) - len(after) for before, after in zip(all_rows, readable, strict=True)]
         warn(f"embed {run}: {lost[0]} images that could not be read are left out, with {lost[1]} captions")

@@ -15,7 +15,7 @@ from vse_pipe.core.locks import claim
 from vse_pipe.embed.earlier import changed, fitted
 from vse_pipe.embed.stage import Material, write
 from vse_pipe.extract.text_methods import Corpus
-from vse_pipe.project import paths, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TransferNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.train import restore
@@ -52,7 +52,7 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
         }
         material = Material(node.dataset, source, treated, {embeddings.TRANSFER: json.dumps(about, sort_keys=True)})
         write(params, name, models, material, resolve_device(device))
-    step.record(out, time.monotonic() - started)
+    paths.record_seconds(out, time.monotonic() - started)
     if unknown:
         listed = ", ".join(f"{split} {share:.1%}" for split, share in unknown.items())
         say(f"embed {name}: words that run '{node.run}' does not know: {listed}")

@@ -8,10 +8,9 @@ from vse_pipe.artifacts import embeddings, evaluation, images
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import BESIDE
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import Problem
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES
 from vse_pipe.project.sources import SourceFiles
-from vse_pipe.project.stages import Declaration, Node
+from vse_pipe.project.stages import Declaration, Node, Problem
 
 
 def _inputs(params: Params, name: str) -> list[Path]:
@@ -23,7 +22,7 @@ def _inputs(params: Params, name: str) -> list[Path]:
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:
     """Judgements and labels of the data set, and the vectors of a bank in another folder."""
-    node = params.evaluate.of(params.dataset(name))
+    node = params.evaluate.for_dataset(params.dataset(name))
     files = [SourceFiles(Path(path)) for key in BESIDE if isinstance(path := getattr(node, key), str)]
     bank = [] if node.bank in images.DESCRIBED else [Path(node.bank)]
     return [*files, *(SourceFiles(folder, patterns=(embeddings.IMAGES, embeddings.CAPTIONS)) for folder in bank)]

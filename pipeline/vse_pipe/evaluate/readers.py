@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts.names import KEYS, TextIds
-from vse_pipe.core import arrays, mapped, memory, parquet, tables
+from vse_pipe.core import arrays, memory, tables
 from vse_pipe.core import text as core_text
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
@@ -82,7 +82,11 @@ class Book:
     def names(self) -> TextIds | None:
         """The texts of the ids; None when all ids are numbers."""
         texts = {key: found for key, found in self._texts.items() if len(found)}
-        return TextIds.of(**{key: (np.arange(len(found)), found) for key, found in texts.items()}) if texts else None
+        return (
+            TextIds.from_columns(**{key: (np.arange(len(found)), found) for key, found in texts.items()})
+            if texts
+            else None
+        )
 
 
 def npy_vectors(path: Path) -> np.ndarray:
@@ -120,21 +124,21 @@ def _opened(path: Path) -> np.ndarray:
     if existing(path).is_dir():
         raise InputError(f"{path}: a folder, expected a .npy file")
     array = arrays.open_npy(path, Damage(InputError, "write it again"))
-    memory.take(str(path), array.nbytes)
+    memory.reserve(str(path), array.nbytes)
     return array
 
 
 def _copied(array: np.ndarray, kind: np.dtype | None = None) -> np.ndarray:
     """A copy in memory. Raises IntegrityError when the file has changed."""
     copy = np.array(array, kind)
-    mapped.require_unchanged(array)
+    memory.require_unchanged(array)
     return copy
 
 
 def _lines(path: Path) -> pa.Array:
     memory.require_text(existing(path))
     try:
-        with mapped.throughout(path):
+        with memory.unchanged_file(path):
             lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; expected one id a line, or a .npy array") from error
@@ -154,7 +158,7 @@ def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = (
         raise InputError(f"{path}: a folder, expected a Parquet file")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty")
-    with mapped.throughout(path), parquet.opened(path, Damage(IntegrityError, "write it again")) as file:
+    with memory.unchanged_file(path), tables.open_parquet(path, Damage(IntegrityError, "write it again")) as file:
         names = file.schema.names
         for name in [*columns, *optional]:
             if names.count(name) > 1:
@@ -164,7 +168,7 @@ def read_parquet(path: Path, columns: Sequence[str], optional: Sequence[str] = (
         table = file.read([*columns, *(name for name in optional if name in names)])
         with file.named():
             tables.footer(table)  # checksums cover pages only: a damaged footer is no text
-    memory.take(str(path), table.nbytes)
+    memory.reserve(str(path), table.nbytes)
     for name in table.column_names:
         try:
             table[name].validate(full=True)
@@ -269,7 +273,7 @@ def _parquet(path: Path, book: Book) -> tuple[np.ndarray, ...]:
 def _text(path: Path, book: Book) -> tuple[np.ndarray, ...]:
     memory.require_text(existing(path))
     try:
-        with mapped.throughout(path):
+        with memory.unchanged_file(path):
             text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; expected lines of {_PAIRS}") from error

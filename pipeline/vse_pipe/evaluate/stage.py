@@ -17,7 +17,7 @@ from vse_pipe.core.files import read_json, whole_folder, write_json
 from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.measure import Inputs, Result, measure, open_parameters
-from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project import paths
 from vse_pipe.project.params import checks as grammar
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
@@ -46,16 +46,16 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     _must_rank(params, run, inferences)
     dataset, out, metrics = params.dataset(run), paths.evaluations(run), {}
     matchings = [criterion.name for criterion in chosen if criterion.matching]
-    if matchings and workers.elsewhere():
+    if matchings and workers.has_pool():
         say(f"evaluate {run}: {', '.join(matchings)}: the queries are matched in this process, by no worker")
     with locks.claim(out):
         if captions.absent(paths.prepared(dataset)):
             say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
-            with whole_folder(out, repetitions.patterns(FILES)) as folder:
+            with whole_folder(out, paths.output_patterns(FILES)) as folder:
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
         inputs, settings = _run_inputs(params, run, chosen, target)
-        with whole_folder(out, repetitions.patterns(FILES)) as folder:
+        with whole_folder(out, paths.output_patterns(FILES)) as folder:
             unmeasured = _open(chosen, inputs, settings)
             measurable = [criterion for criterion in chosen if criterion.name not in unmeasured]
             for result in measure(inputs, measurable, settings, unmeasured):
@@ -63,14 +63,14 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
                 write(folder / result.criterion.name, result, inputs.names)
             about = {"run": run, "dataset": dataset, evaluation.MADE_FROM: inputs.about[evaluation.MADE_FROM]}
             _complete(out, folder, inputs.bank.name, about, unmeasured)
-    step.record(out, time.monotonic() - started)
+    paths.record_seconds(out, time.monotonic() - started)
     return metrics
 
 
 def _run_inputs(params: Params, run: str, chosen: Sequence[Criterion], device) -> tuple[Inputs, EvaluateParams]:
     """The inputs of ``measure``, and the options of the run's data set; without a curve where nothing can fit one."""
     dataset = params.dataset(run)
-    settings = params.evaluate.of(dataset)
+    settings = params.evaluate.for_dataset(dataset)
     embedded = ensemble.embedded(params, run, device)
     lender = ensemble.lender(params, run, embedded, settings.bank, device)
     to_choose = any(open_parameters(criterion, settings) for criterion in chosen)
@@ -128,7 +128,7 @@ def _complete(out: Path, folder: Path, bank: str, about: dict, unmeasured: dict[
     for path in sorted(out.glob(f"*/{evaluation.METRICS}")):
         if path.parent.name in now:
             continue
-        if evaluation.together(measured, evaluation.read_metrics(path.parent)):
+        if evaluation.same_inputs(measured, evaluation.read_metrics(path.parent)):
             shutil.copytree(path.parent, folder / path.parent.name)
         else:
             removed.append(path.parent.name)
@@ -138,7 +138,7 @@ def _complete(out: Path, folder: Path, bank: str, about: dict, unmeasured: dict[
             f"`vse-pipe evaluate --run {about['run']}` makes all criteria of grid.inferences"
         )
     older = evaluation.read_unmeasured(out)
-    if older and evaluation.together(measured, {**measured, **read_json(out / evaluation.UNMEASURED)}):
+    if older and evaluation.same_inputs(measured, {**measured, **read_json(out / evaluation.UNMEASURED)}):
         older = {name: reason for name, reason in older.items() if name not in now}
     else:
         older = {}

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float32, Int64
 
-from vse_pipe.core import mapped, tables
+from vse_pipe.core import memory, tables
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.evaluate import readers
@@ -92,7 +92,7 @@ def checked(
         with np.errstate(over="ignore"):
             narrow[:] = vectors
     # The check above and the conversion read the file separately.
-    mapped.require_unchanged(source)
+    memory.require_unchanged(source)
     refuse("rows hold values too large for float32", ids[~_finite(narrow)])
     return Vectors(where, key, ids, image_ids, narrow, dropped, model, book)
 

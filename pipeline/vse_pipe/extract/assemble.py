@@ -57,7 +57,7 @@ def with_reused_rows(job: Job, out: Path, verify: bool = True) -> Job:
     """
     if job.contents.null_count == len(job.contents):
         return job
-    digest = artefact.made(job.about)
+    digest = artefact.row_digest(job.about)
     parts = [*_features_in(out, digest, job, verify), *_shards_in(out, digest, job, verify)]
     if not parts:
         return job
@@ -110,7 +110,7 @@ def _shards_in(out: Path, digest: str, job: Job, verify: bool) -> Iterator[tuple
     """Shards of other lists of images; shards of the same list are recognised by their numbers."""
     for manifest in earlier(out).values():
         about = manifest["about"]
-        if about.get(artefact.IMAGES) == job.about[artefact.IMAGES] or artefact.made(about) != digest:
+        if about.get(artefact.IMAGES) == job.about[artefact.IMAGES] or artefact.row_digest(about) != digest:
             continue
         shards = Shards(out, manifest["fingerprint"])
         for number, path in shards.files().items():
@@ -220,7 +220,7 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
         images.write_unreadable(
             folder, unreadable_table(job, ((number, manifest["failures"]) for number, manifest in enumerate(manifests)))
         )
-        joins.write(folder, job.contents.filter(pa.array(~failed)), artefact.made(job.about))
+        joins.write(folder, job.contents.filter(pa.array(~failed)), artefact.row_digest(job.about))
 
     with whole_folder(out, OURS) as folder:
         artefact.write_blocks(

@@ -196,7 +196,7 @@ class Computer:
             devices.keep_freed()
         self.job, self.device, self.read = job, device, job.backbone.read
         backbone = job.node.backbone
-        even = 0 if BACKBONES.traits(backbone.name).alone else backbone.params.batch_size
+        even = 0 if BACKBONES.traits(backbone.name).independent else backbone.params.batch_size
         self.forward = Forward(job.backbone.module.to(device), backbone.params, device, even=even)
 
     def shards(self, numbers: list[int], title: str = "") -> Iterator[tuple[int, Shard]]:

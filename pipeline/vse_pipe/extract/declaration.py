@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from vse_pipe.artifacts import captions, features, images, texts
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import Problem
 from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
-from vse_pipe.project.stages import Declaration, Node
+from vse_pipe.project.stages import Declaration, Node, Problem
 
 
 def _feature_problems(params: Params, node: Node) -> Iterable[Problem]:

@@ -187,7 +187,7 @@ class Job:
     def contents(self) -> pa.Array:
         """As ``joins.of``; null everywhere when a row depends on more than the picture."""
         by_content = BACKBONES.traits(self.node.backbone.name).by_content
-        return joins.of(self.table) if by_content else pa.nulls(self.table.num_rows, pa.string())
+        return joins.picture_contents(self.table) if by_content else pa.nulls(self.table.num_rows, pa.string())
 
     @property
     def size(self) -> int:

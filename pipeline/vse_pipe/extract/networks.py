@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torchvision.models.feature_extraction import create_feature_extractor
 
-from vse_pipe.core import states, weights
+from vse_pipe.core import devices, weights
 from vse_pipe.core.errors import UsageError, first_line
 from vse_pipe.core.weights import WeightsFile
 from vse_pipe.extract.backbones.options import ImageParams
@@ -125,9 +125,9 @@ class Classifier:
         ``weights.locate`` and ``states.load`` raise.
         """
         source = weights.locate(params, self.source, seed)
-        model = states.seeded(self.make, seed, self.library, self.name)
+        model = devices.seeded(self.make, seed, self.library, self.name)
         if source.path is not None:
-            states.load(model, self.rename(states.read(source.path), model), source.path)
+            devices.load_weights(model, self.rename(devices.read_weights(source.path), model), source.path)
         return model, source.about
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Float32
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vse_pipe.core import devices, states, weights
+from vse_pipe.core import devices, weights
 from vse_pipe.core.errors import (
     InputError,
     MissingResource,
@@ -242,7 +242,7 @@ def load(options: PairParams, seed: int) -> Pair:
     architecture = published_architecture(options)
     source = weights.locate(options, architecture.source, seed)
     with folder(architecture.content) as name:
-        model = states.seeded(partial(_make, name, options.model), seed, "open_clip", architecture.name)
+        model = devices.seeded(partial(_make, name, options.model), seed, "open_clip", architecture.name)
     if source.path is not None:
         _fill(model, source.path)
     scale, bias = model.logit_scale.detach().exp().item(), model.logit_bias
@@ -311,7 +311,7 @@ def _fill(model: Any, path: Path) -> None:
     from open_clip.convert import convert_state_dict
     from open_clip.model import convert_to_custom_text_state_dict
 
-    state = states.read(path)
+    state = devices.read_weights(path)
     try:
         state = convert_state_dict(model, state)
         if "positional_embedding" in state and not hasattr(model, "positional_embedding"):
@@ -322,7 +322,7 @@ def _fill(model: Any, path: Path) -> None:
     for name in ("logit_scale", "logit_bias"):  # a number in some files, an array of length 1 in others
         if name in state and name in current and state[name].numel() == current[name].numel():
             state[name] = state[name].reshape(current[name].shape)
-    states.load(model, state, path)
+    devices.load_weights(model, state, path)
 
 
 @dataclass(frozen=True)

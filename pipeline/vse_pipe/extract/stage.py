@@ -27,7 +27,7 @@ from vse_pipe.extract.assemble import (
 from vse_pipe.extract.job import Failure, Job, digest_of, job_of, plan
 from vse_pipe.extract.shards import Damaged, Shard, Shards
 from vse_pipe.extract.work import Work
-from vse_pipe.project import paths, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.schema import LOCAL, EngineParams
 from vse_pipe.project.params.typed import FeatureSet, Params
 from vse_pipe.project.registry import ENGINES
@@ -175,7 +175,7 @@ def _finished(out: Path, digest: str) -> bool:
 def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work: Work) -> None:
     """Compute the missing shards and put all together; damaged shards are computed once more."""
     if not shards.files() and job.reused is None:
-        step.record(out, 0.0)
+        paths.record_seconds(out, 0.0)
     while True:
         _compute(job, shards, name, device, work, out)
         if _assembled(job, shards, out, name):
@@ -254,7 +254,7 @@ def _failures(shards: Shards, files: dict[int, Path]) -> dict[int, list[Failure]
 
 def _lap(out: Path, since: float) -> float:
     now = time.monotonic()
-    step.record(out, now - since, earlier=True)
+    paths.record_seconds(out, now - since, earlier=True)
     return now
 
 
@@ -275,7 +275,7 @@ def computed_shards(
         return
     task = _Task(name, job.node, job.seed, device, job.shards_digest)
     with ENGINES.load(engine.name).opened(engine, device):
-        results = workers.each(task, numbers, ordered=False)
+        results = workers.run_parts(task, numbers, ordered=False)
         yield from track(results, len(numbers), f"extract {name}, shards")
 
 

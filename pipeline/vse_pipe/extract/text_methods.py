@@ -16,9 +16,9 @@ import numpy as np
 from jaxtyping import Float32
 from scipy.sparse import csr_array
 
+from vse_pipe.core.arrays import read_word_vectors
 from vse_pipe.core.errors import MissingResource, first_line
 from vse_pipe.core.text import END, SPECIAL, START, UNK, Tokens
-from vse_pipe.core.word_vectors import read
 from vse_pipe.extract.texts.options import EncoderParams, WordVectorParams
 
 
@@ -186,7 +186,7 @@ def known_words(corpus: Corpus, params: WordVectorParams) -> tuple[list[str], Fl
     """
     tokens = splitter(params)
     counts = Counter(token for text in corpus.texts for token in tokens(text))
-    words, vectors = read(params.path, counts.keys(), params.names)
+    words, vectors = read_word_vectors(params.path, counts.keys(), params.names)
     if params.unit:
         # In float64: the square of 1e20 is infinite as float32, and the vector would be zero.
         lengths = np.sqrt(np.einsum("wd,wd->w", vectors, vectors, dtype=np.float64))

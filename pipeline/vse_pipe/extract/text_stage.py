@@ -18,10 +18,10 @@ from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, require, sha256
 from vse_pipe.core.locks import claim
-from vse_pipe.core.mapped import unchanged_path
+from vse_pipe.core.memory import unchanged_path
 from vse_pipe.core.text import SPECIAL
 from vse_pipe.extract.text_methods import Corpus, State
-from vse_pipe.project import code, paths, step
+from vse_pipe.project import code, paths
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import TEXT_FEATURES
 
@@ -53,7 +53,7 @@ def extract_texts(params: Params, name: str) -> Path:
         corpus = Corpus(captions.CaptionColumn(prepared, "text"), captions.CaptionColumn(prepared, "split"))
         result = _write(out, ids, corpus, method, node.method.params, params.seed, {**about, "fingerprint": digest})
     seconds = time.monotonic() - started
-    step.record(out, seconds)
+    paths.record_seconds(out, seconds)
     say(f"extract {name}: {len(ids)} captions, {result}, {seconds:.1f} s")
     return out
 

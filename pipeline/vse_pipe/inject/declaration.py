@@ -8,10 +8,9 @@ from vse_pipe.core import tables
 from vse_pipe.core.files import require, sha256
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import Problem
 from vse_pipe.project.registry import PROTOCOLS
 from vse_pipe.project.sources import SourceFiles
-from vse_pipe.project.stages import Declaration, Node
+from vse_pipe.project.stages import Declaration, Node, Problem
 
 
 def _inputs(params: Params, noise: str) -> list[Path]:

@@ -11,7 +11,7 @@ from vse_pipe.artifacts import captions, images, joins, pairs
 from vse_pipe.core.console import say
 from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.project import paths, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import PROTOCOLS
 
@@ -36,7 +36,7 @@ def inject(params: Params, noise: str) -> Path:
         about = {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share}
         with whole_folder(out, [pairs.NAME]) as folder:
             pairs.write(folder, table, about | joins.made_of(source))
-    step.record(out, time.monotonic() - started)
+    paths.record_seconds(out, time.monotonic() - started)
     if not table.num_rows:
         say(f"inject {noise}: data set '{node.dataset}' has no captions, so there are no pairs")
         return out

@@ -9,7 +9,7 @@ from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.project import paths, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.embedded import Embedded
 
@@ -34,7 +34,7 @@ def teach(params: Params, name: str) -> Path:
         with whole_folder(out, [pairs.NAME, pairs.TEACHER]) as folder:
             shutil.copyfile(base / pairs.NAME, folder / pairs.NAME)
             pairs.write_teacher(folder, entries)
-    step.record(out, time.monotonic() - started)
+    paths.record_seconds(out, time.monotonic() - started)
     say(f"inject {name}: the pairs of {node.noise}, taught by {', '.join(entry['folder'] for entry in entries)}")
     return out
 

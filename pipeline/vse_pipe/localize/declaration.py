@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from vse_pipe.artifacts import joins, localisation, model_files
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import Problem
 from vse_pipe.project.registry import SIMILARITIES
-from vse_pipe.project.stages import Declaration, Node
+from vse_pipe.project.stages import Declaration, Node, Problem
 
 
 def _problems(params: Params, node: Node) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import require, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.localize.ranks import BoxScene, BoxSide, Classes, Ranks, classes, joined, scenes
-from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.schema import LocalizeParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import SIMILARITIES
@@ -70,9 +70,9 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
             "left_out": embedded.left_out(options.split).get("captions", 0),
             **localised_figures(pictures, ranks, texts, types, options, params.seed),
         }
-        with whole_folder(out, repetitions.patterns(FILES)) as folder:
+        with whole_folder(out, paths.output_patterns(FILES)) as folder:
             artefact.write(folder, _table(inputs, ranks), metrics, str(inputs.source))
-    step.record(out, time.monotonic() - started)
+    paths.record_seconds(out, time.monotonic() - started)
     total = metrics[ALL]
     say(
         f"localize {run}: {total['mentions']} mentions, R@1 {total['r@1']:.2f} (random {total['random_r@1']:.2f}, bound "

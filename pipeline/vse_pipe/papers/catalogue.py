@@ -1,4 +1,4 @@
-"""What a paper's file may hold: its tables row by row, and the settings its own rows were trained with."""
+"""Published results: the tables of a paper row by row, and the settings of its trained rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,41 +10,27 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, model
 
 from vse_pipe.core.errors import ParamsError, UsageError, missing, unknown
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.typed import read_document
 
 Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
-Figure = Literal[
-    "i2t.r1",
-    "i2t.r5",
-    "i2t.r10",
-    "i2t.medr",
-    "i2t.meanr",
-    "t2i.r1",
-    "t2i.r5",
-    "t2i.r10",
-    "t2i.medr",
-    "t2i.meanr",
-    "rsum",
-    "hs_sum",
-    "phrase.r1",
-    "phrase.r5",
-    "phrase.r10",
-    "phrase.map",
-]
+_ImageFigure = Literal["i2t.r1", "i2t.r5", "i2t.r10", "i2t.medr", "i2t.meanr"]
+_TextFigure = Literal["t2i.r1", "t2i.r5", "t2i.r10", "t2i.medr", "t2i.meanr"]
+_PhraseFigure = Literal["phrase.r1", "phrase.r5", "phrase.r10", "phrase.map"]
+Figure = Literal[_ImageFigure, _TextFigure, "rsum", "hs_sum", _PhraseFigure]
 RECALLS = tuple(f"{way}.r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
-# Which of the test images are ranked: all of a small or of COCO's test set, its first thousand, the mean over its five folds.
+# The ranked test images: all of a small set, all of COCO's, its first thousand, the mean over its five folds.
 Protocol = Literal["1k", "5k", "c1", "c2", "phrases"]
 MemberKey = Literal["loss", "scheme", "similarity", "text", "image", "sampler"]
 MEMBERS: tuple[MemberKey, ...] = get_args(MemberKey)
 
 
 class Settings(Strict):
-    """Part of what a run is made of. A row merges those it names, later ones on top of earlier ones.
+    """Some parameters of a run. A row merges its settings; later ones override earlier ones.
 
-    dataset: a name under ``datasets`` of _common.yaml. features, texts, noise: nodes of params.yaml without their data set,
-    with the ``name`` they get there; each replaces an earlier one whole. The members name themselves, their values stand
-    in ``options``, keyed as in ``runs.<name>.options``; a new member drops the values of the one it replaces. train: values
-    of ``runs.<name>.train``; inference: values of criteria. null in these takes an earlier value back.
+    dataset: a name under ``datasets`` of _common.yaml. features, texts, noise: nodes of params.yaml with their ``name``
+    and without data set; each replaces an earlier one completely. Members are given by name, with values in ``options``
+    as in ``runs.<name>.options``; a new member drops the values of the old one. train: values of ``runs.<name>.train``;
+    inference: values of criteria. null in these removes an earlier value.
     """
 
     dataset: str | None = None
@@ -63,13 +49,13 @@ class Settings(Strict):
 
 
 class Row(Strict):
-    """One line of a table.
+    """A row of a table.
 
-    id: as the paper numbers it, or one made up that stays; published: the figures in the order of the block's columns, null
-    where none is printed; settings: on top of the block's. quoted: figures of other people's work, with nothing to run.
-    also: further tables that repeat the row. trains: the row whose model this one ranks under ``inference``. variants: further
-    settings by name, for ``<id>:<name>``. assumed: the remark on what the paper leaves open and how it is filled;
-    note: anything else a reader must know. printed_rsum_differs: the sum of the six recalls, where the printed rsum is more than 0.3 away from it.
+    id: the paper's number, or a fixed one of ours; published: the figures in the order of the block's columns, null for
+    missing ones; settings: added to the block's. quoted: results of other people's work, with nothing to run. also:
+    further tables with the row. trains: the row whose model this one ranks under ``inference``. variants: further
+    settings by name, for ``<id>:<name>``. assumed: the remark on settings that the paper leaves open; note: for
+    readers. printed_rsum_differs: the sum of the six recalls, if it differs from the printed rsum by more than 0.3.
     """
 
     id: Key
@@ -95,8 +81,8 @@ class Row(Strict):
 
 
 class Block(Strict):
-    """Rows of one printed table that share data set, protocol and settings. title: what sets the block apart in its table;
-    variants: of each of its rows that is not quoted."""
+    """Rows of a printed table with the same data set, protocol and settings. title: of the block in its table;
+    variants: of each row that is not quoted."""
 
     table: str
     title: str = ""
@@ -111,15 +97,14 @@ class Block(Strict):
     def _a_figure_a_column(self) -> Self:
         for row in self.rows:
             if len(row.published) != len(self.columns):
-                raise ValueError(
-                    f"row {row.id}: {len(row.published)} figures for the {len(self.columns)} columns of table {self.table}"
-                )
+                columns = f"{len(self.columns)} columns of table {self.table}"
+                raise ValueError(f"row {row.id}: {len(row.published)} figures for the {columns}")
         return self
 
 
 class Paper(Strict):
-    """One file. settings: by name, besides those of _common.yaml; remarks: what several rows assume, by name; notes: where
-    paper and authors' code disagree, and what else holds for the whole paper."""
+    """A paper's file. settings: by name, besides those of _common.yaml; remarks: assumptions of several rows, by name;
+    notes: on the paper, such as differences from the authors' code."""
 
     title: str
     authors: str
@@ -141,7 +126,8 @@ _NODES = ("dataset", "features", "texts", "noise")
 
 
 def merged(layers: Sequence[Settings]) -> Settings:
-    """One block from several, later ones on top. A new member drops the options of the one it replaces; null drops a value."""
+    """The merged settings; later layers override earlier ones. A new member drops the options of the old one; null
+    drops a value."""
     values: dict = {"options": {}, "train": {}, "inference": {}}
     for layer in layers:
         for name in (*_NODES, *MEMBERS):
@@ -178,7 +164,7 @@ class Entry:
 
     @property
     def marker(self) -> str:
-        """What ``runs.<name>.row`` holds: paper and id of the row that trains the model."""
+        """The value of ``runs.<name>.row``: paper and id of the row that trains the model."""
         return f"{self.paper} {self.row.trains or self.id}"
 
     @property
@@ -200,10 +186,9 @@ def common() -> Common:
 
 @cache
 def load(paper: str) -> Paper:
-    """A paper of the package by name. Raises UsageError with the near miss, ParamsError when its file is not as it should be."""
+    """A packaged paper by name. Raises UsageError with the near miss, ParamsError for a wrong file."""
     if paper not in names():
-        known = names()
-        raise UsageError(unknown("paper", paper, known))
+        raise UsageError(unknown("paper", paper, names()))
     path = FOLDER / f"{paper}.yaml"
     return read(path if path.is_file() else FOLDER / paper)
 
@@ -211,7 +196,7 @@ def load(paper: str) -> Paper:
 def read(path: Path) -> Paper:
     """A paper from its file, or from a folder with paper.yaml and further files of ``blocks``.
 
-    Raises ParamsError with every problem found: an unknown key, a wrong type, an id given twice, a name that leads nowhere.
+    Raises ParamsError with every problem: an unknown key, a wrong type, a repeated id, an unknown name.
     """
     document = read_document(path if path.is_file() else path / "paper.yaml")
     further = [] if path.is_file() else sorted(set(path.glob("*.yaml")) - {path / "paper.yaml"})
@@ -236,11 +221,11 @@ def entries(paper: str) -> list[Entry]:
 
 def find(paper: str, row: str) -> Entry:
     """The row ``2.12``, or a variant of one, ``1.3:code``. Raises UsageError with the near miss."""
-    found = {entry.id: entry for entry in entries(paper)}
-    if row not in found:
-        told = f"`vse-pipe papers {paper}` lists them"
-        raise UsageError(missing(f"{paper} has no row '{row}'", row, found, told))
-    return found[row]
+    by_id = {entry.id: entry for entry in entries(paper)}
+    if row not in by_id:
+        advice = f"`vse-pipe papers {paper}` lists them"
+        raise UsageError(missing(f"{paper} has no row '{row}'", row, by_id, advice))
+    return by_id[row]
 
 
 def located(marker: str) -> Entry:
@@ -263,9 +248,9 @@ def _entry(paper: str, content: Paper, row: Row, block: Block, variant: str | No
     trained, its_block = _trained(content, row, block)
     added = [] if variant is None else variants(row, block).get(variant, [])
     chosen = [*its_block.settings, *trained.settings, *added]
-    known = {**common().settings, **content.settings}
+    settings = {**common().settings, **content.settings}
     base = Settings(dataset=its_block.dataset)
-    return Entry(paper, name, row, block, merged([base, *(known[one] for one in chosen)]))
+    return Entry(paper, name, row, block, merged([base, *(settings[one] for one in chosen)]))
 
 
 def _trained(content: Paper, row: Row, block: Block) -> tuple[Row, Block]:
@@ -277,7 +262,7 @@ def _trained(content: Paper, row: Row, block: Block) -> tuple[Row, Block]:
 def _problems(paper: Paper):
     rows = [(row, block) for block in paper.blocks for row in block.rows]
     ids = [row.id for row, _ in rows]
-    known = {*common().settings, *paper.settings}
+    settings = {*common().settings, *paper.settings}
     yield from (f"row {one}: id given twice" for one in sorted({one for one in ids if ids.count(one) > 1}))
     yield from (f"settings.{name}: also in _common.yaml" for name in set(common().settings) & set(paper.settings))
     for block in paper.blocks:
@@ -286,7 +271,7 @@ def _problems(paper: Paper):
         for row in block.rows:
             places += [(f"row {row.id}", [*row.settings, *(one for names in row.variants.values() for one in names)])]
         for place, names in places:
-            yield from (f"{place}: unknown settings '{name}'" for name in names if name not in known)
+            yield from (f"{place}: unknown settings '{name}'" for name in names if name not in settings)
         if block.dataset not in common().datasets:
             yield f"a block of table {block.table}: unknown data set '{block.dataset}'"
     for row, _ in rows:

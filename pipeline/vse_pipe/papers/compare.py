@@ -1,4 +1,4 @@
-"""What differs between a run and the settings of the row it repeats."""
+"""Figures and settings of a run beside those of the row that it repeats."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Run
 from vse_pipe.project.registry import RUN_FAMILIES
 
-# How a step is computed, not what: every run may have its own.
+# Options that change the computation of a step and not its result; every run may choose them.
 COMPUTING = ("precision", "chunk", "processes")
 
 
@@ -20,18 +20,18 @@ def setting_differences(entry: Entry, run: Run) -> list[str]:
     chosen = entry.settings
     if chosen is None:
         return []
-    found = [_phrase("dataset", run.dataset, chosen.dataset)] if run.dataset != chosen.dataset else []
+    differences = [_phrase("dataset", run.dataset, chosen.dataset)] if run.dataset != chosen.dataset else []
     for key in MEMBERS:
-        member, wanted = getattr(run, key), getattr(chosen, key)
-        if member.name != wanted:
-            found.append(_phrase(key, member.name, wanted))
+        member, name = getattr(run, key), getattr(chosen, key)
+        if member.name != name:
+            differences.append(_phrase(key, member.name, name))
             continue
-        params = RUN_FAMILIES[key].options(wanted)(**chosen.options.get(key, {}))
-        found += _values(f"{key}.", member.params.model_dump(), params.model_dump())
-    # A row may name values that a later version has; those that this one has are compared.
+        params = RUN_FAMILIES[key].options(name)(**chosen.options.get(key, {}))
+        differences += _values(f"{key}.", member.params.model_dump(), params.model_dump())
+    # A row may have values of a later version; only known ones are compared.
     train = {name: value for name, value in chosen.train.items() if name in TrainParams.model_fields}
     expected = TrainParams(**train).model_dump(exclude=set(COMPUTING))
-    return [*found, *_values("train.", run.train.model_dump(exclude=set(COMPUTING)), expected)]
+    return [*differences, *_values("train.", run.train.model_dump(exclude=set(COMPUTING)), expected)]
 
 
 def _values(prefix: str, ours: dict, theirs: dict) -> list[str]:
@@ -42,7 +42,7 @@ def _phrase(address: str, ours: object, theirs: object) -> str:
     return f"{address} {ours} here, {theirs} in the row"
 
 
-# A way that a paper measures, and the part of metrics.json: of an evaluation, or of a localisation.
+# A paper's direction, and the part of metrics.json, of an evaluation or a localisation.
 _WAYS = {"i2t": "image_to_text", "t2i": "text_to_image", "phrase": "all"}
 # The paper's word, and the key in metrics.json.
 _NAMES = {
@@ -54,61 +54,61 @@ _NAMES = {
     "map": ("mAP", "map"),
 }
 _PROTOCOLS = {"1k": "full", "5k": "full", "c1": "first", "c2": "folds", "phrases": "full"}
-# Of two-branch networks' Table 3: what a box overlaps the true one by that is right, and the split.
+# Table 3 of two-branch networks: the overlap of a correct box, and the split.
 _LOCALISED = {"threshold": 0.5, "split": "test"}
 
 
-def beside(marker: str, metrics: Mapping, inference: str = "nns") -> list[tuple[str, float, float, float]]:
-    """(figure, published, ours, ours - published) for every figure that the paper printed and ``metrics`` holds.
+def compared_figures(marker: str, metrics: Mapping, inference: str = "nns") -> list[tuple[str, float, float, float]]:
+    """(figure, published, ours, ours - published) for every printed figure in ``metrics``.
 
-    marker: ``runs.<name>.row``, such as ``hal-aaai2020 2.12``; metrics: the figures of one evaluation, as in metrics.json,
-    or of a localisation, whose mean average precision is that of ``localize.average_precision``.
-    inference: the criterion behind ``metrics``; where the paper ranks the same model under it in another row, that row's
-    figures are taken. Empty when the paper has none under that criterion. Raises UsageError for a row that does not exist.
+    marker: ``runs.<name>.row``, such as ``hal-aaai2020 2.12``; metrics: of an evaluation, as in metrics.json, or of a
+    localisation, with the mean average precision of ``localize.average_precision``. inference: the criterion of
+    ``metrics``; the paper may rank the model under it in another row. Empty if it does not. Raises UsageError for an
+    unknown row.
     """
-    entry = under(marker).get(inference)
+    entry = rows_of_model(marker).get(inference)
     if entry is None:
         return []
-    found = [(name, value, measured(metrics, name)) for name, value in entry.published.items()]
-    return [(label(name), value, ours, round(ours - value, 4)) for name, value, ours in found if ours is not None]
+    figures = [(name, value, measured(metrics, name)) for name, value in entry.published.items()]
+    return [(label(name), value, ours, round(ours - value, 4)) for name, value, ours in figures if ours is not None]
 
 
-def under(marker: str) -> dict[str, Entry]:
+def rows_of_model(marker: str) -> dict[str, Entry]:
     """The rows that rank the model of row ``marker``, by criterion. Raises UsageError."""
     named = catalogue.located(marker)
     model = named.row.trains or named.row.id
-    found: dict[str, Entry] = {}
+    rows: dict[str, Entry] = {}
     for entry in catalogue.entries(named.paper):
         if model in (entry.row.id, entry.row.trains):
-            found.setdefault(entry.row.inference, entry)
-    return found
+            rows.setdefault(entry.row.inference, entry)
+    return rows
 
 
 def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]:
-    """What keeps our figures from being those of the row, a sentence each.
-
-    Another protocol, what the paper leaves open, and, for a run that is given, what differs from the row's settings.
-    """
+    """Sentences on differences between our figures and the row's: another protocol, assumptions, and settings of
+    ``run``."""
     entry = catalogue.located(marker)
     remarks = catalogue.load(entry.paper).remarks
-    said = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]
-    wanted = _PROTOCOLS.get(entry.block.protocol)
-    if "protocol" in metrics and metrics["protocol"] != wanted:
-        said.append(f"measured under protocol {metrics['protocol']}, the row under {wanted} ({entry.block.protocol})")
+    sentences = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]
+    protocol = _PROTOCOLS.get(entry.block.protocol)
+    if "protocol" in metrics and metrics["protocol"] != protocol:
+        sentences.append(
+            f"measured under protocol {metrics['protocol']}, the row under {protocol} ({entry.block.protocol})"
+        )
     if entry.block.protocol == "phrases" and "threshold" in metrics:
-        said += [
+        sentences += [
             f"measured with {key} {metrics[key]}, the row with {value}"
             for key, value in _LOCALISED.items()
             if metrics[key] != value
         ]
-    apart = setting_differences(entry, run) if run else []
-    if apart:
-        said.append(f"the run is not the row: {'; '.join(apart)}")
-    return said
+    differences = setting_differences(entry, run) if run else []
+    if differences:
+        sentences.append(f"the run is not the row: {'; '.join(differences)}")
+    return sentences
 
 
 def measured(metrics: Mapping, name: str) -> float | None:
-    """The figure ``name`` of a paper's file, such as ``i2t.medr``, in a document of metrics; None where it has none."""
+    """The figure ``name`` of a paper's file, such as ``i2t.medr``, in a document of metrics, or None."""
     way, _, figure = name.rpartition(".")
     if not way:
         return metrics.get(name)

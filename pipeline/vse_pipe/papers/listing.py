@@ -1,4 +1,4 @@
-"""An overlay as YAML text, with what the paper printed above it."""
+"""Listings of papers and their rows, and a row's overlay as YAML with the published figures."""
 
 import io
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ def text(entry: Entry, overlay: dict) -> str:
 
 
 def heading(entry: Entry) -> list[str]:
-    """Who, what, where, how measured; the printed figures; what is assumed."""
+    """Paper, table, method, data and protocol; the published figures; assumptions and notes."""
     paper = catalogue.load(entry.paper)
     tables = " and ".join([entry.block.table, *entry.row.also])
     lines = [
@@ -50,30 +50,30 @@ def heading(entry: Entry) -> list[str]:
 
 
 def published(entry: Entry) -> list[str]:
-    """The printed figures, a direction a line."""
+    """The published figures, a line for each direction."""
     groups: dict[str, list[str]] = {}
     for name, value in entry.published.items():
         way = name.rpartition(".")[0]
-        groups.setdefault(way, []).append(f"{label(name)} {shown(value)}".removeprefix(f"{way} "))
+        groups.setdefault(way, []).append(f"{label(name)} {figure_text(value)}".removeprefix(f"{way} "))
     return [f"published{f' {way}' if way else ''}: {', '.join(figures)}" for way, figures in groups.items()]
 
 
-def shown(value: float) -> str:
-    """As tables print it: one decimal, two where it has them."""
+def figure_text(value: float) -> str:
+    """The figure with one decimal, or two where it has them."""
     return f"{value:.1f}" if round(value, 1) == value else f"{value:.2f}"
 
 
 def _laid_out(overlay: dict) -> CommentedMap:
-    """Sections and nodes one below the other, what they hold in one line."""
-    found = CommentedMap()
+    """Sections and nodes on lines of their own, their values on one line."""
+    document = CommentedMap()
     for section, nodes in overlay.items():
-        found[section] = _copied(nodes)
+        document[section] = _copied(nodes)
         if not isinstance(nodes, dict):
             continue
         if not any(isinstance(node, dict) for node in nodes.values()):
-            found[section].fa.set_flow_style()
+            document[section].fa.set_flow_style()
             continue
-        for node in found[section].values():
+        for node in document[section].values():
             if section != "runs" or not isinstance(node, dict):
                 _in_one_line(node)
                 continue
@@ -81,11 +81,11 @@ def _laid_out(overlay: dict) -> CommentedMap:
             options = node.get("options")
             for values in options.values() if isinstance(options, dict) else ():
                 _in_one_line(values)
-    return found
+    return document
 
 
 def _copied(value: object) -> object:
-    """Maps whose layout can be set; a value of --set may be anything."""
+    """The value with maps whose layout can be set; a value of --set may be anything."""
     return CommentedMap({key: _copied(one) for key, one in value.items()}) if isinstance(value, dict) else value
 
 
@@ -95,26 +95,27 @@ def _in_one_line(node: object) -> None:
 
 
 def papers() -> list[dict]:
-    """One a paper: name, title, venue, and how many rows it has, of its own and that this version can run."""
-    found = []
+    """For each paper: name, title, venue, and the numbers of rows, of its own rows, and of rows that this version can
+    run."""
+    rows = []
     for name in catalogue.names():
         content, entries = catalogue.load(name), catalogue.entries(name)
-        own = [one for one in entries if one.settings is not None]
-        found.append(
+        trained = [one for one in entries if one.settings is not None]
+        rows.append(
             {
                 "paper": name,
                 "title": content.title,
                 "venue": content.venue,
                 "rows": len({one.row.id for one in entries}),
-                "own": len({one.row.id for one in own}),
-                "runs": len({one.row.id for one in own if not needs(one)}),
+                "own": len({one.row.id for one in trained}),
+                "runs": len({one.row.id for one in trained if not needs(one)}),
             }
         )
-    return found
+    return rows
 
 
 def rows(paper: str) -> list[dict]:
-    """One a row and variant, as the paper has them: what it is, what was printed, and what this version lacks for it."""
+    """For each row and variant: its description, its published figures, and members that this version lacks."""
     return [_row(entry) for entry in catalogue.entries(paper)]
 
 
@@ -138,17 +139,17 @@ def _row(entry: Entry) -> dict:
     }
 
 
-def show_papers(found: list[dict]) -> None:
+def show_papers(rows: list[dict]) -> None:
     table = _table("", paper="left", title="left", rows="right", own="right", runs="right")
-    for one in found:
-        title = f"{one['title']} ({one['venue']})"
-        table.add_row(one["paper"], title, *(str(one[key]) for key in ("rows", "own", "runs")))
+    for row in rows:
+        title = f"{row['title']} ({row['venue']})"
+        table.add_row(row["paper"], title, *(str(row[key]) for key in ("rows", "own", "runs")))
     stdout.print(table, markup=False)
     line("own: rows that the authors trained, the others quote; runs: own rows that this version can run")
 
 
 def show_rows(paper: str) -> None:
-    """Recalls and rsum, a table for each block of rows; every figure is in ``--json`` and above the row's overlay."""
+    """Print a table of recalls and rsum for each block; ``--json`` and a row's overlay have all figures."""
     content = catalogue.load(paper)
     entries = catalogue.entries(paper)
     line(f"{content.title} ({content.authors}; {content.venue})")
@@ -170,19 +171,19 @@ def _of_block(block: Block, entries: list[Entry]):
         column.header, column.no_wrap = label(name).replace(" ", "\n", 1), True
     table.columns[-1].header = ""
     for row in block.rows:
-        one, *variants = (entry for entry in entries if entry.row is row)
-        figures = (shown(one.published[name]) if name in one.published else "" for name in names)
-        table.add_row(row.id, row.method, *figures, _state(one, variants))
+        entry, *variants = (entry for entry in entries if entry.row is row)
+        figures = (figure_text(entry.published[name]) if name in entry.published else "" for name in names)
+        table.add_row(row.id, row.method, *figures, _state(entry, variants))
     return table
 
 
-def _state(one: Entry, variants: list[Entry]) -> str:
-    """Of a row; of its variants those that run, but for the ones that its whole block has."""
-    if one.settings is None:
+def _state(base: Entry, variants: list[Entry]) -> str:
+    """Whether a row runs, and which of its own variants do."""
+    if base.settings is None:
         return "quoted"
-    lacking = needs(one)
-    own = [f":{name}" for name in one.row.variants]
-    runs = [name for entry in variants if (name := entry.id.removeprefix(one.id)) in own and not needs(entry)]
+    lacking = needs(base)
+    names = [f":{name}" for name in base.row.variants]
+    runs = [name for entry in variants if (name := entry.id.removeprefix(base.id)) in names and not needs(entry)]
     if not lacking:
         return ", ".join(["runs", *runs])
     more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""

@@ -1,4 +1,4 @@
-"""The rows of papers that runs and ensembles of params.yaml name."""
+"""Rows of papers as parameters: a row's overlay, and the rows that runs and ensembles name."""
 
 import re
 from collections.abc import Iterator
@@ -11,35 +11,23 @@ from vse_pipe.core.errors import ParamsError, UsageError
 from vse_pipe.papers import catalogue
 from vse_pipe.papers.catalogue import MEMBERS, Entry, MemberKey, Settings
 from vse_pipe.papers.compare import COMPUTING
-from vse_pipe.project import paths
-from vse_pipe.project.params.runs import never_learns
+from vse_pipe.project import paths, registry
+from vse_pipe.project.params.load import never_learns
 from vse_pipe.project.params.schema import EnsembleNode, Root, RunNode, TrainParams
-from vse_pipe.project.registry import (
-    BACKBONES,
-    FORMATS,
-    INFERENCES,
-    PROPOSALS,
-    PROTOCOLS,
-    RUN_FAMILIES,
-    TEXT_FEATURES,
-    Family,
-)
 
 
 def row_problems(root: Root) -> Iterator[tuple[str, str]]:
-    """(address, what is wrong) of every ``row`` that no paper has; the papers are read only where one is named."""
+    """(address, problem) of every ``row`` that no paper has. Papers are read only if a row is named."""
     nodes: dict[str, RunNode | EnsembleNode] = {f"ensembles.{name}": node for name, node in root.ensembles.items()}
     nodes |= {f"runs.{name}": node for name, node in root.runs.items()}
     for address, row in [(address, node.row) for address, node in nodes.items() if node.row is not None]:
-        from vse_pipe.papers import catalogue
-
         try:
             catalogue.located(row)
         except UsageError as error:
             yield f"{address}.row", str(error)
 
 
-# What papers call one model and are two runs, evaluated by the mean of their scores.
+# Models of papers that are two runs, evaluated by the mean of their scores.
 ENSEMBLES = {"sgraf": ("sgr", "saf")}
 _MEASURED: dict[str, dict[str, Any]] = {
     "1k": {"split": "test", "protocol": "full"},
@@ -51,12 +39,11 @@ _MEASURED: dict[str, dict[str, Any]] = {
 
 
 def overlay(paper: str, row: str) -> dict:
-    """What params.yaml must say to run ``row`` of ``paper``: nodes, one run, or two and their ensemble, the criteria, the
-    protocol.
+    """The part of params.yaml for ``row`` of ``paper``: nodes, a run or two with their ensemble, criteria, protocol.
 
-    The run carries every value of its members and of its training, defaults included, so that nothing in the file it is
-    written into changes the row. Raises UsageError for an unknown paper or row, for figures quoted from others, and for
-    a row that needs what this version does not have.
+    The run has every value of its members and its training, defaults included, so that the rest of the file cannot
+    change the row. Raises UsageError for an unknown paper or row, for quoted figures, and for a row that this version
+    cannot run.
     """
     entry = catalogue.find(paper, row)
     lacking = needs(entry)
@@ -68,7 +55,7 @@ def overlay(paper: str, row: str) -> dict:
     nodes = _nodes(chosen)
     named = {key: node.pop("name") for key, node in nodes.items()}
     inferences = ["nns"] if entry.row.inference == "nns" else ["nns", entry.row.inference]
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "grid": {"inferences": inferences},
         "datasets": _datasets(chosen.dataset),
         "features": {named["features"]: {"dataset": chosen.dataset, **nodes["features"]}},
@@ -79,15 +66,15 @@ def overlay(paper: str, row: str) -> dict:
         "report": {"title": entry.marker},
     }
     if entry.block.protocol == "phrases":
-        found["report"]["localized"] = list(found["runs"])
+        document["report"]["localized"] = list(document["runs"])
     parts = {part for name in inferences[1:] for part in name.split("+")}
     if parts:
-        found["inference"] = {part: _criterion(entry, part) for part in sorted(parts)}
-    return found
+        document["inference"] = {part: _criterion(entry, part) for part in sorted(parts)}
+    return document
 
 
 def _settings(entry: Entry) -> Settings:
-    """Of a row that is not quoted."""
+    """The settings of a row that is not quoted."""
     assert entry.settings is not None
     return entry.settings
 
@@ -97,12 +84,12 @@ def _nodes(chosen: Settings) -> dict[str, dict]:
 
 
 def _datasets(name: str | None) -> dict[str, dict]:
-    """The data set, after those it is made from."""
+    """The data set, after its source data sets."""
     assert name is not None
-    known = catalogue.common().datasets
-    source = Path(known[name]["source"])
+    nodes = catalogue.common().datasets
+    source = Path(nodes[name]["source"])
     earlier = _datasets(source.name) if source == paths.prepared(source.name) else {}
-    return {**earlier, name: dict(known[name])}
+    return {**earlier, name: dict(nodes[name])}
 
 
 def run_name(entry: Entry) -> str:
@@ -111,22 +98,22 @@ def run_name(entry: Entry) -> str:
 
 
 def needs(entry: Entry) -> list[str]:
-    """What this version lacks for the row, asked of the families' folders and the schema; empty for a row it can run."""
+    """Members and options that the row needs and this version lacks; empty for a row that can run."""
     chosen = entry.settings
     if chosen is None:
         return []
     nodes = _nodes(chosen)
     datasets = _datasets(chosen.dataset).values()
-    wanted: list[tuple[Family, str]] = [
-        *((FORMATS, node["format"]) for node in datasets),
-        *((PROPOSALS, node["proposals"]) for node in datasets if "proposals" in node),
-        (BACKBONES, nodes["features"]["backbone"]),
-        (TEXT_FEATURES, nodes["texts"]["method"]),
-        (PROTOCOLS, nodes["noise"]["protocol"]),
-        *((RUN_FAMILIES[key], name) for key in MEMBERS for name in _members(entry, key)),
-        *((INFERENCES, part) for part in entry.row.inference.split("+")),
+    members: list[tuple[registry.Family, str]] = [
+        *((registry.FORMATS, node["format"]) for node in datasets),
+        *((registry.PROPOSALS, node["proposals"]) for node in datasets if "proposals" in node),
+        (registry.BACKBONES, nodes["features"]["backbone"]),
+        (registry.TEXT_FEATURES, nodes["texts"]["method"]),
+        (registry.PROTOCOLS, nodes["noise"]["protocol"]),
+        *((registry.RUN_FAMILIES[key], name) for key in MEMBERS for name in _members(entry, key)),
+        *((registry.INFERENCES, part) for part in entry.row.inference.split("+")),
     ]
-    lacking = [f"{family.kind} '{name}'" for family, name in wanted if name not in family.names()]
+    lacking = [f"{family.kind} '{name}'" for family, name in members if name not in family.names()]
     options = [f"train.{key}" for key in chosen.train if key not in TrainParams.model_fields]
     lacking += [", ".join(options)] if options else []
     if not lacking and never_learns(str(chosen.loss), _members(entry, "similarity")[0]):
@@ -163,15 +150,15 @@ def _run(entry: Entry, similarity: str) -> dict:
 
 def _complete(entry: Entry, key: MemberKey, name: str) -> dict:
     """The values of member ``name`` of family ``key``, defaults included. Raises ParamsError."""
-    own = _settings(entry).options.get(key, {})
+    values = _settings(entry).options.get(key, {})
     try:
-        return RUN_FAMILIES[key].options(name)(**own).model_dump()
+        return registry.RUN_FAMILIES[key].options(name)(**values).model_dump()
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
         raise ParamsError([f"{entry.paper} {entry.id} {key}.{name} {one}" for one in problems]) from error
 
 
 def _criterion(entry: Entry, name: str) -> dict:
-    """The values of a criterion, defaults being the papers'; the grids of a tuning that does not take place left out."""
-    values = INFERENCES.options(name)(**_settings(entry).inference.get(name, {})).model_dump()
+    """The values of a criterion, with the papers' defaults and without grids for tuning."""
+    values = registry.INFERENCES.options(name)(**_settings(entry).inference.get(name, {})).model_dump()
     return {key: value for key, value in values.items() if not key.endswith("_grid")}

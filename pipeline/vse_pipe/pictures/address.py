@@ -1,12 +1,12 @@
-"""How images.parquet names an image: a file, a member of a tar shard, or a cell of a Parquet file; or a box in one.
+"""Addresses in images.parquet: a file, a member of a tar shard, or a cell of a Parquet file, or a box in one of these.
 
     photos/beach.jpg
     train-0001.tar::1536:48211::000000012.jpg      offset and bytes of the member's data, then its name
     train-00000.parquet::17::image                 row of the file, counted from 0, then the column
     photos/beach.jpg#xywh=30,12,200,90             left, top, width and height in pixels of the upright picture
 
-The last is a media fragment of the W3C, behind any of the others. Names after ``::`` are for people and messages: nothing
-is ever written to, or opened by, the name of a member.
+The last is a media fragment of the W3C, and may follow any of the others. The name of a member is for messages only: no
+file of that name is written or opened.
 """
 
 import re
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from vse_pipe.core import files, memory
 from vse_pipe.core.errors import Damage, InputError
-from vse_pipe.core.parquet import Parquet
+from vse_pipe.core.tables import Parquet
 
 _MEMBER = re.compile(r"(.+?\.tar)::(\d{1,18}):(\d{1,18})::(.+)", re.DOTALL)
 _CELL = re.compile(r"(.+?\.parquet)::(\d{1,18})::(.+)", re.DOTALL)
@@ -38,7 +38,7 @@ class Box(NamedTuple):
     width: int
     height: int
 
-    def of(self, file: str) -> str:
+    def address(self, file: str) -> str:
         """The address of this box in the picture ``file``."""
         return f"{file}#xywh={self.left},{self.top},{self.width},{self.height}"
 
@@ -80,18 +80,18 @@ def path_of(file: str) -> str:
 
 
 def cut(file: str) -> tuple[str, Box | None]:
-    """The address of the whole picture, and which box of it ``file`` names; None: all of it."""
+    """The address of the picture, and the box in it that ``file`` names; None: all of it."""
     match = _BOXED.fullmatch(file)
     return (match[1], Box(*map(int, match.groups()[1:]))) if match else (file, None)
 
 
 def is_path(file: str) -> bool:
-    """Is a file of this name named by it, and nothing else?"""
+    """Whether the address is just the name of a file."""
     return ("::" not in file and "#" not in file) or (cut(file)[1] is None and path_of(file) == file)
 
 
 def parse(file: str) -> str | TarMember | Cell:
-    """Where the picture lies that ``file`` names or names a box of; a string is a path."""
+    """The place of the picture of an address; a string is a path."""
     file, _ = cut(file)
     if match := _MEMBER.fullmatch(file):
         return TarMember(match[1], int(match[2]), int(match[3]), match[4])
@@ -100,26 +100,25 @@ def parse(file: str) -> str | TarMember | Cell:
     return file
 
 
-# Bytes of images in Parquet files, read by row: a row group at a time, kept until others are asked for.
-#
-# Rows in order cost one pass over the file, with one or two row groups in memory; rows at random read a row group each.
-
-# Bytes of one column in one row group; more would be read for a single picture.
+# Rows of Parquet files are read by row groups, and one or two groups stay in memory: rows in order cost one pass over
+# the file, random rows read a group each. Largest size of a column in a row group, in bytes: it is read for a single
+# picture.
 LARGEST_GROUP = 2**30
 _KEPT_GROUPS = 2
 _KEPT_FILES = 4
-# lru_cache lets two threads open the same file at once, and each would then read its row groups.
+# With lru_cache alone two threads could open the same file at once, and each would read its row groups.
 _opening = threading.Lock()
-# Of all files, by row group and column: a folder of many files must not keep as much for each.
-_kept: OrderedDict[tuple["CellFile", int, str], pa.ChunkedArray] = OrderedDict()
+# One cache for all files, by row group and column, so that its size does not grow with their number.
+_cache: OrderedDict[tuple["CellFile", int, str], pa.ChunkedArray] = OrderedDict()
 _keeping = threading.Lock()
 
 
 def value(path: Path, row: int, column: str) -> bytes | None:
     """The bytes in ``column`` of one row, None where there are none. Raises IndexError when there is no such row or
-    column, InputError when the file is no Parquet file, is damaged, or its row groups are too large to be read by row."""
+    column, InputError when the file is no Parquet file, is damaged, or its row groups are too large to be read by row.
+    """
     if files.is_remote(path):
-        # Asked once a process: a request for every row would take longer than the row.
+        # Opened once in a process: a request for every row would take longer than the row.
         with _opening:
             return _far(path).value(row, column)
     try:
@@ -133,7 +132,7 @@ def value(path: Path, row: int, column: str) -> bytes | None:
 
 @lru_cache(maxsize=_KEPT_FILES)
 def open_cells(path: Path, modified: int, size: int) -> "CellFile":
-    """Opened once for as long as it stays the same file."""
+    """The file, opened once as long as it does not change."""
     return CellFile(path)
 
 
@@ -143,7 +142,7 @@ def _far(path: Path) -> "CellFile":
 
 
 class CellFile:
-    """One Parquet file whose row groups are read when one of their rows is asked for."""
+    """A Parquet file whose row groups are read at the first use of a row."""
 
     def __init__(self, path: Path) -> None:
         self._file = Parquet(path, Damage(InputError, "copy it again"), LARGEST_GROUP)
@@ -159,7 +158,7 @@ class CellFile:
         if column not in self._file.schema.names:
             raise IndexError(f"has no column '{column}'")
         group = int(np.searchsorted(self._starts, row, side="right")) - 1
-        # Held while a group is read, so that threads wait for it and do not each read it.
+        # Other threads wait while a group is read.
         with self._lock:
             cells = self._group(group, column)
         return cells[row - int(self._starts[group])].as_py()
@@ -167,24 +166,24 @@ class CellFile:
     def _group(self, group: int, column: str) -> pa.ChunkedArray:
         key = self, group, column
         with _keeping:
-            if key in _kept:
-                _kept.move_to_end(key)
-                return _kept[key]
+            if key in _cache:
+                _cache.move_to_end(key)
+                return _cache[key]
         if (group, column) in self._refused:
             raise InputError(self._refused[group, column])
         try:
-            found = self._read(group, column)
+            cells = self._read(group, column)
         except InputError as error:  # not to be read again for each of its rows
             self._refused[group, column] = str(error)
             raise
         with _keeping:
-            _kept[key] = found
-            for old in [other for other in _kept if other[0] is self][:-_KEPT_GROUPS]:
-                del _kept[old]
-            most = min(_KEPT_GROUPS * LARGEST_GROUP, memory.left())
-            while len(_kept) > 1 and sum(one.nbytes for one in _kept.values()) > most:
-                _kept.popitem(last=False)
-        return found
+            _cache[key] = cells
+            for old in [other for other in _cache if other[0] is self][:-_KEPT_GROUPS]:
+                del _cache[old]
+            most = min(_KEPT_GROUPS * LARGEST_GROUP, memory.available())
+            while len(_cache) > 1 and sum(one.nbytes for one in _cache.values()) > most:
+                _cache.popitem(last=False)
+        return cells
 
     def _read(self, group: int, column: str) -> pa.ChunkedArray:
         in_struct = pa.types.is_struct(self._file.schema.field(column).type)
@@ -199,6 +198,6 @@ class CellFile:
             try:
                 self._file.require(column, size)
             except InputError:
-                chunks.clear()  # the error would keep them for as long as somebody has it
+                chunks.clear()  # the error would keep them in memory
                 raise
         return pa.chunked_array(chunks, pa.large_binary())

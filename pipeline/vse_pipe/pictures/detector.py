@@ -10,7 +10,7 @@ from torchvision import models
 from torchvision.models import detection
 from torchvision.ops import boxes as box_ops
 
-from vse_pipe.core import states, weights
+from vse_pipe.core import devices, weights
 from vse_pipe.core.errors import UnknownMember, UsageError, missing, near_miss, unknown
 from vse_pipe.core.weights import Named, Weights, WeightsFile, source_of
 
@@ -18,7 +18,7 @@ _SMALLEST = 1.0
 
 
 class Detector(nn.Module):
-    """One picture (3, H, W) in 0..1 -> boxes (N, 4) in its pixels and scores (N,): of each proposal the best class."""
+    """A picture (3, H, W) in 0..1 -> boxes (N, 4) in pixels and scores (N,) of the best class of each proposal."""
 
     # torchvision finds its parts by name.
     net: Any
@@ -30,24 +30,24 @@ class Detector(nn.Module):
     def forward(
         self, picture: Float[Tensor, "3 height width"]
     ) -> tuple[Float[Tensor, "proposals 4"], Float[Tensor, " proposals"]]:
-        """Boxes of less than a pixel are left out; their overlap with others is not defined."""
+        """Boxes of less than a pixel are omitted; their overlap is undefined."""
         batch, maps, proposals = self._proposed(picture)
         heads = self.net.roi_heads
         pooled = heads.box_head(heads.box_roi_pool(maps, proposals, batch.image_sizes))
         logits, changes = heads.box_predictor(pooled)
         # The first class is the background.
         scores, classes = logits.float().softmax(dim=1)[:, 1:].max(dim=1)
-        each = heads.box_coder.decode(changes.float(), proposals)
-        boxes = each[torch.arange(len(each), device=each.device), classes + 1]
+        class_boxes = heads.box_coder.decode(changes.float(), proposals)
+        boxes = class_boxes[torch.arange(len(class_boxes), device=class_boxes.device), classes + 1]
         boxes = box_ops.clip_boxes_to_image(boxes, batch.image_sizes[0])
         boxes = _back(boxes, batch, picture)
         large = box_ops.remove_small_boxes(boxes, _SMALLEST)
         return boxes[large], scores[large]
 
     def proposals(self, picture: Float[Tensor, "3 height width"]) -> Float[Tensor, "proposals 4"]:
-        """Of the region proposal network alone, best first: after its own suppression, before any class is known."""
-        batch, _, found = self._proposed(picture)
-        return _back(found[0], batch, picture)
+        """The boxes of the region proposal network, best first, after its suppression and without classes."""
+        batch, _, boxes = self._proposed(picture)
+        return _back(boxes[0], batch, picture)
 
     def _proposed(self, picture: Tensor) -> tuple[Any, Any, list[Tensor]]:
         """The picture as the network has it, its maps, and the proposals in its pixels."""
@@ -64,48 +64,50 @@ def _back(boxes: Tensor, batch: Any, picture: Tensor) -> Tensor:
 
 
 def names() -> list[str]:
-    """Those with one box for each class and no masks or key points beside."""
+    """The detectors with a box for each class and without masks or key points."""
     return [name for name in models.list_models(module=detection) if name.startswith("fasterrcnn_")]
 
 
-def build(name: str, given: Named, arguments: dict, sizes: tuple[int, int], seed: int) -> tuple[Detector, Weights]:
-    """given: weights and sha256 of the detector; sizes: shorter and longest side of the pictures it will see.
+def build(name: str, choice: Named, arguments: dict, sizes: tuple[int, int], seed: int) -> tuple[Detector, Weights]:
+    """choice: weights and sha256 of the detector; sizes: shorter and longest side of the pictures it will see.
 
-    Raises UnknownMember for a name that is no Faster R-CNN of torchvision and for weights it does not have, UsageError for
-    arguments it does not take; else what weights and states raise.
+    Raises UnknownMember for an unknown Faster R-CNN of torchvision and for unknown weights, UsageError for unknown
+    arguments, and the errors of ``weights.locate`` and ``devices.read_weights``.
     """
     if name not in names():
         raise UnknownMember(unknown("detector", name, names()))
-    found = weights.locate(given, _source(name, given.weights), seed)
-    net = states.seeded(lambda: _made(name, arguments, sizes), seed, "torchvision", name)
-    if found.path is not None:
-        states.load(net, _with_counts(states.read(found.path), net), found.path)
-    if name == "fasterrcnn_resnet50_fpn" and given.weights == "COCO_V1":
+    source = weights.locate(choice, _source(name, choice.weights), seed)
+    net = devices.seeded(lambda: _network(name, arguments, sizes), seed, "torchvision", name)
+    if source.path is not None:
+        devices.load_weights(net, _with_counts(devices.read_weights(source.path), net), source.path)
+    if name == "fasterrcnn_resnet50_fpn" and choice.weights == "COCO_V1":
         _without_eps(net)
-    return Detector(net.eval()), found
+    return Detector(net.eval()), source
 
 
-def _made(name: str, arguments: dict, sizes: tuple[int, int]) -> nn.Module:
-    own = {"weights": None, "weights_backbone": None, "min_size": sizes[0], "max_size": sizes[1]}
-    if wrong := sorted(own.keys() & arguments.keys()):
+def _network(name: str, arguments: dict, sizes: tuple[int, int]) -> nn.Module:
+    fixed = {"weights": None, "weights_backbone": None, "min_size": sizes[0], "max_size": sizes[1]}
+    if wrong := sorted(fixed.keys() & arguments.keys()):
         raise UsageError(f"detector_args cannot set {', '.join(wrong)}: shorter, longer and detector_weights do")
-    # Asked for here, because torchvision's detectors take any other name without a word.
-    known = inspect.signature(detection.FasterRCNN).parameters.keys() - {"kwargs"}
-    if strange := sorted(arguments.keys() - known):
-        miss = near_miss(strange[0], sorted(known))
-        raise UsageError(f"torchvision {name} does not take detector_args {', '.join(strange)}{miss}")
+    # torchvision's detectors accept any other name silently.
+    accepted = inspect.signature(detection.FasterRCNN).parameters.keys() - {"kwargs"}
+    if rejected := sorted(arguments.keys() - accepted):
+        miss = near_miss(rejected[0], sorted(accepted))
+        raise UsageError(f"torchvision {name} does not take detector_args {', '.join(rejected)}{miss}")
     try:
-        return models.get_model(name, **own, **arguments)
+        return models.get_model(name, **fixed, **arguments)
     except (TypeError, ValueError) as error:
         raise UsageError(f"torchvision {name} does not take detector_args {arguments}: {error}") from error
 
 
-def _source(name: str, wanted: str) -> WeightsFile | None:
+def _source(name: str, weights_name: str) -> WeightsFile | None:
     entries = models.get_model_weights(name)
-    if wanted in entries.__members__:
-        return source_of(entries[wanted].url)
-    if wanted.isupper() or wanted == "imagenet":
-        raise UnknownMember(missing(f"torchvision {name} has no weights '{wanted}'", wanted, entries.__members__))
+    if weights_name in entries.__members__:
+        return source_of(entries[weights_name].url)
+    if weights_name.isupper() or weights_name == "imagenet":
+        raise UnknownMember(
+            missing(f"torchvision {name} has no weights '{weights_name}'", weights_name, entries.__members__)
+        )
     return None
 
 

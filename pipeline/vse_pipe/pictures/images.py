@@ -1,4 +1,4 @@
-"""Boxes cut out of decoded pictures, each picture decoded once for the boxes that are asked for one after the other."""
+"""Decoded pictures and boxes in them. A picture is decoded once for consecutive boxes."""
 
 import hashlib
 import io
@@ -19,9 +19,9 @@ from vse_pipe.pictures.address import Box, cut
 from vse_pipe.pictures.read import open_picture, undecodable
 from vse_pipe.pictures.transforms import Transform
 
-# Readers work at once on as many rows as a batch has: on one picture with many boxes, or on many with few.
+# Pictures in the cache: readers work on the rows of a batch, in one picture with many boxes or in many pictures.
 MOST = 32
-# Of the pictures kept together; one that is larger is kept alone.
+# Bytes of the cached pictures together; a larger one is cached alone.
 LARGEST = 2**28
 _OF_PIXEL = 4  # bytes, in Pillow's memory
 
@@ -29,54 +29,55 @@ _OF_PIXEL = 4  # bytes, in Pillow's memory
 def cropped(image: Image.Image, box: Box, name: str) -> Image.Image:
     """A copy of ``box`` of an upright picture. Raises UnreadableImage when it has no area or reaches outside."""
     right, bottom = box.left + box.width, box.top + box.height
-    told = f"{box.width} x {box.height} at {box.left},{box.top}"
+    place = f"{box.width} x {box.height} at {box.left},{box.top}"
     if not box.width or not box.height:
-        raise UnreadableImage(name, f"names a box of no area ({told})")
+        raise UnreadableImage(name, f"names a box of no area ({place})")
     if right > image.width or bottom > image.height:
         raise UnreadableImage(
-            name, f"names a box ({told}) that reaches outside the picture of {image.width} x {image.height}"
+            name, f"names a box ({place}) that reaches outside the picture of {image.width} x {image.height}"
         )
     return image.crop((box.left, box.top, right, bottom))
 
 
 class Decoded:
-    """Pictures that threads decode and share. most: how many are kept; largest: their bytes together, but for one picture."""
+    """Pictures that threads decode and share. most: number in the cache; largest: their bytes, unless it is a single
+    picture."""
 
     def __init__(self, most: int = MOST, largest: int = LARGEST) -> None:
         self._most, self._largest = most, largest
-        self._kept: OrderedDict[Hashable, Future[Image.Image]] = OrderedDict()
+        self._futures: OrderedDict[Hashable, Future[Image.Image]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], Image.Image]) -> Image.Image:
-        """The picture of ``key``, made by whoever asks first while the others wait for it. What ``make`` raises is raised and
-        not kept: each has its own message. Nobody may change the picture."""
+        """The picture of ``key``, made by the first thread while others wait. An error of ``make`` is raised and not
+        cached, because messages differ. The picture must not be changed."""
         with self._lock:
-            waiting = self._kept.get(key)
+            waiting = self._futures.get(key)
             mine: Future[Image.Image] | None = Future() if waiting is None else None
             if mine is not None:
-                self._kept[key] = mine
-            self._kept.move_to_end(key)
+                self._futures[key] = mine
+            self._futures.move_to_end(key)
         if mine is None:
             assert waiting is not None
             return make() if waiting.exception() else waiting.result()
         try:
-            made = make()
+            picture = make()
         except BaseException as error:
             with self._lock:
-                self._kept.pop(key, None)
+                self._futures.pop(key, None)
             mine.set_exception(error)
             raise
-        mine.set_result(made)
+        mine.set_result(picture)
         self._forget()
-        return made
+        return picture
 
     def _forget(self) -> None:
         with self._lock:
-            while len(self._kept) > self._most or (len(self._kept) > 1 and self._bytes() > self._largest):
-                self._kept.popitem(last=False)
+            while len(self._futures) > self._most or (len(self._futures) > 1 and self._bytes() > self._largest):
+                self._futures.popitem(last=False)
 
     def _bytes(self) -> int:
-        done = [one.result() for one in self._kept.values() if one.done() and not one.exception()]
+        done = [one.result() for one in self._futures.values() if one.done() and not one.exception()]
         return sum(_OF_PIXEL * image.width * image.height for image in done)
 
 
@@ -97,32 +98,32 @@ class Item:
 
 
 def load(root: Path, item: Item) -> Image.Image:
-    """The image of one row, in mode RGB; the box, where ``file`` names one.
+    """The image, or box, of a row, in mode RGB.
 
-    Raises UnreadableImage when it is missing or does not decode, or the box does not lie in it, InputError when it lies
-    outside ``root``, IntegrityError when it is not what ``prepare`` saw.
+    Raises UnreadableImage when it is missing or does not decode, or the box is not inside, InputError for a name
+    outside ``root``, IntegrityError when the file changed after ``prepare``.
     """
-    whole, box = cut(item.file)
-    return decode(*_content(root, item)) if box is None else _box(root, item, whole, box)
+    address, box = cut(item.file)
+    return decode(*_content(root, item)) if box is None else _box(root, item, address, box)
 
 
 def pixels(root: Path, item: Item, transform: Transform) -> np.ndarray:
-    """uint8 (crops, S, S, 3): what a network sees of one row. Raises as ``load``."""
-    return seen(root, item, transform)[0]
+    """uint8 (crops, S, S, 3): the network's input for a row. Raises as ``load``."""
+    return pixels_and_size(root, item, transform)[0]
 
 
-def seen(root: Path, item: Item, transform: Transform) -> tuple[np.ndarray, Size]:
-    """The pixels, and width and height of the upright image, or box, that they are of. Raises as ``load``.
+def pixels_and_size(root: Path, item: Item, transform: Transform) -> tuple[np.ndarray, Size]:
+    """The pixels, and width and height of the upright image or box. Raises as ``load``.
 
-    A picture of which boxes are asked for is decoded whole, whatever ``transform.draft`` says: one decoding serves them all,
-    and what a box gives does not depend on the others.
+    A picture with boxes is decoded at full size, also with ``transform.draft``: one decoding serves all boxes, and a
+    box does not depend on the others.
     """
-    whole, box = cut(item.file)
+    address, box = cut(item.file)
     if box is None:
         content, name = _content(root, item)
         image, size = reduced(content, name, transform.enough)
     else:
-        name, image = _name(root, item), _box(root, item, whole, box)
+        name, image = _name(root, item), _box(root, item, address, box)
         size = image.size
     try:
         return transform.pixels(image, size), size
@@ -131,7 +132,7 @@ def seen(root: Path, item: Item, transform: Transform) -> tuple[np.ndarray, Size
 
 
 def upright_size(root: Path, item: Item) -> Size:
-    """Width and height that ``load`` gives, by the header alone. Raises as ``load``, but for pixels that do not decode."""
+    """Width and height of ``load``, by the header. Raises as ``load``, except for damaged pixels."""
     content, name = _content(root, item)
     image = open_picture(content, name)
     try:
@@ -141,25 +142,25 @@ def upright_size(root: Path, item: Item) -> Size:
 
 
 def orientation(image: Image.Image) -> int:
-    """How EXIF says that it is turned, 1 to 8; 1, upright, where it says nothing or something else. Raises whatever Pillow raises."""
-    found: Any = image.getexif().get(_ORIENTATION)
-    return int(found) if found in range(1, 9) else 1
+    """The orientation in EXIF, 1 to 8; 1 (upright) by default. Raises Pillow's errors."""
+    value: Any = image.getexif().get(_ORIENTATION)
+    return int(value) if value in range(1, 9) else 1
 
 
 def upright(size: Size, turned: int) -> Size:
-    """Of a picture with ``size`` as stored. turned: as of ``orientation``; from 5 on width and height are exchanged."""
+    """The upright size of a stored ``size``. turned: ``orientation``; from 5 on width and height are exchanged."""
     return size[::-1] if turned >= 5 else size
 
 
-def shown(path: Path) -> bytes | None:
-    """The bytes of a picture that a page shows, of a box as PNG; None when it is not there any more. path: as of ``read.at``."""
-    whole, box = cut(str(path))
+def page_bytes(path: Path) -> bytes | None:
+    """The bytes of a picture for a page, for a box as PNG; None when it is missing. path: as for ``read.at``."""
+    address, box = cut(str(path))
     try:
-        content = read.at(Path(whole))
+        content = read.at(Path(address))
         if box is None:
             return content
         file = io.BytesIO()
-        cropped(decode(content, whole), box, str(path)).save(file, "PNG")
+        cropped(decode(content, address), box, str(path)).save(file, "PNG")
         return file.getvalue()
     except (InputError, IntegrityError):
         return None
@@ -168,20 +169,19 @@ def shown(path: Path) -> bytes | None:
 def decode(content: bytes, name: str) -> Image.Image:
     """Decode to RGB. name: for messages.
 
-    EXIF orientation is applied; the first frame of an animation is taken; transparent pixels show white; 16-bit
-    greys keep their high byte; CMYK is converted without a colour profile. The authors' loaders call
-    ``convert("RGB")`` only, which differs for rotated, transparent and 16-bit images.
-
-    Raises UnreadableImage: not an image, truncated, more pixels than ``picture.opened`` allows, floating point pixels.
+    EXIF orientation is applied; an animation gives its first frame; transparent pixels become white; 16-bit greys keep
+    their high byte; CMYK is converted without a colour profile. The authors' loaders call only ``convert("RGB")``,
+    which differs for rotated, transparent and 16-bit images. Raises UnreadableImage as ``open_picture``, and for a
+    truncated image.
     """
     return _decoded(open_picture(content, name), name)[0]
 
 
 def reduced(content: bytes, name: str, enough: Callable[[int, int], Size | None]) -> tuple[Image.Image, Size]:
-    """As ``decode``, where libjpeg may draw a JPEG at a half, a quarter or an eighth of its size.
+    """``decode``, but libjpeg may draw a JPEG at a half, a quarter or an eighth of its size.
 
-    enough: of the size as stored, the least that the picture must still have; None: all of it. Returns the picture, and
-    the upright size that it would have had.
+    enough: gives the smallest sufficient size for a stored size; None: full size. Returns the picture, and its full
+    upright size.
     """
     image = open_picture(content, name)
     stored = image.size
@@ -211,12 +211,12 @@ def _name(root: Path, item: Item) -> str:
     return f"{root / item.file} (image_id {item.image_id})"
 
 
-def _box(root: Path, item: Item, whole: str, box: Box) -> Image.Image:
+def _box(root: Path, item: Item, address: str, box: Box) -> Image.Image:
     def make() -> Image.Image:
         return decode(*_content(root, item))
 
-    # Without a digest nobody knows whether the file is still the same.
-    picture = _wholes.get((str(root), whole, item.sha256), make) if item.sha256 else make()
+    # Without a digest the file may have changed.
+    picture = _wholes.get((str(root), address, item.sha256), make) if item.sha256 else make()
     return cropped(picture, box, _name(root, item))
 
 

@@ -1,4 +1,4 @@
-"""What counts as an image file, decided before any of its pixels is decoded."""
+"""The bytes of a picture, and the checks of an image file before its pixels are decoded."""
 
 import io
 import stat
@@ -13,21 +13,21 @@ from vse_pipe.core.files import inside
 from vse_pipe.pictures import address
 from vse_pipe.pictures.address import Cell, TarMember, parse, path_of
 
-# Raster formats only: Pillow starts an external program to draw EPS, and a data set must not decide that.
+# Raster formats only: for EPS, Pillow would start an external program.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
-# What Pillow reads with a plugin: brands in the first box of a file, as ISO/IEC 23008-12 has them, and the longest such box.
+# HEIC needs a plugin: brands in the first box of a file by ISO/IEC 23008-12, and the longest such box.
 _HEIC, _BOX = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx"), 256
 _SHOWN = 12
 
-# From here on a warning says too little: what Pillow warns of is refused below, whatever the filters are.
+# Pictures that Pillow warns of are refused below.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 def open_picture(content: bytes, name: str) -> Image.Image:
-    """The image whose header ``content`` begins with; its pixels are decoded when they are asked for.
+    """The image with its header read and its pixels not yet decoded.
 
-    Raises UnreadableImage: empty, no image of a known format, a damaged header, floating point
-    pixels, or more pixels than ``Image.MAX_IMAGE_PIXELS`` (89.5 million; Pillow itself refuses twice as many).
+    Raises UnreadableImage: empty, no known format, a damaged header, floating point pixels, or more pixels than
+    ``Image.MAX_IMAGE_PIXELS`` (89.5 million; Pillow itself refuses twice as many).
     """
     limit = Image.MAX_IMAGE_PIXELS
     if not content:
@@ -36,8 +36,8 @@ def open_picture(content: bytes, name: str) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(content), formats=formats)
     except UnidentifiedImageError as error:
-        shown = f"{len(content)} bytes, the first are {content[:_SHOWN]!r}"
-        raise UnreadableImage(name, f"is no image in a known format ({shown})") from error
+        start = f"{len(content)} bytes, the first are {content[:_SHOWN]!r}"
+        raise UnreadableImage(name, f"is no image in a known format ({start})") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UnreadableImage(name, f"has too many pixels (more than {limit})") from error
     except Exception as error:
@@ -68,42 +68,40 @@ def _plugin(content: bytes, name: str) -> tuple[str, ...]:
 
 
 def undecodable(name: str, error: Exception) -> UnreadableImage:
-    """Pillow's decoders let nearly any exception out on damaged bytes; none may end a run without the file's name.
-
-    Raises MemoryError as it is: it says nothing about the file.
-    """
+    """The error for damaged bytes, for which Pillow raises nearly any exception. A MemoryError is raised again: it does
+    not concern the file."""
     if isinstance(error, MemoryError):
         raise error
     text = " ".join(str(error).split())
     return UnreadableImage(name, f"does not decode ({type(error).__name__}: {text})")
 
 
-# Of one image: more than any picture that may be decoded has in any format, far less than memory.
+# Bytes of an image: more than any decodable picture has in any format.
 LARGEST = 2**29
 _AGAIN = "it is not the file that prepare read; run `vse-pipe prepare` again"
 
 
 def content(root: Path, file: str, where: str) -> bytes:
-    """The bytes of the image that ``file`` names below ``root``; safe in threads. where: the row that names it.
+    """The bytes of the image ``file`` below ``root``; safe in threads. where: the row with its name.
 
-    Raises UnreadableImage when it is missing, no regular file, too large or a cell without bytes. Raises InputError for
-    a name that leaves ``root`` and a shard that cannot be opened, IntegrityError for one that is shorter than it was.
+    Raises UnreadableImage when it is missing, no regular file, too large or a cell without bytes, InputError for a name
+    outside ``root`` and an unreadable shard, IntegrityError for a shortened shard.
     """
     return _content(inside(root, path_of(file), where), file, where)
 
 
 def at(path: Path) -> bytes:
-    """As ``content``, of root and ``file`` of images.parquet already joined and checked by ``inside``."""
+    """``content`` of a path that joins root and ``file`` of images.parquet, checked by ``inside``."""
     return _content(file_of(path), str(path), str(path))
 
 
 def file_of(path: Path) -> Path:
-    """The file on the disk that holds the picture. path: as of ``at``."""
+    """The file on the disk with the picture. path: as for ``at``."""
     return Path(path_of(str(path)))
 
 
 def photo(path: Path) -> bytes:
-    """A file that somebody names on the command line. Raises MissingResource when it is not there, UnreadableImage as
+    """The bytes of a file of the command line. Raises MissingResource when it is missing, UnreadableImage as
     ``content``."""
     if not path.exists():
         raise MissingResource(f"{path}: no such file")
@@ -131,7 +129,7 @@ def _plain(path: Path, where: str) -> bytes:
 
 
 def _refuse_odd(path: Path, mode: int, size: int) -> None:
-    # A pipe would be waited for without end.
+    # Reading a pipe could wait forever.
     if stat.S_ISDIR(mode):
         raise UnreadableImage(str(path), "is a folder")
     if not stat.S_ISREG(mode):
@@ -148,24 +146,24 @@ def _member(shard: Path, member: TarMember, where: str) -> bytes:
     _refuse_large(f"{shard} {member.name}", member.size)
     try:
         if files.is_remote(shard):
-            found = remote.piece(shard, member.offset, member.size)
+            content = remote.piece(shard, member.offset, member.size)
         else:
             with shard.open("rb") as file:
                 file.seek(member.offset)
-                found = file.read(member.size)
+                content = file.read(member.size)
     except OSError as error:
         raise InputError(f"{where}: shard {shard} cannot be read ({error.strerror})") from error
-    if len(found) != member.size:
+    if len(content) != member.size:
         raise IntegrityError(f"{where}: {files.url(shard)} ends before {member.name} does; {_AGAIN}")
-    return found
+    return content
 
 
 def _cell(path: Path, cell: Cell, where: str) -> bytes:
     try:
-        found = address.value(path, cell.row, cell.column)
+        content = address.value(path, cell.row, cell.column)
     except IndexError as error:
         raise IntegrityError(f"{where}: {path} {error}; {_AGAIN}") from error
-    if found is None:
+    if content is None:
         raise UnreadableImage(f"{path} row {cell.row}", f"holds no bytes in column '{cell.column}'")
-    _refuse_large(f"{path} row {cell.row}", len(found))
-    return found
+    _refuse_large(f"{path} row {cell.row}", len(content))
+    return content

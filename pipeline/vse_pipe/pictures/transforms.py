@@ -1,4 +1,4 @@
-"""From an RGB image to the square crops a network sees."""
+"""Square crops of an RGB image, the input of a network."""
 
 from dataclasses import asdict, dataclass
 
@@ -9,8 +9,8 @@ from vse_pipe.core.errors import UnreadableImage
 
 # Pixels of an image once it is scaled: one of 1 x 100,000 would else become one of 256 x 25,600,000.
 LARGEST = 2**26
-# With ``draft``, the least that libjpeg must leave of a picture, in multiples of the size it is then scaled to. Measured on
-# mosaics of photographs with SqueezeNet 1.1: at 2 the features' cosine is 0.9998, at 1 it falls to 0.988.
+# With ``draft``, the least that libjpeg must leave of a picture, in multiples of the size it is then scaled to.
+# Measured on mosaics of photographs with SqueezeNet 1.1: at 2 the features' cosine is 0.9998, at 1 it falls to 0.988.
 MARGIN = 2
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
@@ -33,8 +33,8 @@ class Transform:
     def pixels(self, image: Image.Image, size: tuple[int, int] | None = None) -> np.ndarray:
         """uint8 (crops, image_size, image_size, 3): one centre crop, or corners, centre and their mirror images.
 
-        size: of the whole image, where ``image`` is a reduced version of it. Raises UnreadableImage when its sides are so
-        unequal that it would be scaled to more than ``LARGEST`` pixels.
+        size: of the whole image, where ``image`` is a reduced version of it. Raises UnreadableImage when its sides are
+        so unequal that it would be scaled to more than ``LARGEST`` pixels.
         """
         width, height = self._scaled(*(size or image.size))
         if width * height > LARGEST:
@@ -50,7 +50,7 @@ class Transform:
         return np.concatenate([pixels, pixels[:, :, ::-1]])
 
     def enough(self, width: int, height: int) -> tuple[int, int] | None:
-        """What a picture of that size may be reduced to before it is scaled; None: it must be read whole."""
+        """The smallest size to which a picture may be reduced before scaling; None: full size."""
         if not self.draft:
             return None
         wide, high = self._scaled(width, height)
@@ -76,7 +76,7 @@ class Transform:
 
     def about(self) -> dict:
         values = asdict(self)
-        if not self.draft:  # as models and features from before there was a choice have it
+        if not self.draft:  # models and features of earlier versions lack the key
             del values["draft"]
         return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
 

@@ -7,10 +7,9 @@ from vse_pipe.artifacts import captions, images, names
 from vse_pipe.core import files
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import Problem
 from vse_pipe.project.registry import FORMATS, PROPOSALS
 from vse_pipe.project.sources import SourceFiles
-from vse_pipe.project.stages import Declaration, Node
+from vse_pipe.project.stages import Declaration, Node, Problem
 
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:

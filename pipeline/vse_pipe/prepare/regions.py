@@ -127,7 +127,7 @@ class Mentions:
                 "phrases: true, do"
             )
         table, pictures = artifacts_regions.read_phrases(source), artifacts_images.read(source)
-        memory.take(str(source / artifacts_regions.PHRASES), table.num_rows * _MENTION_BYTES)
+        memory.reserve(str(source / artifacts_regions.PHRASES), table.num_rows * _MENTION_BYTES)
         rows = pc.index_in(table["image_id"].combine_chunks(), value_set=pictures["image_id"].combine_chunks())
         phrases = f"{source / artifacts_regions.PHRASES}: "
         problem = f"{{image_id}} is no image_id of {artifacts_images.NAME}"
@@ -272,7 +272,7 @@ def _proposed(proposer: Proposer, count: int, about: tuple[Picture, bool]) -> Pr
     if not is_chosen:
         return _NONE
     proposed = settled(proposer(picture), picture, count)
-    memory.take(picture.item.where, len(proposed.scores) * _PROPOSAL_BYTES)
+    memory.reserve(picture.item.where, len(proposed.scores) * _PROPOSAL_BYTES)
     return proposed
 
 
@@ -303,7 +303,7 @@ def _rows(
     readable = np.array([not reason for reason in reasons])[picture]
     widths, heights = np.where(readable, sizes.T, 0).astype(np.int32)
     extents = np.concatenate([boxes[:, :2], sizes], axis=1).tolist()
-    files = [Box(*extent).of(file) for extent, file in zip(extents, rows["file"].to_pylist(), strict=True)]
+    files = [Box(*extent).address(file) for extent, file in zip(extents, rows["file"].to_pylist(), strict=True)]
     splits = np.where(proposed, artifacts_images.PROPOSAL, split)
     boxed = image_table(ids, files, splits, widths, heights, rows["sha256"])
     columns = [ids, rows["image_id"], *boxes.T.astype(np.float64), proposed, scores, split]

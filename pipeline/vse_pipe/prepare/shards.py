@@ -81,7 +81,7 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
             end = 0
             while (info := tar.next()) is not None:
                 headers.read_since = 0
-                memory.take(str(path), _MEMBER_BYTES + 2 * len(info.name))
+                memory.reserve(str(path), _MEMBER_BYTES + 2 * len(info.name))
                 # tarfile would keep every member of every shard in a list that typeshed does not know.
                 tar.members = []  # type: ignore[attr-defined]
                 if info.size < 0 or info.offset_data < end:
@@ -217,7 +217,7 @@ class Assembly:
     def name(self, key: int | str, where: str) -> None:
         """Set the id of the image that was added last. Either all images have an id or none."""
         size = sys.getsizeof(key) + _BESIDE_AN_ID
-        memory.take(where, size)
+        memory.reserve(where, size)
         self._images.reserve(size)
         self._captions.reserve(size)
         self._ids.append(key)
@@ -232,7 +232,9 @@ class Assembly:
             owners = pa.chunked_array([keys[chunk] for chunk in sentences["image_id"].chunks], pa.int64())
             sentences = sentences.set_column(1, sentences.schema.field("image_id"), owners)
         table, broken = self._scanned(pictures, keys)
-        return Source(table, sentences, core_files.url(self.root), broken, names=TextIds.of(**named) if named else None)
+        return Source(
+            table, sentences, core_files.url(self.root), broken, names=TextIds.from_columns(**named) if named else None
+        )
 
     def _scanned(self, pictures: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
         """images.parquet and the lines of broken images. pictures: columns of ``_FOUND``."""

@@ -106,7 +106,7 @@ def caption_text(text: str, where: str) -> str:
         raise InputError(f"{where}: the caption {text[:8]!a} shows nothing; write one or remove the row")
     if len(text) > LONGEST_CAPTION:
         raise InputError(f"{where}: a caption of {len(text)} characters; expected no more than {LONGEST_CAPTION}")
-    memory.take(where, sys.getsizeof(text) + _BESIDE_A_CAPTION)
+    memory.reserve(where, sys.getsizeof(text) + _BESIDE_A_CAPTION)
     if not is_text(text):
         raise InputError(f"{where}: the caption {text[:40]!r} holds half of a surrogate pair; correct it")
     return text
@@ -247,7 +247,7 @@ class Rows:
         weakref.finalize(self, self._storage.close)
         self._file = pa.ipc.new_file(self._storage, schema)
         self._waiting: list[tuple[Any, ...]] = []
-        self._before = memory.taken()
+        self._before = memory.reserved()
 
     def add(self, *row: Any) -> None:
         """Add a row, its values in the order of the schema."""
@@ -266,7 +266,7 @@ class Rows:
         table = pa.table(list(columns), schema=self._schema)
         self.count += table.num_rows
         self._file.write_table(table)
-        memory.back_to(self._before)
+        memory.release_to(self._before)
 
     def table(self) -> pa.Table:
         """All rows, memory-mapped. No rows can be added afterwards."""
@@ -282,7 +282,7 @@ class Rows:
             self._file.write_table(
                 pa.table([list(column) for column in zip(*waiting, strict=True)], schema=self._schema)
             )
-            memory.back_to(self._before)
+            memory.release_to(self._before)
 
 
 def blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:

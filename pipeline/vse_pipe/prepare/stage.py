@@ -15,7 +15,7 @@ from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.core.text import shown_id
 from vse_pipe.prepare.source import Source, refuse_rows
-from vse_pipe.project import paths, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Dataset, Params
 from vse_pipe.project.registry import FORMATS
 
@@ -58,7 +58,7 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         images.write(folder, source.images, _settled_root(source.root, folder, out), digests)
         captions.write(folder, source.captions)
     seconds = time.monotonic() - started
-    step.record(out, seconds)
+    paths.record_seconds(out, seconds)
     _report(dataset, source, seconds)
     return out
 
@@ -191,7 +191,7 @@ def _tell_repeated(dataset: str, kind: str, pairs: list[str], count: int, where:
 
 def _named(source: Source, image_id: pa.Scalar) -> int | str:
     number = image_id.as_py()
-    return number if source.names is None else source.names.shown("image_id", number)
+    return number if source.names is None else source.names.label("image_id", number)
 
 
 def _hashes(column: pa.ChunkedArray) -> np.ndarray:

@@ -1,18 +1,31 @@
-"""Where every artefact lies. Paths are relative to the project root: the folder that holds params.yaml."""
+"""The place of every artefact, relative to the project root: the folder that holds params.yaml."""
 
+import contextlib
 import hashlib
+import math
+import shutil
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core.console import say
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.files import read_json, require_ours, write_json
+from vse_pipe.core.files import replace_folder as put_folder
+from vse_pipe.core.locks import claim
+
+if TYPE_CHECKING:
+    from vse_pipe.project.params.typed import Params
+
 
 PARAMS = Path("params.yaml")
 DATA = Path("data")
 REPORTS = Path("reports")
 CODE = DATA / "code"
 SOURCES = DATA / "sources"
-# Of a project without code: the version of the package that it runs.
+# A project without code names the version of its package here.
 REQUIREMENTS = Path("requirements.txt")
-# What a lock of the report as a whole stands beside: under data/, where locks are left out of git and of DVC's view.
+# The lock of the report lies beside this path, under data/, where git and DVC ignore locks.
 REPORT = DATA / "report"
 
 
@@ -53,12 +66,12 @@ def localized(run: str) -> Path:
 
 
 def code(stage: str) -> Path:
-    """The list of modules that decide what a stage of dvc.yaml writes, for DVC to watch; stage: ``train@max``."""
+    """The list of modules behind the output of a stage of dvc.yaml, a dependency in DVC; stage: ``train@max``."""
     return CODE / stage.replace("@", "/")
 
 
 def sources(stage: str) -> Path:
-    """The list of files from outside of the pipeline that a stage of dvc.yaml reads, for DVC to watch; stage: ``prepare@mine``."""
+    """The list of outside files that a stage of dvc.yaml reads, a dependency in DVC; stage: ``prepare@mine``."""
     return SOURCES / stage.replace("@", "/")
 
 
@@ -66,8 +79,8 @@ def searched(run: str) -> Path:
     return DATA / "search" / run
 
 
-def seen(source: Path) -> Path:
-    """What was read of the pictures of a folder, as params.yaml names that."""
+def picture_cache(source: Path) -> Path:
+    """The cache of sizes and digests of pictures in a folder of params.yaml."""
     return DATA / "seen" / hashlib.sha256(str(source).encode()).hexdigest()[:16]
 
 
@@ -80,8 +93,116 @@ def find_root(start: Path) -> Path:
 
 
 def root_around() -> Path | None:
-    """Of the project around the working directory; None outside of any."""
+    """The root of the project around the working directory; None outside of a project."""
     try:
         return find_root(Path.cwd())
     except UsageError:
         return None
+
+
+_BETWEEN = "/"
+
+
+def seed_run(run: str, seed: int) -> str:
+    """The name ``max/1`` of a seed of a run. No name in params.yaml has a slash."""
+    return f"{run}{_BETWEEN}{seed}"
+
+
+def run_entry(run: str) -> str:
+    """The name in params.yaml: ``max`` of ``max/1`` and of ``max``."""
+    return run.partition(_BETWEEN)[0]
+
+
+def run_seed(run: str) -> int | None:
+    """The seed of ``max/1``; None for a run without seeds."""
+    digits = run.partition(_BETWEEN)[2]
+    return int(digits) if digits else None
+
+
+def seed_folders(folder: Path) -> list[Path]:
+    """The folders of seeds in a run's folder, including seeds that params.yaml lacks and partial folders of killed
+    calls."""
+    folders = [path for path in folder.glob("*") if path.name.removesuffix(".partial").isdecimal() and path.is_dir()]
+    return sorted(folders, key=lambda path: (int(path.name.removesuffix(".partial")), path.name))
+
+
+def output_patterns(files: Iterable[str]) -> list[str]:
+    """Patterns of the pipeline's files in a run's folder. files: patterns of one model. The run may have had seeds
+    before."""
+    names = list(files)
+    return [*names, *(f"[0-9]*/{file}" for file in names), "[0-9]*.timing.json", "[0-9]*.lock"]
+
+
+def expand_groups(groups: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> list[str]:
+    return [one for name in names for one in groups.get(name, (name,))]
+
+
+def one_model(params: "Params", run: str) -> str:
+    """``run`` where it is one model. Raises UsageError with the names of its seeds otherwise."""
+    if models := ", ".join(params.groups.get(run, ())):
+        raise UsageError(f"run '{run}' has a model for each of its seeds; name one of them: {models}")
+    return run
+
+
+def replace_model_folder(building: Path, out: Path, files: Iterable[str], label: str) -> None:
+    """Replaces ``out``, with any seeds in it, by the folder ``building`` of one model. Replaced seeds are logged.
+
+    files: as for ``output_patterns``. Raises PipelineError for foreign files, LockedError where a process still writes
+    a seed.
+    """
+    seeds = seed_folders(out)
+    with contextlib.ExitStack() as locks:
+        for seed_folder in sorted({path.with_name(path.name.removesuffix(".partial")) for path in seeds}):
+            locks.enter_context(claim(seed_folder))
+        put_folder(building, out, output_patterns(files))
+    if seeds:
+        say(f"{label}: took the place of {', '.join(map(str, seeds))}, of seeds that the run no longer has")
+
+
+def remove_other_seeds(folder: Path, seed_paths: Collection[Path], files: Iterable[str]) -> None:
+    """Removes the files of former seeds, and of the run without seeds, from the folder of a run with seeds, and logs
+    it.
+
+    seed_paths: folders of its seeds; files: as for ``output_patterns``. Raises as ``replace_model_folder``.
+    """
+    with claim(folder):
+        require_ours(folder, output_patterns(files))
+        for path in seed_folders(folder):
+            seed_folder = path.with_name(path.name.removesuffix(".partial"))
+            if seed_folder not in seed_paths:
+                with claim(seed_folder):
+                    shutil.rmtree(path)
+                    seed_folder.with_name(f"{seed_folder.name}.timing.json").unlink(missing_ok=True)
+                say(f"{path}: removed, the run no longer has that seed")
+        leftovers = [
+            path for path in folder.iterdir() if not path.name[0].isdecimal() and not path.name.startswith(".")
+        ]
+        for path in leftovers:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if leftovers:
+            say(f"{folder}: removed what the run without seeds had left there")
+
+
+def timing_file(out: Path) -> Path:
+    """The file of seconds lies beside an output: an output has the same bytes after every run, and seconds differ."""
+    return out.with_name(out.name + ".timing.json")
+
+
+def record_seconds(out: Path, seconds: float, earlier: bool = False) -> None:
+    """earlier: add the seconds of an interrupted call of the same work."""
+    path = timing_file(out)
+    spent = _seconds(path) if earlier and path.is_file() else 0.0
+    write_json(path, {"seconds": round(spent + seconds, 3)})
+
+
+def recorded_seconds(out: Path) -> float | None:
+    """Seconds that ``out`` took; None where it was not made in this project."""
+    path = timing_file(out)
+    return _seconds(path) if path.is_file() else None
+
+
+def _seconds(path: Path) -> float:
+    seconds = read_json(path).get("seconds")
+    if not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        raise InputError(f"{path}: holds no number of seconds; remove it")
+    return seconds

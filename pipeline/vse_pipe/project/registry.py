@@ -1,7 +1,5 @@
-"""What a member says of itself beside its options: one class a family, whose defaults hold for members that say nothing.
-
-A member exports ``TRAITS``; ``Family.traits`` reads it. Nothing here imports torch.
-"""
+"""Families and the traits of their members. A family's class of traits has the defaults of its members. No import of
+torch."""
 
 import importlib
 import pkgutil
@@ -16,13 +14,13 @@ from vse_pipe.core.errors import UnknownMember, unknown
 
 @dataclass(frozen=True)
 class Traits:
-    """Of families whose members have nothing to say."""
+    """The traits of families whose members have none."""
 
 
 @dataclass(frozen=True)
 class FormatTraits(Traits):
-    """knows_truth: False where nobody knows which train pairs match; proposes: its options ``proposals`` and ``options`` name
-    a way to propose boxes and its options."""
+    """knows_truth: whether it is known which train pairs match; proposes: its options ``proposals`` and ``options``
+    name a way to propose boxes, and its options."""
 
     knows_truth: bool = True
     proposes: bool = False
@@ -30,27 +28,26 @@ class FormatTraits(Traits):
 
 @dataclass(frozen=True)
 class ProposalTraits(Traits):
-    """threads: False where one picture keeps all cores busy."""
+    """threads: False if one picture keeps all cores busy."""
 
     threads: bool = True
 
 
 @dataclass(frozen=True)
 class BackboneTraits(Traits):
-    """trainable: it is a network that makes features of images, so that an image encoder can hold it and train it; by_content:
-    False where the features follow from more than the picture, such as its name; alone: each image is computed by itself,
-    whatever else is in its batch."""
+    """trainable: it is a network of images that an image encoder can train; by_content: False if the features follow
+    from more than the picture, such as its name; independent: features do not depend on the other images of a batch."""
 
     trainable: bool = False
     by_content: bool = True
-    alone: bool = False
+    independent: bool = False
 
 
 @dataclass(frozen=True)
 class TextFeatureTraits(Traits):
-    """gives: what the text encoder reads, token ids, a vector each or a vector a token; libraries: whose versions the texts depend on; terms:
-    it has a function ``terms``, the words of a caption that it knows; mixes: it is made of other methods, its option ``parts``;
-    extra: of this package, that brings the libraries, where it is not called after the method."""
+    """gives: its output, token ids, a vector a caption or a vector a token; libraries: their versions matter for the
+    texts; terms: its function ``terms`` gives the known words of a caption; mixes: it combines the methods in its
+    option ``parts``; extra: the extra of this package with the libraries, if it has another name than the method."""
 
     gives: Literal["tokens", "vectors", "fragments"] = "vectors"
     libraries: tuple[str, ...] = ()
@@ -61,8 +58,8 @@ class TextFeatureTraits(Traits):
 
 @dataclass(frozen=True)
 class ProtocolTraits(Traits):
-    """decides_by: what the member's ``corrupt`` is given, a rate, the array of an index file or nothing; knows_truth: False
-    where nobody knows which train pairs match."""
+    """decides_by: the argument of the member's ``corrupt``, a rate, the array of an index file or nothing; knows_truth:
+    whether it is known which train pairs match."""
 
     decides_by: Literal["rate", "index", "nothing"] = "rate"
     knows_truth: bool = True
@@ -70,10 +67,10 @@ class ProtocolTraits(Traits):
 
 @dataclass(frozen=True)
 class LossTraits(Traits):
-    """similarities: those it works with, None for all; above_zero: a pair learns only while its similarity is above 0;
-    stuck: it has a function ``stuck``, which tells whether training ended at a point from which the loss does not move;
-    learns: it has a function ``network``, which makes what is trained with the model, or nothing, and takes that as a third
-    argument."""
+    """similarities: those that it supports, None for all; above_zero: a pair learns only while its similarity is above
+    0; stuck: its function ``stuck`` tells whether training ended at a point that the loss cannot leave; learns: its
+    function ``network`` makes a module that is trained with the model, or None, and is the third argument of the loss.
+    """
 
     similarities: tuple[str, ...] | None = None
     above_zero: bool = False
@@ -83,10 +80,10 @@ class LossTraits(Traits):
 
 @dataclass(frozen=True)
 class SchemeTraits(Traits):
-    """losses, similarities: those it works with, None for all; parts: batches that one batch of the sampler becomes;
-    regions: it needs a data set of regions, with the proposals of its training pictures; teacher: it learns from models that
-    are trained already, ``noise`` of the run being an entry of teachers; trains: False where it has a function
-    ``untrained`` in place of a scheme: the model is taken as it is made, of encoders that learn nothing."""
+    """losses, similarities: those that it supports, None for all; parts: number of batches made of a sampler's batch;
+    regions: it needs a data set of regions with proposals in its training pictures; teacher: it learns from trained
+    models, and ``noise`` of the run is an entry of teachers; trains: False if it has a function ``untrained`` instead,
+    for encoders without weights."""
 
     losses: tuple[str, ...] | None = None
     similarities: tuple[str, ...] | None = None
@@ -98,8 +95,8 @@ class SchemeTraits(Traits):
 
 @dataclass(frozen=True)
 class SimilarityTraits(Traits):
-    """fragments: it compares regions with words, and has a function ``pairs``, which scores single pairs; learns: it has a function ``network``, which makes what it learns; above_zero:
-    False where 0 is the largest value it takes."""
+    """fragments: it compares regions with words, and its function ``pairs`` scores single pairs; learns: its function
+    ``network`` makes the module that it learns; above_zero: False if 0 is its largest value."""
 
     fragments: bool = False
     learns: bool = False
@@ -108,8 +105,9 @@ class SimilarityTraits(Traits):
 
 @dataclass(frozen=True)
 class TextEncoderTraits(Traits):
-    """reads: of texts, token ids, a vector each or a vector a token; words: it also gives a vector for each word; vectors: its table of words,
-    ``embed``, can start from a file, as its options ``vectors``, ``words`` and ``freeze_vectors`` say; learns: it has weights."""
+    """reads: token ids, a vector a caption or a vector a token; words: it also gives a vector for each word; vectors:
+    its table of words ``embed`` can start from a file (options ``vectors``, ``words`` and ``freeze_vectors``); learns:
+    it has weights."""
 
     reads: Literal["tokens", "vectors", "fragments"] = "tokens"
     words: bool = False
@@ -119,7 +117,7 @@ class TextEncoderTraits(Traits):
 
 @dataclass(frozen=True)
 class ImageEncoderTraits(Traits):
-    """reads: stored features, or pixels through a network of its own; regions: it gives a vector for each region; learns: it has
+    """reads: stored features, or pixels through its network; regions: it gives a vector for each region; learns: it has
     weights."""
 
     reads: Literal["features", "pixels"] = "features"
@@ -129,8 +127,8 @@ class ImageEncoderTraits(Traits):
 
 @dataclass(frozen=True)
 class CriterionTraits(Traits):
-    """matches: it makes a matching, not scores; item_bias: it has a function ``item_bias``, the whole correction as one
-    number an item; comparable_rows: scores of different queries are on one scale, which a matching needs."""
+    """matches: it makes a matching, not scores; item_bias: its function ``item_bias`` gives the whole correction as a
+    number an item; comparable_rows: scores of different queries have one scale, which a matching needs."""
 
     matches: bool = False
     item_bias: bool = False
@@ -145,11 +143,12 @@ _BESIDE = ("options",)
 
 @dataclass(frozen=True)
 class Family(Generic[Kind]):
-    """The members in one package folder: a module a member, and ``options`` with a class of options for each.
+    """The members in a package folder: a module for each, and ``options`` with a class of options for each.
 
-    kind: the word used in messages ("loss"); package: dotted name of the folder; defaults: the traits of a member whose
+    kind: the word in messages ("loss"); package: dotted name of the folder; defaults: the traits of a member whose
     class of options has none; renamed: former and present names of members, for messages. The options of ``hal_emnlp`` are
-    the class ``HalEmnlpOptions``; its attribute ``traits`` holds the member's traits. A module is imported when it is first
+    the class ``HalEmnlpOptions`` with the attribute
+    ``traits`` holds the member's traits. A module is imported at its first
     needed, and ``options`` imports no torch.
     """
 
@@ -167,16 +166,16 @@ class Family(Generic[Kind]):
 
     def check(self, name: str) -> str:
         """``name`` if it is a member. Raises UnknownMember with the near miss and the whole list."""
-        known = self.names()
-        if name in known:
+        names = self.names()
+        if name in names:
             return name
         for former, present in self.renamed:
             if name == former:
                 raise UnknownMember(f"{self.kind} '{former}' is now called '{present}'; write '{present}'")
         member, colon, model = name.partition(":")
-        if colon and member in known and "model" in self.options(member).model_fields:
+        if colon and member in names and "model" in self.options(member).model_fields:
             raise UnknownMember(f"unknown {self.kind} '{name}'; write '{member}', and beside it the key model: {model}")
-        raise UnknownMember(unknown(self.kind, name, known))
+        raise UnknownMember(unknown(self.kind, name, names))
 
     def options(self, name: str) -> type[Any]:
         """The member's class of options, a ``Strict``; torch is not imported for it."""

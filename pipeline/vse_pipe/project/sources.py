@@ -1,7 +1,7 @@
 """Files from outside of the pipeline that its stages read, and data/sources/, which lists them for DVC.
 
-A listing follows from names and content alone, so that a copy or a touch changes nothing. Content is read again only where size,
-time of change or time of the entry in the file system differ from those in data/seen/.
+A listing follows from names and content, so that a copy or a touch changes nothing. Content is read again only where
+size, time of change or time of the file system's entry differ from those in data/seen/.
 """
 
 import hashlib
@@ -24,22 +24,22 @@ from vse_pipe.project import paths
 HEAD = "files from outside of the pipeline: sha256 of names and content, number of files, place\n"
 ABSENT = "absent"
 EVERYTHING = ("",)
-# A file that is changed again within one tick of its file system's clock has the same time.
+# Two changes of a file within one tick of its file system's clock have the same time.
 _TICK_NS = 2 * 10**9
 _NO_STAMP = (-1, -1, -1)
 _UNSETTLED = (-2, -2, -2)
 
-# Size in bytes, and in nanoseconds the time of change and that of the entry in the file system, which no copy can set.
+# Size in bytes; in nanoseconds the time of change, and that of the file system's entry, which no copy can set.
 Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """Files that a stage reads together: ``path`` itself, or files in the folder ``path``.
+    """Files that a stage reads together: ``path``, or files in the folder ``path``.
 
-    In a folder these are the files that match one of ``patterns``, as of ``Path.glob``; or those anywhere below it whose names, in
-    lower case, have one of ``endings``, hidden files and links to folders left out; or the ``names`` that a function reads from the
-    files ``listed_in``.
+    Files in a folder either match one of ``patterns`` (of ``Path.glob``); or lie anywhere below it and their names in
+    lower case have one of ``endings``, without hidden files and links to folders; or are the ``names`` that a function
+    reads from the files ``listed_in``.
     """
 
     path: Path
@@ -50,40 +50,35 @@ class SourceFiles:
 
     @property
     def place(self) -> str:
-        """What a listing calls them."""
-        beside = f"/{','.join(self.patterns)}" if self.patterns else "/" if self.listed_in else ""
-        return url(self.path) + beside
+        """Their name in a listing."""
+        suffix = f"/{','.join(self.patterns)}" if self.patterns else "/" if self.listed_in else ""
+        return url(self.path) + suffix
 
     def as_json(self) -> dict:
-        """All but the function, which a later process does without as long as the files ``listed_in`` are the same."""
-        places = [str(path) for path in self.listed_in]
-        return {
-            "path": str(self.path),
-            "patterns": list(self.patterns),
-            "endings": list(self.endings),
-            "listed_in": places,
-        }
+        """All fields but the function; a later process needs it only if the files ``listed_in`` have changed."""
+        lists = {key: [*map(str, getattr(self, key))] for key in ("patterns", "endings", "listed_in")}
+        return {"path": str(self.path), **lists}
 
     @classmethod
     def from_json(cls, content: dict) -> "SourceFiles":
-        patterns, endings = tuple(content["patterns"]), tuple(content["endings"])
-        return cls(Path(content["path"]), patterns, endings, tuple(map(Path, content["listed_in"])))
+        listed_in = tuple(map(Path, content["listed_in"]))
+        return cls(Path(content["path"]), tuple(content["patterns"]), tuple(content["endings"]), listed_in)
 
 
 def weights_file(weights: str) -> list[SourceFiles]:
-    """weights: as of ``strict.WeightsName``; none where it names published or random weights."""
+    """The file of ``strict.WeightsName``; none for published or random weights."""
     return [SourceFiles(Path(weights).expanduser())] if weights.endswith(WEIGHT_FILES) else []
 
 
 class NamesUnknown(Exception):
-    """The files that list the names have changed, and the function that reads them is not at hand."""
+    """The files that list the names have changed, and the function that reads them is missing."""
 
 
 def listing(groups: Iterable[SourceFiles], previous: str, write: bool = True) -> str:
     """The text of data/sources/<stage>/<entry>.
 
-    previous: the text as it was. Its line stands again for files of which none is on this machine, as in a clone without raw data.
-    write: keep what was read in data/seen/. Raises NamesUnknown.
+    previous: the earlier text, whose line is repeated where this machine has none of the files, as in a clone without
+    raw data. write: update data/seen/. Raises NamesUnknown.
     """
     earlier = {line.split(" ", 2)[2]: line for line in previous.splitlines()[1:] if line.count(" ") > 1}
     lines = [_line(group, earlier, write) for group in dict.fromkeys(groups)]
@@ -91,28 +86,27 @@ def listing(groups: Iterable[SourceFiles], previous: str, write: bool = True) ->
 
 
 def places(text: str) -> dict[str, str]:
-    """Digest and number of each line of a listing, by place."""
+    """{place: digest and number} of the lines of a listing."""
     rows = (line.split(" ", 2) for line in text.splitlines()[1:])
     return {place: f"{digest} {count}" for digest, count, place in rows}
 
 
 def content(group: SourceFiles, write: bool = True) -> dict[str, str]:
-    """sha256 by name below ``group.path``, ``ABSENT`` of files that are not there; of remote files what their server says of them.
-
-    Raises NamesUnknown."""
+    """{name below ``group.path``: sha256, ``ABSENT`` or a server's mark of a remote file}. Raises NamesUnknown."""
     if is_remote(group.path):
         return remote.marks(group.path, group.patterns)
-    known = _Known(paths.seen(group.path) / f"sources-{_key(group)}.json")
+    key = hashlib.sha256(json.dumps(group.as_json()).encode()).hexdigest()[:16]
+    record = _Record(paths.picture_cache(group.path) / f"sources-{key}.json")
     documents = [_stamp(str(path)) for path in group.listed_in]
-    if group.listed_in and group.names is None and documents != known.documents:
+    if group.listed_in and group.names is None and documents != record.documents:
         raise NamesUnknown
-    if group.listed_in and documents == known.documents:
-        names: Iterable[str] = known.files
+    if group.listed_in and documents == record.documents:
+        names: Iterable[str] = record.files
     else:
         names = _names(group)
-    digests = known.digests(group.path, names)
+    digests = record.digests(group.path, names)
     if write:
-        known.write(documents)
+        record.write(documents)
     return digests
 
 
@@ -140,8 +134,7 @@ def _names(group: SourceFiles) -> list[str]:
         try:
             return list(dict.fromkeys(group.names()))
         except (InputError, PipelineError, OSError, ValueError, LookupError):
-            # The stage itself says what is wrong with them; until then their own digests are what counts.
-            return []
+            return []  # the stage reports the error; until then the digests of these files count
     if group.patterns and group.path.is_dir():
         matching = [path for pattern in group.patterns for path in remote.glob(group.path, pattern)]
         return [path.relative_to(group.path).as_posix() for path in dict.fromkeys(matching)]
@@ -149,7 +142,7 @@ def _names(group: SourceFiles) -> list[str]:
 
 
 def _walked(root: str, endings: tuple[str, ...]) -> Iterator[str]:
-    """Names below ``root``; strings, because there may be a million."""
+    """Names below ``root`` as strings, because there may be a million."""
     waiting = [""]
     for below in waiting:
         try:
@@ -161,12 +154,12 @@ def _walked(root: str, endings: tuple[str, ...]) -> Iterator[str]:
                         waiting.append(f"{below}{entry.name}/")
                     elif entry.name.lower().endswith(endings):
                         yield below + entry.name
-        except OSError:  # a folder that is not there or cannot be read has no files for the stage either
+        except OSError:  # a missing or unreadable folder has no files for the stage either
             continue
 
 
-class _Known:
-    """What data/seen/ has of a group: stamp and digest by name, and the stamps of the files that list the names."""
+class _Record:
+    """The record of a group in data/seen/: stamp and digest by name, and the stamps of the files that list the names."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._changed = path, False
@@ -175,30 +168,30 @@ class _Known:
         if not path.is_file():
             return
         try:
-            held: dict[str, Any] = read_json(path)
-            self.documents = [tuple(one) for one in held["documents"]]
-            self.files = held["files"]
+            document: dict[str, Any] = read_json(path)
+            self.documents = [tuple(one) for one in document["documents"]]
+            self.files = document["files"]
         except (InputError, KeyError, TypeError):
             warn(f"{path}: damaged; the files that it was about are read again")
 
     def digests(self, root: Path, names: Iterable[str]) -> dict[str, str]:
-        before, self.files, wanted = self.files, {}, []
+        before, self.files, unread = self.files, {}, []
         folder, now = str(root), time.time_ns()
         for name in names:
             stamp = _stamp(f"{folder}/{name}" if name else folder)
-            held = before.get(name)
-            if held is not None and held[0] == stamp[0] and held[1] == stamp[1] and held[2] == stamp[2]:
-                self.files[name] = held
+            entry = before.get(name)
+            if entry is not None and entry[0] == stamp[0] and entry[1] == stamp[1] and entry[2] == stamp[2]:
+                self.files[name] = entry
             elif stamp == _NO_STAMP:
                 self.files[name] = [*stamp, ABSENT]
             else:
                 self.files[name] = [*stamp, ""]
-                wanted.append(name)
+                unread.append(name)
         with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-            for name, digest in zip(wanted, pool.map(lambda name: _digest(root, name), wanted), strict=True):
+            for name, digest in zip(unread, pool.map(lambda name: _digest(root, name), unread), strict=True):
                 self.files[name][3] = digest
-        result = {name: held[3] for name, held in self.files.items()}
-        for name in wanted:
+        result = {name: entry[3] for name, entry in self.files.items()}
+        for name in unread:
             if max(self.files[name][1:3]) > now - _TICK_NS:
                 self.files[name][:3] = _UNSETTLED
         self._changed = self.files != before
@@ -224,7 +217,3 @@ def _stamp(path: str) -> Stamp:
     except (OSError, ValueError):  # ValueError: a name with a null in it
         return _NO_STAMP
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _key(group: SourceFiles) -> str:
-    return hashlib.sha256(json.dumps(group.as_json()).encode()).hexdigest()[:16]

@@ -1,4 +1,5 @@
-"""What each stage of dvc.yaml is, as the rooms say it in ``vse_pipe/<room>/declaration.py``, and the nodes that params.yaml names."""
+"""The stages of dvc.yaml, as the rooms declare them in ``vse_pipe/<room>/declaration.py``, their nodes in params.yaml
+and their problems."""
 
 import importlib
 from collections.abc import Callable, Iterable
@@ -8,13 +9,50 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from vse_pipe.core.errors import PipelineError
+from vse_pipe.core.errors import IntegrityError, PipelineError
 from vse_pipe.core.files import sha256
-from vse_pipe.project import repetitions
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import ARTEFACT, DIGEST, Problem, of_error
 from vse_pipe.project.registry import Family
 from vse_pipe.project.sources import SourceFiles
+
+PARAMS, ARTEFACT, DIGEST, NOTE = 2, 3, 5, 0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """status: of ``vse_pipe.core.errors``: 2 params.yaml or dvc.yaml, 3 an unusable artefact, 5 a digest that differs
+    from another artefact's; 0: a note. address: file, folder or key; advice: a remedy."""
+
+    status: int
+    address: str
+    text: str
+    advice: str = ""
+
+    @property
+    def line(self) -> str:
+        return f"{self.address}: {self.text}" + (f"; {self.advice}" if self.advice else "")
+
+    def as_json(self) -> dict:
+        return {"status": self.status, "address": self.address, "problem": self.text, "advice": self.advice}
+
+
+def exit_status(problems: list[Problem]) -> int:
+    """The lowest status, 0 without problems: a wrong params.yaml matters most, and an unreadable file has no digest."""
+    return min((problem.status for problem in problems if problem.status != NOTE), default=0)
+
+
+def error_problems(error: PipelineError) -> list[Problem]:
+    """The error of a reader as problems, one for each line of its message."""
+    problems = []
+    for line in str(error).splitlines():
+        address, separator, text = line.partition(": ")
+        if not separator:
+            # "PATH does not exist; ...": the readers' other form.
+            address, _, text = line.partition(" ")
+        problems.append(Problem(DIGEST if isinstance(error, IntegrityError) else ARTEFACT, address, text))
+    return problems
+
 
 # Folders of the package, in the order of the pipeline.
 ROOMS = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize", "report")
@@ -22,17 +60,15 @@ ROOMS = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", 
 
 @dataclass(frozen=True)
 class Declaration:
-    """A stage of dvc.yaml. Functions of an entry take params and its name; a seed of a run is an entry of its own.
+    """A stage of dvc.yaml. Functions of an entry take params and its name; each seed of a run is an entry.
 
-    group: its key in dvc.yaml, which begins with the room. section: address in params.yaml of its entries. option: of its command,
-    before an entry's name. The one stage without entries has neither.
-    output: the folder that an entry writes, by its name, or by its data set and its name where ``by_dataset``.
-    inputs: what an entry reads of other stages, files or whole folders. reads: its files from outside of the pipeline, None where no
-    entry reads any.
-    families: those whose members the stage loads by name, each with the address of that name in an entry; of a family without an
-    address, or where the entry names none, any member may be loaded.
-    problems: what is wrong with a finished output; an error of a reader is a problem too.
-    file: where the work begins.
+    group: its key in dvc.yaml, which begins with the room. section: address of its entries in params.yaml. option: of
+    its command, before an entry's name. The only stage without entries has neither. output: the folder of an entry by
+    its name, or by its data set and name if ``by_dataset``. inputs: files or folders of other stages that an entry
+    reads. reads: its files from outside of the pipeline, None if no entry reads any. families: families of the members
+    that the stage loads, each with the address of a member's name in an entry. Without an address or a name, any member
+    may be loaded. problems: of a finished output; an error of a reader is a problem too. file: module where the work
+    begins.
     """
 
     group: str
@@ -56,7 +92,7 @@ class Declaration:
         return f"vse_pipe.{self.room}.{self.file}"
 
     def entries(self, params: Params) -> list[str]:
-        """Their names; one empty name of the stage without entries."""
+        """The names of the entries; one empty name if the stage has no entries."""
         return list(attrgetter(self.section)(params)) if self.section else [""]
 
     def node(self, params: Params, name: str) -> "Node":
@@ -64,14 +100,14 @@ class Declaration:
         return Node(self, name, self.output(*place))
 
     def stage(self, name: str) -> str:
-        """As DVC addresses it: ``train@max``."""
-        return f"{self.group}@{repetitions.entry(name)}" if self.option else self.group
+        """The address in DVC: ``train@max``."""
+        return f"{self.group}@{paths.run_entry(name)}" if self.option else self.group
 
     def command(self, name: str) -> str:
         return f"vse-pipe {self.room} {self.option} {name}"
 
     def members(self, params: Params, name: str) -> dict[Family, str]:
-        """The members that an entry names, by family; of a transfer those of its run."""
+        """{family: member} of an entry; a transfer has the members of its run."""
         members: dict[Family, str] = {}
         for family, address in self.families.items():
             value = self._entry(params, name) if address else None
@@ -86,7 +122,7 @@ class Declaration:
 
 @dataclass(frozen=True)
 class Node:
-    """An entry of a declaration, or a seed of one. out: the folder that it writes."""
+    """An entry of a declaration, or a seed of one. out: its output folder."""
 
     declaration: Declaration
     name: str
@@ -98,7 +134,7 @@ class Node:
 
     @property
     def command(self) -> str:
-        """What makes it by hand."""
+        """The command that makes it by hand."""
         return self.declaration.command(self.name)
 
     @property
@@ -107,40 +143,39 @@ class Node:
 
     @property
     def entry(self) -> str:
-        """In params.yaml; the run of a seed."""
-        return repetitions.entry(self.name)
+        """The name in params.yaml: a seed's run."""
+        return paths.run_entry(self.name)
 
     @property
     def advice(self) -> str:
         return f"run `dvc repro {self.stage}`"
 
     def problems(self, params: Params) -> list[Problem]:
-        """As of the declaration, in the working directory."""
+        """The declaration's problems, in the working directory, up to an error of a reader."""
         problems: list[Problem] = []
         try:
-            for problem in self.declaration.problems(params, self):
-                problems.append(problem)
+            problems.extend(self.declaration.problems(params, self))
         except PipelineError as error:
-            problems += of_error(error)
+            problems += error_problems(error)
         return problems
 
-    def problem(self, what: str) -> Problem:
-        return Problem(ARTEFACT, str(self.out), what, self.advice)
+    def problem(self, text: str) -> Problem:
+        return Problem(ARTEFACT, str(self.out), text, self.advice)
 
-    def digest(self, what: str, made_from: object, current: object) -> list[Problem]:
-        """A problem where the output names another digest of its input than ``current``, a digest or the file itself. Nothing is
-        compared where the output does not say, or where the input is not there."""
+    def digest(self, content: str, made_from: object, current: object) -> list[Problem]:
+        """A problem where the output's digest of its input differs from ``current``, a digest or a file. Without either
+        digest nothing is compared."""
         if isinstance(current, Path):
             current = sha256(current) if current.is_file() else None
         if made_from is None or current is None or made_from == current:
             return []
-        return [Problem(DIGEST, str(self.out), f"made from other {what} than there are now", self.advice)]
+        return [Problem(DIGEST, str(self.out), f"made from other {content} than there are now", self.advice)]
 
 
 def dvc_stage(params: Params, room: str, name: str) -> str:
-    """What DVC calls the stage of ``embed`` or ``evaluate`` of a run, an ensemble or a transfer; of a seed the run's."""
+    """DVC's address of ``embed`` or ``evaluate`` for a run, a seed's run, an ensemble or a transfer."""
     kind = "_ensembles" if name in params.ensembles else "_transfers" if name in params.transfers else ""
-    return f"{room}{kind}@{repetitions.entry(name)}"
+    return f"{room}{kind}@{paths.run_entry(name)}"
 
 
 @cache
@@ -157,8 +192,8 @@ def nodes(params: Params) -> list[Node]:
 
 
 def sources(params: Params) -> dict[str, list[SourceFiles]]:
-    """The files from outside of the pipeline that each stage of dvc.yaml reads, as DVC addresses it, for those that may read any.
-    All seeds of a run share a stage."""
+    """{address in DVC: outside files that the stage reads}, for stages that may read any. All seeds of a run share a
+    stage."""
     listed: dict[str, dict[SourceFiles, None]] = {}
     for stage in declarations().values():
         if reads := stage.reads:

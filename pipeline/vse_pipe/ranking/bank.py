@@ -247,7 +247,7 @@ def disjoint(split: Split, ranked: Split, where: str, label: str, names: TextIds
             first = int(shared[equal][0])
             raise InputError(
                 f"{where}: the {label} holds {equal.sum()} of the vectors that are ranked, the first is {kind} "
-                f"{names.shown(kind, first) if names else first}; it must have none of them"
+                f"{names.label(kind, first) if names else first}; it must have none of them"
             )
 
 

@@ -92,7 +92,7 @@ class ScoredPairs:
         is_missing = matrix[images, captions].isnan()
         cells = (images * len(self._captions) + captions)[is_missing].unique()
         parts = cells.split(_AT_ONCE) if len(cells) else ()
-        scored = workers.each(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
+        scored = workers.run_parts(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
         tracked = console.track(parts, len(parts), f"scoring {len(cells)} pairs, {_AT_ONCE} at a time")
         for part, scores in zip(tracked, scored, strict=True):
             must_be_finite(scores)

@@ -114,7 +114,7 @@ class Embedded:
 
     def data(self, split: str) -> str | None:
         """Digest of the split's content; None where the file has none."""
-        digest = embeddings.said(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
+        digest = embeddings.footer_value(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
         return None if digest is None else str(digest)
 
     def split(self, name: str, device: torch.device) -> Split:

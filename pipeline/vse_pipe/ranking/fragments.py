@@ -225,7 +225,7 @@ class ScoreMatrix:
             for t in range(0, self.shape[1], _TILE[1])
         ]
         label = f"scoring {self.shape[0]} images and {self.shape[1]} captions"
-        scored = workers.each(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
+        scored = workers.run_parts(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
         for tile, scores in zip(console.track(tiles, len(tiles), label), scored, strict=True):
             matrix[tile] = scores
         return matrix

@@ -215,7 +215,7 @@ def measured(
         for start in range(0, resamples, step)
     )
     measure = partial(map, lambda weights: [figures.measure(weights) for figures in evaluations])
-    chunks = zip(*workers.each(measure, drawn), strict=True)
+    chunks = zip(*workers.run_parts(measure, drawn), strict=True)
     return [{address: np.concatenate([part[address] for part in parts]) for address in parts[0]} for parts in chunks]
 
 

@@ -256,7 +256,7 @@ class Scores:
         effects: other processes may run it, see ``core.workers``."""
         strips = list(self.strips())
         cost = _COPIES * 4 * self._height * self.shape[1]
-        results = map(part, strips) if self._stored else workers.each(partial(map, part), strips, cost)
+        results = map(part, strips) if self._stored else workers.run_parts(partial(map, part), strips, cost)
         return zip(strips, results, strict=True)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
@@ -301,7 +301,7 @@ def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
 
 def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
     """Whether scores may be cached when ``sets`` share the memory; never where other processes compute them."""
-    return 0 < sets * shape[0] * shape[1] * 4 * _CACHE_SHARE <= memory * _MIB and not workers.elsewhere()
+    return 0 < sets * shape[0] * shape[1] * 4 * _CACHE_SHARE <= memory * _MIB and not workers.has_pool()
 
 
 def _must_take(shape: tuple[int, int], memory: int) -> None:

@@ -30,7 +30,7 @@ def fit(scores: Scores) -> bool:
     """Whether one pass over tiles is worth its checks and gives the strips' scores: unrescored scores, many of them, on
     the CPU, in this process. Checked once for both directions."""
     parts = scores.parts
-    if parts is None or workers.elsewhere() or scores.shape[0] * scores.shape[1] < _FEWEST:
+    if parts is None or workers.has_pool() or scores.shape[0] * scores.shape[1] < _FEWEST:
         return False
     if not parts.fits:
         parts.fits.append(all(map(_agrees, (scores, scores.transposed()))))

@@ -12,7 +12,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from vse_pipe.artifacts.evaluation import KS
-from vse_pipe.project import step
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import nodes
 from vse_pipe.report import charts, formatting, settings
@@ -219,7 +219,7 @@ Row = tuple[str, str, float | None]
 
 def rows(params: Params) -> list[Row]:
     """(stage, name, seconds) of params in the order of the pipeline; None for work that was not done here."""
-    return [(node.declaration.room, node.name, step.timing_of(node.out)) for node in nodes(params)]
+    return [(node.declaration.room, node.name, paths.recorded_seconds(node.out)) for node in nodes(params)]
 
 
 def render_timings(timings: list[Row], title: str) -> str:

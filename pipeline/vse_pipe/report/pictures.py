@@ -204,5 +204,5 @@ def embeddable(content: object) -> Markup:
 def _label(catalogue: DatasetIndex, image_id: int) -> str:
     """A description for screen readers: the image's first caption."""
     written, names = catalogue.captions_of.get(image_id), catalogue.names
-    text_id = image_id if names is None else names.shown("image_id", image_id)
+    text_id = image_id if names is None else names.label("image_id", image_id)
     return f"Picture {text_id}" + (f": {catalogue.captions.at[written[0], 'text']}" if written else "")

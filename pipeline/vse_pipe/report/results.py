@@ -15,7 +15,7 @@ from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
-from vse_pipe.project.repetitions import entry
+from vse_pipe.project.paths import run_entry
 
 _OF_AUDIT = ("pairs", "flagged", "threshold", "gallery", "partners_from", "mixture", "truth", "model_sha256")
 
@@ -372,7 +372,7 @@ def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]
         if metrics.get(name) != value:
             problems.append(f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}")
     where = folder / localisation.METRICS
-    mend = joins.repair_advice(f"localize@{entry(run)}", f"vse-pipe localize --run {run}")
+    mend = joins.repair_advice(f"localize@{run_entry(run)}", f"vse-pipe localize --run {run}")
     if problems:
         raise InputError(f"{where}: {problems[0]}; {mend}")
     joins.require_model(where, metrics["model_sha256"], paths.trained(run), run, mend)

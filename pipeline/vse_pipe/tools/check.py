@@ -14,14 +14,24 @@ from vse_pipe.core.console import document, line, say
 from vse_pipe.core.errors import ParamsError
 from vse_pipe.papers import overlay
 from vse_pipe.project import code, paths
-from vse_pipe.project.lock import Lock
-from vse_pipe.project.params.document import lookup, read_document, with_overrides
+from vse_pipe.project.code import Lock
 from vse_pipe.project.params.load import load
-from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
+from vse_pipe.project.params.typed import Params, lookup, read_document, with_overrides
 from vse_pipe.project.registry import Family
 from vse_pipe.project.sources import SourceFiles, listing, places
-from vse_pipe.project.stages import Declaration, Node, declarations, nodes, sources
+from vse_pipe.project.stages import (
+    ARTEFACT,
+    DIGEST,
+    NOTE,
+    PARAMS,
+    Declaration,
+    Node,
+    Problem,
+    declarations,
+    exit_status,
+    nodes,
+    sources,
+)
 
 _WORDS = {NOTE: "note", PARAMS: "params", ARTEFACT: "artefact", DIGEST: "digest"}
 _NAMED = 3

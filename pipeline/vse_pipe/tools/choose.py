@@ -12,11 +12,10 @@ from typing import Any
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import DeadRun, MissingResource, ParamsError, UsageError, unknown
-from vse_pipe.project import paths, step
+from vse_pipe.project import paths
 from vse_pipe.project.params import overlay
-from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import Check, load
-from vse_pipe.project.params.typed import Params
+from vse_pipe.project.params.typed import Params, read_document
 from vse_pipe.project.paths import PARAMS
 from vse_pipe.project.registry import RUN_FAMILIES, SCHEMES
 
@@ -108,7 +107,7 @@ class Training:
     def read(cls, setting: Candidate) -> "Training":
         config = model_files.read_config(setting.out, setting.run)
         best, ended = config["best"], config["ended"]
-        return cls(setting, best["val_rsum"], best["epoch"], ended["converged"], step.timing_of(setting.out))
+        return cls(setting, best["val_rsum"], best["epoch"], ended["converged"], paths.recorded_seconds(setting.out))
 
     @property
     def figures(self) -> str:

@@ -16,7 +16,7 @@ from jaxtyping import Float32
 
 from vse_pipe.artifacts import embeddings, model_files
 from vse_pipe.artifacts.embeddings import Side
-from vse_pipe.core import devices, mapped, parquet, text
+from vse_pipe.core import devices, memory, tables, text
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
@@ -147,7 +147,7 @@ class Encoder:
         encoder = PhotoEncoder.open(self.params, self.run, self._model, self.config, self.device)
         if encoder.forward is not None:
             node = self.params.features[self.config["features"]].backbone
-            encoder.forward.even = 0 if BACKBONES.traits(node.name).alone else node.params.batch_size
+            encoder.forward.even = 0 if BACKBONES.traits(node.name).independent else node.params.batch_size
         return encoder
 
     def _reader(self, folder: Path) -> tuple[Read, int]:
@@ -205,7 +205,7 @@ def encode_captions(
     """
     _require_free(out)
     encoder = Encoder.open(params, run, resolve_device(device))
-    with mapped.throughout(source):
+    with memory.unchanged_file(source):
         listed = CaptionFile.read(source, column)
         share = encoder.unknown_words(listed)
 
@@ -371,7 +371,7 @@ def _require_free(out: Path) -> None:
     if not out.exists():
         return
     try:
-        with parquet.opened(out) as file:
+        with tables.open_parquet(out) as file:
             ours = _ENCODED.encode() in (file.schema.metadata or {})
     except (PipelineError, OSError):
         ours = False

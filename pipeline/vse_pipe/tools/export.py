@@ -19,7 +19,7 @@ from torch import Tensor
 from vse_pipe.artifacts import embeddings, names
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import locks, mapped, tables
+from vse_pipe.core import locks, memory, tables
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, missing_extra, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_array, write_json
@@ -158,7 +158,7 @@ def export_files(
     to, resolved = _checked(to, direction, params), resolve_device(device)
     with ExitStack() as reading:
         for path in files.existing():
-            reading.enter_context(mapped.throughout(path))
+            reading.enter_context(memory.unchanged_file(path))
         inputs = external.read_files(files, params, resolved, paired=False)
         sources = {str(path): sha256(path) for path in files.existing()}
     require_parameters(inputs, [criterion], params)

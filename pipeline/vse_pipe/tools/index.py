@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from vse_pipe.artifacts import embeddings, model_files
-from vse_pipe.core import parquet
+from vse_pipe.core import tables
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import require
@@ -15,9 +15,8 @@ from vse_pipe.embed import transfer
 from vse_pipe.extract import stage as extraction
 from vse_pipe.prepare import stage as preparation
 from vse_pipe.project import paths
-from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.schema import Name
-from vse_pipe.project.params.typed import Params
+from vse_pipe.project.params.typed import Params, read_document
 from vse_pipe.tools.search.network import NO_NETWORK
 
 FORMAT = "folder"
@@ -132,6 +131,6 @@ def index(params: Params, names: list[str], device: str = "auto") -> list[Path]:
             inject(params, params.runs[name].noise)
             train(params, name, device)
         (transfer if name in params.transfers else embedding).embed(params, name, device)
-        count = parquet.rows(paths.embedded(name) / embeddings.IMAGES)
+        count = tables.row_count(paths.embedded(name) / embeddings.IMAGES)
         say(f'index {name}: {count} pictures; `vse-pipe search "..." --run {name}` searches them')
     return [paths.embedded(name) for name in names]

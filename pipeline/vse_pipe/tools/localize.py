@@ -40,7 +40,7 @@ class Photo:
 
     def item(self, box: Box | None = None) -> Item:
         """A box of the photo, or a box of all of it, so that all boxes share the decoded picture."""
-        return Item(0, (box or Box(0, 0, *self.picture.size)).of(_FILE), self.digest, self.name)
+        return Item(0, (box or Box(0, 0, *self.picture.size)).address(_FILE), self.digest, self.name)
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def unpacked(content: bytes, name: str) -> Iterator[Photo]:
         (folder / _FILE).write_bytes(content)
         try:
             size = images.upright_size(folder, Item(0, _FILE, digest, name))
-            picture = images.load(folder, Item(0, Box(0, 0, *size).of(_FILE), digest, name))
+            picture = images.load(folder, Item(0, Box(0, 0, *size).address(_FILE), digest, name))
         except UnreadableImage as error:
             raise UnreadableImage(name, error.reason) from error
         yield Photo(folder, digest, name, picture)

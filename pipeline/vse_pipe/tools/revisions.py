@@ -25,7 +25,7 @@ from vse_pipe.core.errors import (
     missing,
     unknown,
 )
-from vse_pipe.project import paths, repetitions
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import Compared, Method
 
@@ -172,7 +172,7 @@ class Place:
         models = {}
         for seed, folder in self.folders.items():
             with self.files.local(folder if self.single else folder / criterion, names) as local:
-                models[seed] = Compared.read(repetitions.name(self.name, int(seed)) if seed else self.name, local)
+                models[seed] = Compared.read(paths.seed_run(self.name, int(seed)) if seed else self.name, local)
         return Method(self.name, models)
 
 
@@ -229,7 +229,7 @@ def _run(name: str, params: Params) -> Place:
         if not folder.is_dir():
             raise InputError(f"{folder} does not exist; make it with `vse-pipe evaluate --run {model}` or `dvc repro`")
         evaluation.require_current(params, model)
-        folders["" if model == name else str(repetitions.seed(model))] = folder
+        folders["" if model == name else str(paths.run_seed(model))] = folder
     return Place(name, folders, False, Disk())
 
 

@@ -251,7 +251,7 @@ class Pairs:
             yield from map(self.batch, work)
             return
         assert self.pictures is not None
-        shares = [Share.of(len(pairs)) for pairs in work]  # to decode a picture takes longer than to send its pixels
+        shares = [Share.even(len(pairs)) for pairs in work]  # to decode a picture takes longer than to send its pixels
         parts = [share.take(pairs) for share, pairs in zip(shares, work, strict=True)]
         with contextlib.closing(self.pictures.drawn(self.rows, parts, pixels_of)) as reading:
             for pairs, share, pixels in zip(work, shares, reading, strict=True):

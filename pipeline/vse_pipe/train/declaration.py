@@ -7,10 +7,9 @@ from vse_pipe.artifacts import captions, features, images, model_files, pairs, t
 from vse_pipe.core.files import read_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.problems import NOTE, Problem
 from vse_pipe.project.registry import RUN_FAMILIES, TEXT_ENCODERS
 from vse_pipe.project.sources import EVERYTHING, SourceFiles
-from vse_pipe.project.stages import Declaration, Node
+from vse_pipe.project.stages import NOTE, Declaration, Node, Problem
 
 
 def data(params: Params, name: str) -> list[Path]:

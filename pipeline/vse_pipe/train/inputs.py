@@ -14,10 +14,10 @@ from vse_pipe.artifacts import pairs as artifacts_pairs
 from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import weights
+from vse_pipe.core.arrays import read_word_vectors
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
 from vse_pipe.core.text import SPECIAL
-from vse_pipe.core.word_vectors import read
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet, Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, TEXT_ENCODERS
@@ -63,7 +63,7 @@ def start_vectors(text: Member, texts: Texts, run: str) -> Start | None:
         weights.check(files[0], params.sha256)
     assert texts.tokens is not None  # an encoder with a word table reads tokens
     places = {word: place for place, word in enumerate(texts.words) if word not in SPECIAL}
-    words, vectors = read(files[0], places.keys(), *files[1:])
+    words, vectors = read_word_vectors(files[0], places.keys(), *files[1:])
     if vectors.shape[1] != params.word_dim:
         raise UsageError(
             f"text.{text.name}.word_dim is {params.word_dim}, but {files[0]} has vectors of {vectors.shape[1]} dimensions; "

@@ -87,7 +87,7 @@ class DualEncoder(nn.Module):
         With several processes each encodes its share of the rows. All receive the vectors of the whole batch and pass back
         the gradient of their share only.
         """
-        image_share, text_share = Share.of(len(batch.features)), Share.of(len(batch.pairs))
+        image_share, text_share = Share.even(len(batch.features)), Share.even(len(batch.pairs))
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
             with train_processes.rows(image_share):
                 images = self.img(image_share.take(batch.features).to(device))
@@ -197,7 +197,7 @@ def images(
 
     title: text of the progress line; no line without.
     """
-    share = Share.of(len(rows))
+    share = Share.even(len(rows))
     rows = share.take(rows)
     size = batch if isinstance(source, np.ndarray) else min(batch, source.batch_size)
 
@@ -208,7 +208,7 @@ def images(
 
     parts = _parts(np.arange(len(rows)), size)
     with evaluating(model):
-        vectors = workers.each(encoded, _parts(rows, size), _cost(source, size))
+        vectors = workers.run_parts(encoded, _parts(rows, size), _cost(source, size))
         return share.gather(_placed(vectors, parts, title))
 
 
@@ -230,7 +230,7 @@ def captions(
         return model.captions(inputs, device)
 
     with evaluating(model):
-        encoded: Iterator[Any] = workers.each(
+        encoded: Iterator[Any] = workers.run_parts(
             partial(map, encode), (text_inputs(texts, places[part]) for part in parts)
         )
         if not model.fragments:

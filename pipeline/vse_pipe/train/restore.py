@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vse_pipe.artifacts import features, model_files, texts
-from vse_pipe.artifacts.names import run_of_folder
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import IntegrityError, UnknownMember, UsageError
 from vse_pipe.core.files import inside, partial, require, require_ours, sha256, write_json
-from vse_pipe.project import paths, repetitions, step
+from vse_pipe.core.tables import run_of_folder
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import GivenModel, Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, RUN_FAMILIES, SIMILARITIES, TEXT_ENCODERS, Family
 from vse_pipe.train import checkpoint
@@ -47,14 +47,14 @@ def take(model: GivenModel, run: Run, name: str, out: Path, files: Iterable[str]
         say(f"train {name}: {out} is up to date")
         return
     config = _checked(model, run, name)
-    require_ours(out, repetitions.patterns(files))
+    require_ours(out, paths.output_patterns(files))
     building = partial(out)
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     _copy(model, config, run, name, building)
     checkpoint.record(building, fingerprint)
-    repetitions.put(building, out, files, f"train {name}")
-    step.record(out, time.monotonic() - started)
+    paths.replace_model_folder(building, out, files, f"train {name}")
+    paths.record_seconds(out, time.monotonic() - started)
     say(f"train {name}: nothing was trained, it is the model in {model.folder}")
 
 

@@ -20,7 +20,7 @@ from vse_pipe.core.files import partial as partial_folder
 from vse_pipe.core.files import require_ours, sha256
 from vse_pipe.core.locks import claim
 from vse_pipe.core.seeds import generator
-from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import LOSSES, SAMPLERS, SCHEMES
@@ -80,7 +80,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         done = checkpoint.is_finished(out, mark, keep_state) and model_files.read_config(out).get("run", name) == name
         if done and not keep_state:  # from a call that was killed after its last step
             checkpoint.drop_state(out)
-    if processes.of_first(done):
+    if processes.first_answer(done):
         say(f"train {name}: {out} is up to date")
         return
     if node.train.processes > 1 and not processes.has_group():
@@ -120,10 +120,10 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         config["backbone"] = network.described
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
     checkpoint.record(building, mark, node.train.keep_state)
-    repetitions.put(building, out, FILES, f"train {name}")
+    paths.replace_model_folder(building, out, FILES, f"train {name}")
     if not node.train.keep_state:  # last, because a call that is killed before resumes from it
         checkpoint.drop_state(out)
-    step.record(out, time.monotonic() - started, earlier=going_on)
+    paths.record_seconds(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)
 
@@ -224,7 +224,7 @@ def _start(out: Path, mark: str) -> tuple[Path, bool]:
 
     A state in ``out``, from a run that lacks its last files, is copied. Only the first process changes files.
     """
-    require_ours(out, repetitions.patterns(FILES))
+    require_ours(out, paths.output_patterns(FILES))
     building = partial_folder(out)
     if processes.is_first() and checkpoint.fingerprint(building) != mark:
         shutil.rmtree(building, ignore_errors=True)

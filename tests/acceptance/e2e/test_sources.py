@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.small_project import Project, clone
-from vse_pipe.project.lock import files_below
+from vse_pipe.project.code import files_below
 
 pytestmark = pytest.mark.acceptance
 

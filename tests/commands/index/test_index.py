@@ -18,7 +18,7 @@ from tests.tools.search import project as artefacts
 from vse_pipe.artifacts import embeddings, evaluation, features, images
 from vse_pipe.core.files import partial
 from vse_pipe.project import paths
-from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.typed import read_document
 
 
 def _side(run: str) -> embeddings.Side:

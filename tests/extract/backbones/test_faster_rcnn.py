@@ -170,7 +170,7 @@ def test_from_the_stage_to_the_file(folder: Path) -> None:
 
 def test_a_file_of_weights_for_the_detector(folder: Path) -> None:
     torch.manual_seed(3)
-    net = detector._made(SMALL["detector"], {"num_classes": 5}, (64, 96))
+    net = detector._network(SMALL["detector"], {"num_classes": 5}, (64, 96))
     frozen = {k: v for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked")}
     torch.save(frozen, "own.pth")
     digest = hashlib.sha256(Path("own.pth").read_bytes()).hexdigest()

@@ -17,7 +17,7 @@ from tests.extract import project
 from tests.naive import data as naive
 from tests.naive import extract as naive_extract
 from vse_pipe.artifacts import features
-from vse_pipe.core import states
+from vse_pipe.core import devices
 from vse_pipe.core.errors import InputError, UnknownMember, UsageError
 from vse_pipe.extract import stage
 from vse_pipe.extract.backbones import grid, random_filters, torchvision
@@ -46,7 +46,7 @@ def test_regions_are_means_of_the_last_map(folder: Path, rows: int) -> None:
     with torch.inference_mode():
         found = backbone.module(given, WINDOWS)
         # The literal network: resnet18's own layers up to the fourth.
-        whole = states.seeded(models.resnet18, 1, "torchvision", "resnet18").eval()
+        whole = devices.seeded(models.resnet18, 1, "torchvision", "resnet18").eval()
         image = backbone.module.scaled(given[:, 0])
         for name, layer in whole.named_children():
             image = layer(image) if name not in ("avgpool", "fc") else image

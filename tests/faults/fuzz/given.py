@@ -25,7 +25,7 @@ from tests.prepare.formats.test_webdataset import sample, shard
 from tests.prepare.proposals import test_file as boxes_files
 from tests.rules.sources import ROOT
 from vse_pipe.artifacts import pairs
-from vse_pipe.core import states, word_vectors
+from vse_pipe.core import arrays, devices
 from vse_pipe.core.files import sha256
 from vse_pipe.evaluate import readers as external_readers
 from vse_pipe.evaluate import vectors as evaluate_vectors
@@ -37,9 +37,9 @@ from vse_pipe.prepare.proposals import file as from_file
 from vse_pipe.prepare.proposals.file import proposer, read_boxes
 from vse_pipe.prepare.regions import Picture
 from vse_pipe.prepare.stage import check
-from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.overlay import apply
+from vse_pipe.project.params.typed import read_document
 from vse_pipe.tools import check as tools_check
 
 _KINDS = {"png": {}, "jpg": {}, "gif": {}, "webp": {}, "bmp": {}, "tiff": {"compression": "tiff_lzw"}, "ppm": {}}
@@ -202,7 +202,7 @@ def readers() -> list[Reader]:
         **{f"proposals {name}": (name, _proposed) for name in _PROPOSED},
         "bottom-up a.tsv": ("tsv/a.tsv", _regions),
         "precomp row": ("cc/test_ims.npy", _row),
-        **{f"weights {name}": (name, states.read) for name in ("w.pth", "old.pt", "w.safetensors")},
+        **{f"weights {name}": (name, devices.read_weights) for name in ("w.pth", "old.pt", "w.safetensors")},
         **{
             f"words {name}": (name, _words)
             for name in ("words.npz", "words.bin", "words.vec", "words.txt", "words.txt.gz")
@@ -219,4 +219,4 @@ def readers() -> list[Reader]:
 
 
 def _words(path: Path) -> object:
-    return word_vectors.read(path, set(WORDS))
+    return arrays.read_word_vectors(path, set(WORDS))

@@ -14,8 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tests import made
-from tests.artifacts.test_pairs import WHOLE
-from tests.artifacts.test_regions import PHRASE, REGION
+from tests.artifacts.test_pairs import PHRASE, REGION, WHOLE
 from tests.faults.fuzz.child import Reader
 from vse_pipe.artifacts import (
     audit,
@@ -33,8 +32,8 @@ from vse_pipe.artifacts import (
 from vse_pipe.core.errors import IntegrityError
 from vse_pipe.extract.job import Failure, Output
 from vse_pipe.extract.shards import Shard, Shards
-from vse_pipe.project import step
-from vse_pipe.project.lock import Lock
+from vse_pipe.project import paths
+from vse_pipe.project.code import Lock
 from vse_pipe.train import checkpoint, restore
 
 _TOY, _RUN = Path("data/extract/toy"), Path("data/train/sum")
@@ -169,7 +168,7 @@ def readers() -> list[Reader]:
         *_on(audit.read_costs, Path("audit") / audit.COSTS, digested=False),
         *_on(images.read_unreadable, Path("errors") / images.UNREADABLE),
         *_on(pairs.read_rematching, Path(pairs.REMATCHING), digested=False),
-        *_on(lambda _: step.timing_of(_RUN), step.timing_file(_RUN), digested=False),
+        *_on(lambda _: paths.recorded_seconds(_RUN), paths.timing_file(_RUN), digested=False),
         *_on(lambda _: Lock({}).outs, Path("dvc.lock"), digested=False),
     ]  # fmt: skip
     return [*found, *_on(lambda _: _shard(), *sorted(shard.iterdir()))]

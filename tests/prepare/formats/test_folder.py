@@ -197,7 +197,7 @@ def test_names_that_can_be_ids_are_and_others_are_left_out(tmp_path):
     out = prepare("folder", "photos")
     told, table = names.read(out), images.read(out)
     for number, file in zip(table["image_id"].to_pylist(), table["file"].to_pylist(), strict=True):
-        assert (told.number("image_id", file), told.shown("image_id", number)) == (number, file)
+        assert (told.number("image_id", file), told.label("image_id", number)) == (number, file)
 
 
 def test_a_folder_that_cannot_be_listed_is_one_line(tmp_path, monkeypatch):
@@ -324,7 +324,7 @@ def test_what_earlier_calls_have_seen_may_be_damaged_or_gone(tmp_path, monkeypat
     pictures(tmp_path / "photos", ["a.png"])
     _old(tmp_path / "photos")
     before = _bytes(prepare("folder", "photos"))
-    seen = paths.seen(Path("photos")) / images.SEEN
+    seen = paths.picture_cache(Path("photos")) / images.SEEN
     content = bytearray(seen.read_bytes())
     content[len(content) // 2] ^= 255
     seen.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Engine ray: what a worker gets at once, what happens when one dies, and the bytes of the run without it."""
+"""The engine ray on this machine: every byte is the same."""
 
 import contextlib
 import gc
@@ -92,7 +92,7 @@ def opened(count: int) -> Iterator[None]:
     try:
         with ray.opened(EngineParams(name="ray", workers=count, memory=1), "cpu"):
             try:
-                assert list(workers.each(list, [7])) == [7]
+                assert list(workers.run_parts(list, [7])) == [7]
                 assert signal.getsignal(signal.SIGTERM) is terminated
             except PipelineError as error:
                 if "no Ray cluster at local" not in str(error):
@@ -110,7 +110,7 @@ def three() -> Iterator[None]:
 
 
 def squares(folder: Path, count: int, cost: int = 0) -> list[int]:
-    found = list(workers.each(Squares(folder), range(count), cost))
+    found = list(workers.run_parts(Squares(folder), range(count), cost))
     assert os.getpid() not in {process for _, process in found}
     return [value for value, _ in found]
 
@@ -150,5 +150,12 @@ def test_an_error_of_a_worker_is_the_error_of_the_command(three: None, tmp_path:
 @pytest.mark.acceptance
 def test_every_byte_is_the_same_for_1_2_and_3_workers_of_which_one_is_killed() -> None:
     command = [sys.executable, "-m", "tests.project.engines.projects", "ray"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.acceptance
+def test_all_that_is_written_is_the_same() -> None:
+    command = [sys.executable, "-m", "tests.project.engines.projects", "elsewhere"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,21 +1,98 @@
-"""Engine ray where the cluster or a node of it is not as it should be, without Ray: a stand-in does what Ray would."""
+"""Faults of a Ray cluster, on a stand-in for Ray."""
 
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from tests.project.engines.standin import RayError, Standin
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.project.engines import ray
 from vse_pipe.project.params.schema import EngineParams
+
+
+class RayError(Exception):
+    """``ray.exceptions.RayError``"""
+
+
+class RayTaskError(RayError):
+    """``ray.exceptions.RayTaskError``"""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"Traceback of {cause!r}")
+        self.cause = cause
+
+
+def raised_in_ray(number: int, frame: object) -> None:
+    """What ``ray.init`` puts in place of the handler of SIGTERM."""
+
+
+class Standin(ModuleType):
+    """resources: of the cluster; silent: workers that never start."""
+
+    exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
+    util = SimpleNamespace(register_serializer=lambda *args, **kinds: None)
+
+    def __init__(self, resources: dict[str, float] | None = None, silent: int = 0) -> None:
+        super().__init__("ray")
+        self.resources, self.silent = resources or {"CPU": 64.0}, silent
+        self.running = False
+        self.cancelled: list[Any] = []
+
+    def init(self, **options: object) -> None:
+        signal.signal(signal.SIGTERM, raised_in_ray)
+        self.running = True
+
+    def is_initialized(self) -> bool:
+        return self.running
+
+    def shutdown(self) -> None:
+        self.running = False
+
+    def cluster_resources(self) -> dict[str, float]:
+        return self.resources
+
+    def put(self, value: object) -> object:
+        return SimpleNamespace(get=lambda: value)
+
+    def get(self, reference: Any) -> Any:
+        return reference.get()
+
+    def wait(self, references: list, num_returns: int, timeout: float | None = None) -> tuple[list, list]:
+        ready = num_returns - (self.silent if timeout else 0)
+        return references[:ready], references[ready:]
+
+    def cancel(self, reference: object) -> None:
+        assert self.running, "cancel starts a cluster"
+        self.cancelled.append(reference)
+
+    def remote(self, kind: type) -> Any:
+        start = SimpleNamespace(remote=lambda *args: _Actor(kind(*args)))
+        return SimpleNamespace(options=lambda **options: start)
+
+
+class _Actor:
+    def __init__(self, inside: Any) -> None:
+        self.run = SimpleNamespace(remote=lambda *args: _Task(lambda: inside.run(*args)))
+        self.__ray_ready__ = SimpleNamespace(remote=lambda: _Task(lambda: True))
+
+
+class _Task:
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
+
+    def get(self) -> Any:
+        try:
+            return self.work()
+        except Exception as error:
+            raise RayTaskError(error) from error
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +127,7 @@ def test_more_workers_than_can_be_placed_are_refused(
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr("vse_pipe.core.devices.resolve_device", torch.device)
     with pytest.raises(UsageError) as caught:
-        list(pool(monkeypatch, 4, device, resources=resources).each(doubled, [1]))
+        list(pool(monkeypatch, 4, device, resources=resources).run(doubled, [1]))
     assert str(caught.value) == message
 
 
@@ -58,21 +135,21 @@ def test_as_many_as_can_be_placed_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     asked = pool(monkeypatch, 3, resources={"CPU": 6.0})
     monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
-    assert list(asked.each(doubled, range(50))) == doubled(range(50))
+    assert list(asked.run(doubled, range(50))) == doubled(range(50))
 
 
 def test_workers_that_do_not_start_end_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = pool(monkeypatch, 3, silent=1)
     for _ in range(2):  # whoever asks again waits again
         with pytest.raises(PipelineError, match=r"^1 of 3 workers did not start in 120 s; .* fewer --workers .*$"):
-            list(asked.each(doubled, [1]))
+            list(asked.run(doubled, [1]))
 
 
 def test_sigterm_stays_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     def own(number: int, frame: object) -> None: ...
 
     signal.signal(signal.SIGTERM, own)
-    assert list(pool(monkeypatch).each(doubled, [1])) == [2]
+    assert list(pool(monkeypatch).run(doubled, [1])) == [2]
     assert signal.getsignal(signal.SIGTERM) is own
 
 
@@ -81,7 +158,7 @@ def test_a_file_that_a_node_lacks_is_the_error_of_the_command(monkeypatch: pytes
         return [Path(part).read_text() for part in parts]
 
     with pytest.raises(FileNotFoundError) as caught:
-        list(pool(monkeypatch).each(read, [str(tmp_path / "none.jpg")]))
+        list(pool(monkeypatch).run(read, [str(tmp_path / "none.jpg")]))
     assert caught.value.filename == str(tmp_path / "none.jpg")
 
 
@@ -96,7 +173,7 @@ def test_a_node_without_the_project_is_named(monkeypatch: pytest.MonkeyPatch, tm
     with pytest.raises(
         PipelineError, match=rf"^node \S+ has no {folder} \(No such file .*\); the project must be at the"
     ):
-        list(asked.each(doubled, [1]))
+        list(asked.run(doubled, [1]))
 
 
 def test_a_full_store_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,13 +184,13 @@ def test_a_full_store_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(asked._ray, "put", full)
     with pytest.raises(PipelineError, match=r"^Ray's store does not take what workers share \(the store is full\)$"):
-        list(asked.each(doubled, [1]))
+        list(asked.run(doubled, [1]))
 
 
 @pytest.mark.parametrize("open_still", [True, False])
 def test_what_is_abandoned_is_cancelled_while_ray_runs(monkeypatch: pytest.MonkeyPatch, open_still: bool) -> None:
     asked = pool(monkeypatch)
-    results: Any = asked.each(doubled, range(50))
+    results: Any = asked.run(doubled, range(50))
     assert next(results) == 0
     if not open_still:
         asked.close()
@@ -142,4 +219,4 @@ def test_another_python_is_another_installation(monkeypatch: pytest.MonkeyPatch)
     asked._start()
     monkeypatch.setattr("platform.python_version", lambda: "3.1")
     with pytest.raises(PipelineError, match="a worker has other code, libraries or Python than the process"):
-        list(asked.each(doubled, [1]))
+        list(asked.run(doubled, [1]))

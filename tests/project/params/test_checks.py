@@ -7,8 +7,8 @@ from tests.toy_project import PARAMS, load_params
 from vse_pipe.core.errors import ParamsError, UsageError
 from vse_pipe.project.params import checks
 from vse_pipe.project.params.checks import with_transfers
-from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load_measuring
+from vse_pipe.project.params.typed import read_document
 from vse_pipe.tools import check
 
 RUN = PARAMS["runs"]["sum"]
@@ -359,9 +359,9 @@ TWO = {**CHANGES, "transfers": {"moved": {"run": "seen", "dataset": "mine"}}}
 def test_a_data_set_has_its_own_files(tmp_path):
     one = {"judgements": {"mine": "j.csv"}, "labels": {"toy": "l.csv"}, "sha256": {"j.csv": "0" * 64}}
     evaluate = load_params(tmp_path, **TWO, evaluate=one).evaluate
-    assert (evaluate.of("mine").judgements, evaluate.of("mine").labels) == ("j.csv", None)
-    assert (evaluate.of("toy").judgements, evaluate.of("toy").labels) == (None, "l.csv")
-    assert load_params(tmp_path, evaluate={"labels": "l.csv"}).evaluate.of("toy").labels == "l.csv"
+    assert (evaluate.for_dataset("mine").judgements, evaluate.for_dataset("mine").labels) == ("j.csv", None)
+    assert (evaluate.for_dataset("toy").judgements, evaluate.for_dataset("toy").labels) == (None, "l.csv")
+    assert load_params(tmp_path, evaluate={"labels": "l.csv"}).evaluate.for_dataset("toy").labels == "l.csv"
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,20 @@
+"""params.yaml: its YAML, its validation, and what the command line changes of it."""
+
 import time
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_params
-from vse_pipe.core.errors import ParamsError, UsageError
-from vse_pipe.project.params.document import lookup, read_document
+from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
+from vse_pipe.project.params import typed
 from vse_pipe.project.params.load import load
+from vse_pipe.project.params.schema import EngineParams
+from vse_pipe.project.params.typed import lookup, read_document
 
 
 def test_the_projects_own_file_is_valid():
@@ -298,3 +305,100 @@ def test_a_weight_that_the_vectors_cannot_have_is_refused_at_its_part(tmp_path, 
     parts = [{"method": "tfidf"}, {"method": "tfidf", "weight": weight}]
     with pytest.raises(ParamsError, match=r"texts\.words\.parts\.1\.weight: input should be"):
         load_params(tmp_path, texts={"words": {"dataset": "toy", "method": "mixed", "parts": parts}}, runs={})
+
+
+def _parsed(text: str) -> object:
+    try:
+        return typed.parse_yaml(text)
+    except ValueError as error:
+        return str(error)
+
+
+def _read_by_either(text: str) -> None:
+    found = _parsed(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typed, "_plain", lambda text: False)
+        assert found == _parsed(text)
+
+
+SCALARS = [
+    "1e-05",
+    "yes",
+    "012",
+    "1:30",
+    "1_000",
+    "{a:1}",
+    "[a:b]",
+    "",
+    "[",
+    "[" * 98 + "]" * 98,
+    "[" * 100 + "]" * 100,
+]
+PLAIN = [*(f"a: {one}" for one in SCALARS), "<<: {a: 1}", "- - a", "? [a]\n: b", "? [[a]]\n: b", "a: 1\na: 2"]
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_either_parser_reads_the_same(text):
+    """The one in C is asked first, where it is known to read what the other reads."""
+    assert typed._plain(text)
+    _read_by_either(text)
+
+
+@pytest.mark.parametrize("text", ["a: !", "a: |#", "a: &x [1]\nb: *x", "%YAML 1.1\n---\na: yes", "a: b\x85c"])
+def test_what_the_parsers_read_otherwise_is_for_one(text):
+    assert not typed._plain(text)
+    _read_by_either(text)
+
+
+@given(st.text("[]{}:,-?#'\"0123456789 \n"))
+@settings(max_examples=300)
+def test_either_parser_reads_the_same_of_signs(text):
+    _read_by_either(text)
+
+
+def test_values_lie_up_to_a_hundred_levels_deep():
+    found = typed.parse_yaml("[" * 100 + "]" * 100)
+    for _ in range(99):
+        (found,) = found
+    assert found == []
+    with pytest.raises(ValueError, match="more than 100 levels"):
+        typed.parse_yaml("[" * 101 + "]" * 101)
+
+
+RAY = EngineParams(name="ray", workers=4, address="auto")
+
+
+def test_the_command_line_changes_what_it_names() -> None:
+    assert EngineParams().changed(None, None, None) == EngineParams(
+        name="local", workers=1, address="local", memory=2048
+    )
+    assert RAY.changed(None, 2, None) == EngineParams(name="ray", workers=2, address="auto")
+    assert EngineParams().changed("ray", 3, None) == EngineParams(name="ray", workers=3, address="local")
+    assert RAY.changed("local", None, None).name == "local"
+
+
+def test_refuses_workers_without_ray_and_unknown_engines() -> None:
+    for options in [(2, None), (None, "auto")]:
+        with pytest.raises(UsageError, match="--workers and --address belong to --engine ray"):
+            RAY.changed("local", *options)
+    with pytest.raises(UsageError, match="--workers 0: expected 1 or more"):
+        RAY.changed(None, 0, None)
+    with pytest.raises(UnknownMember, match="unknown engine 'rya'; did you mean 'ray'"):
+        RAY.changed("rya", None, None)
+
+
+def test_params_yaml_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text((ROOT / "params.yaml").read_text() + "\nengine: {name: ray, workers: 2}\n")
+    assert load(path).engine == EngineParams(name="ray", workers=2)
+    with pytest.raises(
+        ParamsError, match=r"engine.name: unknown engine 'rya'; did you mean 'ray'\? known: local, ray$"
+    ):
+        load(path, ["engine.name=rya"])
+
+
+def test_no_stage_depends_on_it() -> None:
+    stages = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"].values()
+    named = [key for stage in stages for key in stage.get("do", stage).get("params", [])]
+    assert len(named) > 20
+    assert [key for key in named if str(key).startswith("engine")] == []

@@ -1,4 +1,7 @@
+"""Overlays of the package, of users, and those of docs/regimes.md."""
+
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -7,10 +10,11 @@ from tests.rules.sources import ROOT
 from tests.toy_project import write_params
 from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
 from vse_pipe.project.params import checks, overlay
-from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
+from vse_pipe.project.params.overlay import apply
+from vse_pipe.project.params.typed import read_document
+from vse_pipe.project.paths import run_entry
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.project.repetitions import entry
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ def test_every_packaged_overlay_validates_and_replaces_the_nodes(params, name):
     loaded, content = load(params), read_document(overlay.find(name))
     for section in ("datasets", "features", "texts", "noises"):
         assert list(getattr(loaded, section)) == list(content[section]), section
-    assert list(dict.fromkeys(map(entry, loaded.runs))) == list(content["runs"])
+    assert list(dict.fromkeys(map(run_entry, loaded.runs))) == list(content["runs"])
     assert not re.search("[&*]id", params.read_text()), "what runs share is written out"
 
 
@@ -211,3 +215,42 @@ def test_entries_that_nothing_is_added_to_keep_their_comments_and_lines(params, 
     overlay.add(params, {"loss": {"hal": {"gamma": 7.0}}})
     assert own in params.read_text()
     assert load(params).runs["hal"].loss.params.gamma == 7.0
+
+
+TEXT = (ROOT / "docs/regimes.md").read_text(encoding="utf-8")
+EXAMPLES = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL))
+
+
+def _applied(heading: str, folder):
+    shutil.copy(ROOT / "params.yaml", folder / "params.yaml")
+    (folder / "example.yaml").write_text(EXAMPLES[heading])
+    apply(folder / "params.yaml", str(folder / "example.yaml"), [])
+    return load(folder / "params.yaml")
+
+
+def test_every_example_is_found():
+    assert list(EXAMPLES) == ["1C and 10C", "RC and rV", "FT"]
+    assert TEXT.count("```yaml") == len(EXAMPLES)
+
+
+def test_one_and_ten_crops(tmp_path):
+    params = _applied("1C and 10C", tmp_path)
+    crops = {name: params.features[run.features].backbone.params.crops for name, run in params.runs.items()}
+    assert crops == {"one_crop": "center", "ten_crops": "ten"}
+
+
+def test_random_crops_with_and_without_restval(tmp_path):
+    params = _applied("RC and rV", tmp_path)
+    for name, restval in [("rc_rv", True), ("rc", False)]:
+        run = params.runs[name]
+        assert params.datasets[run.dataset].format.params.include_restval is restval
+        assert run.image.name == "finetune"
+        assert run.image.params.crop == "random"
+        assert run.image.params.trainable is False
+
+
+def test_fine_tuning(tmp_path):
+    run = _applied("FT", tmp_path).runs["ft"]
+    assert run.image.params.trainable
+    assert (run.image.params.after, run.train.epochs, run.image.params.lr) == (30, 45, 2e-5)
+    assert run.train.lr == 10 * run.image.params.lr

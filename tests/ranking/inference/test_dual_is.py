@@ -82,7 +82,7 @@ class _Two:
 
     count = 2
 
-    def each(self, stream, parts, cost, ordered=True):
+    def run(self, stream, parts, cost, ordered=True):
         parts = list(parts)
         return iter([*stream(parts[:5]), *stream(parts[5:])])
 

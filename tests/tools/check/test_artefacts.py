@@ -11,7 +11,7 @@ from vse_pipe.artifacts import captions, images, pairs
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.project.problems import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
+from vse_pipe.project.stages import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
 from vse_pipe.tools.check import check
 from vse_pipe.train.stage import train
 
@@ -173,7 +173,7 @@ def test_a_fault_is_named_with_its_address_and_status(made, plant, status, addre
 def test_training_that_was_killed_is_a_note(made):
     Path("data/train/sum/model.safetensors").unlink()
     found = check([]).problems
-    assert (NOTE, "training has not ended") in [(problem.status, problem.what) for problem in found]
+    assert (NOTE, "training has not ended") in [(problem.status, problem.text) for problem in found]
     assert exit_status([problem for problem in found if problem.address == "data/train/sum"]) == 0
 
 

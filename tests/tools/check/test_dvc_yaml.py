@@ -7,8 +7,8 @@ import pytest
 
 from tests.rules.sources import ROOT
 from vse_pipe.project.params import overlay as overlays
-from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
+from vse_pipe.project.params.typed import read_document
 from vse_pipe.tools import check
 
 

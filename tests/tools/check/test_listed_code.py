@@ -10,7 +10,7 @@ import vse_pipe
 from tests.made import record
 from vse_pipe.commands import _project
 from vse_pipe.commands import project as command
-from vse_pipe.project import code, lock, paths
+from vse_pipe.project import code, paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.project.stages import declarations
@@ -56,7 +56,7 @@ def test_a_module_that_changed_makes_stale_what_runs_it(listed, tmp_path, monkey
 
 def test_a_list_that_is_nowhere_any_more_says_nothing(listed):
     path = paths.CODE / "train" / "sum"
-    lock.cached(lock.md5(path)).unlink()
+    code.cache_object(code.md5(path)).unlink()
     path.write_text("vse_pipe.train.losses.sum 0\n", encoding="utf-8")
     assert check([]).problems == []
 

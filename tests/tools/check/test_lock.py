@@ -7,9 +7,9 @@ from dvc.repo import Repo
 
 from tests.made import record
 from vse_pipe.core.errors import ParamsError
-from vse_pipe.project import lock
-from vse_pipe.project.lock import Lock
-from vse_pipe.project.params.document import read_document
+from vse_pipe.project import code
+from vse_pipe.project.code import Lock
+from vse_pipe.project.params.typed import read_document
 from vse_pipe.tools.check import check
 
 
@@ -27,11 +27,11 @@ def test_digests_and_places_are_those_of_dvc(tmp_path, monkeypatch):
     (stage,) = repo.add(str(folder))
     repo.close()
     digest = stage.outs[0].hash_info.value
-    assert lock.md5(Path("out")) == digest
-    assert lock.cached(digest).is_file()
-    found = Lock({}).files(lock.Recorded("x", "out", digest))
-    assert found == lock.files_below(Path("out"))
-    assert all(lock.md5(lock.cached(one)) == one for one in found.values())
+    assert code.md5(Path("out")) == digest
+    assert code.cache_object(digest).is_file()
+    found = Lock({}).files(code.Recorded("x", "out", digest))
+    assert found == code.files_below(Path("out"))
+    assert all(code.md5(code.cache_object(one)) == one for one in found.values())
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_cache_lies_where_the_configuration_says(tmp_path, monkeypatch, text
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc" / "config").write_text(text, encoding="utf-8")
-    assert lock.cache_folder() == Path(expected)
+    assert code.cache_folder() == Path(expected)
 
 
 def test_what_has_changed_since_dvc_ran(made):
@@ -69,7 +69,7 @@ def test_an_output_made_with_another_value_is_stale(made):
 def test_an_output_made_from_an_earlier_output_is_stale(made):
     record()
     document = Path("dvc.lock").read_text(encoding="utf-8")
-    digest = lock.md5(Path("data/embed/sum"))
+    digest = code.md5(Path("data/embed/sum"))
     assert document.count(digest) == 2
     # As DVC leaves it when embed ran again and evaluate did not.
     head, _, tail = document.rpartition(digest)

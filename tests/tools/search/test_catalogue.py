@@ -27,7 +27,7 @@ def catalogue(root, file: str) -> Catalogue:
 def test_a_picture_inside_a_shard(tmp_path):
     (tmp_path / "t.tar").write_bytes(b"before, picture, after")
     path = catalogue(tmp_path, "t.tar::8:7::a.jpg").path(1)
-    assert pictures.shown(path) == b"picture"
+    assert pictures.page_bytes(path) == b"picture"
     (tmp_path / "t.tar").unlink()
     assert catalogue(tmp_path, "t.tar::8:7::a.jpg").path(1) is None
 

@@ -10,7 +10,7 @@ from pydantic import PositiveInt, ValidationError
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vse_pipe.core import states
+from vse_pipe.core import devices
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
 from vse_pipe.extract import networks, published
@@ -152,7 +152,7 @@ def _filters(params: Params, seed: int) -> tuple[RandomFilters, Transform, dict,
     transform = networks.resolve(params, _FILTERS)
     if arguments.size > transform.image_size:
         raise UsageError(f"size {arguments.size} of the filters is larger than image_size {transform.image_size}")
-    net = states.seeded(
+    net = devices.seeded(
         partial(RandomFilters, arguments.filters, arguments.size, arguments.stride), seed, "random_filters"
     )
     about = {"network": "random filters", "weights": {"origin": "random", "seed": seed}}
@@ -160,5 +160,5 @@ def _filters(params: Params, seed: int) -> tuple[RandomFilters, Transform, dict,
 
 
 def _read(transform: Transform, root: Path, item: Item) -> tuple[np.ndarray, np.ndarray]:
-    pixels, size = images.seen(root, item, transform)
+    pixels, size = images.pixels_and_size(root, item, transform)
     return pixels, np.array(transform.window(*size), dtype=np.float32)

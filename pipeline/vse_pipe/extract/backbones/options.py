@@ -136,7 +136,7 @@ class BottomUpOptions(FeatureParams):
     normalise: bool = False
     shard_size: ShardSize = 256
 
-    traits: ClassVar = BackboneTraits(by_content=False, alone=True)
+    traits: ClassVar = BackboneTraits(by_content=False, independent=True)
 
     def reads(self) -> list[SourceFiles]:
         return [SourceFiles(Path(name).expanduser(), patterns=("*.tsv", "*.tsv.*")) for name in self.tsv]
@@ -177,7 +177,7 @@ class FasterRcnnOptions(FeatureParams):
     batch_size: PositiveInt = 8
     shard_size: ShardSize = 256
 
-    traits: ClassVar = BackboneTraits(alone=True)
+    traits: ClassVar = BackboneTraits(independent=True)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -242,7 +242,7 @@ class PrecompOptions(FeatureParams):
     store: Literal["float32", "float16"] | None = None
     batch_size: PositiveInt = 1024
 
-    traits: ClassVar = BackboneTraits(alone=True)
+    traits: ClassVar = BackboneTraits(independent=True)
 
 
 class RandomFiltersOptions(FeatureParams):

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from vse_pipe.core import states
+from vse_pipe.core import devices
 from vse_pipe.extract.backbones.options import RandomFiltersOptions as Params
 from vse_pipe.extract.job import Backbone
 from vse_pipe.extract.networks import Extractor, RandomFilters, read_pixels
@@ -32,5 +32,5 @@ def build(params: Params, seed: int) -> Backbone:
         "transform": transform.about(),
         "dimensions": 2 * params.filters,
     }
-    network = Extractor(states.seeded(make, seed, "random_filters"), transform).eval()
+    network = Extractor(devices.seeded(make, seed, "random_filters"), transform).eval()
     return Backbone(read=partial(read_pixels, transform), module=network, about=about)

@@ -67,7 +67,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     images = image_table(keys, list(numbers), splits, scanned.widths, scanned.heights, scanned.digests)
     texts = [cells["caption"] for cells in rows]
     captions = caption_table(ids, [keys[i] for i in image_ids], texts, [splits[i] for i in image_ids])
-    names = TextIds.of(**named, **called) if named or called else None
+    names = TextIds.from_columns(**named, **called) if named or called else None
     return Source(images, captions, str(root), scanned.broken, names=names)
 
 

@@ -89,7 +89,7 @@ class _Rows:
             caption_id = len(self.captions)
             self.captions.append((caption_id, image_id, caption_text(text, where), split))
             for phrase in phrases:
-                memory.take(where, _PHRASE_BYTES)
+                memory.reserve(where, _PHRASE_BYTES)
                 if reason := _without_box(phrase, annotation):
                     self.without[reason].append((image_id, phrase.chain))
                     continue

@@ -38,7 +38,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         more = f"; left out: {pictures.left_out[0]}" if pictures.left_out else ""
         raise InputError(f"{source}: no picture in it or in its folders, which end in {', '.join(ENDINGS)}{more}")
     files = sorted(pictures.stamps)
-    with ReadingCache.opened(paths.seen(source)) as cache:
+    with ReadingCache.opened(paths.picture_cache(source)) as cache:
         results = _readings(source, pictures.stamps, cache)
     widths, heights = zip(*(results[file][0] for file in files), strict=True)
     digests = [results[file][2] for file in files]
@@ -46,7 +46,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     _must_differ(ids, files, source)
     images = image_table(ids, files, [_SPLIT] * len(files), widths, heights, digests)
     broken = [f"{file} {why}" for file in files if (why := results[file][3]) is not None]
-    names = TextIds.of(image_id=(ids, pa.array(files, pa.string())))
+    names = TextIds.from_columns(image_id=(ids, pa.array(files, pa.string())))
     return Source(images, caption_table([], [], [], []), str(source), broken, names=names, left_out=pictures.left_out)
 
 

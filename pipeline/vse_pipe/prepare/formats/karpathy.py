@@ -99,7 +99,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         scanned.heights,
         scanned.digests,
     )
-    names = TextIds.of(**named, **called) if named or called else None
+    names = TextIds.from_columns(**named, **called) if named or called else None
     return Source(table, captions, str(root), scanned.broken, names=names)
 
 

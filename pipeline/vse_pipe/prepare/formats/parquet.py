@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import Damage, InputError
-from vse_pipe.core.parquet import opened
+from vse_pipe.core.tables import open_parquet
 from vse_pipe.pictures.address import Cell
 from vse_pipe.prepare.formats.options import ParquetOptions as Params
 from vse_pipe.prepare.shards import Assembly, drawn, files
@@ -47,7 +47,7 @@ def _image_id(value: int | str | None, column: str, where: str) -> int | str:
 
 def _rows(path: Path, params: Params) -> Iterator[tuple[Any, Any, Any]]:
     """Yield caption or captions, split and id of each row; the images are not read."""
-    with opened(path, Damage(InputError, "copy it again")) as file:
+    with open_parquet(path, Damage(InputError, "copy it again")) as file:
         _check(path, file.schema, params)
         if not file.metadata.num_rows:
             raise InputError(f"{path}: holds no rows")

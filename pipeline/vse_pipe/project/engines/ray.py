@@ -1,8 +1,8 @@
 """Engine ``ray``: worker processes of a Ray cluster, on this machine or on many. Needs the extra ``ray``.
 
-Workers compute, this process puts together and writes: there is one writer, and a worker that outlives it can do no harm. What
-is computed is sent as Ray sends functions, with its arrays in Ray's store, once for all workers of a node; memory maps are opened
-again, so every node needs the project, the images and the weights at the same paths.
+Workers compute, this process puts together and writes: there is one writer, and a worker that outlives it can do no
+harm. What is computed is sent as Ray sends functions, with its arrays in Ray's store, once for all workers of a node;
+memory maps are opened again, so every node needs the project, the images and the weights at the same paths.
 """
 
 import contextlib
@@ -42,8 +42,9 @@ _MIB = 1 << 20
 
 @contextlib.contextmanager
 def opened(params: EngineParams, device: str) -> Iterator[None]:
-    """``workers.each`` asks workers that are started when it is first called, and end here. device: of each of them, as the
-    command line names it. Raises MissingResource without Ray, UsageError for one GPU of many, which Ray deals out itself."""
+    """``processes.run_parts`` asks workers that are started when it is first called, and end here. device: of each of
+    them, as the command line names it. Raises MissingResource without Ray, UsageError for one GPU of many, which Ray
+    deals out itself."""
     if device.startswith("cuda:"):
         raise UsageError(
             f"--device {device} and --engine ray exclude each other: Ray gives each worker a GPU; give cuda"
@@ -57,8 +58,8 @@ def opened(params: EngineParams, device: str) -> Iterator[None]:
 
 
 class RayPool:
-    """As ``workers.Pool``. A worker that dies is started again, twice at most, and what it had to do is done again; it has as
-    many threads as this process, on which the last bits of a result may depend."""
+    """As ``processes.Pool``. A worker that dies is started again, twice at most, and what it had to do is done again;
+    it has as many threads as this process, on which the last bits of a result may depend."""
 
     def __init__(self, ray: ModuleType, params: EngineParams, device: str) -> None:
         self._ray, self._params, self._device = ray, params, device
@@ -70,8 +71,8 @@ class RayPool:
         return self._params.workers
 
     def block(self, parts: Iterable[Any], cost: int) -> int:
-        """Parts that a worker gets at once: as many as fit its memory, and no more than leave all workers something to do; one
-        where nobody knows what a part takes. Raises UsageError where the memory is too little for one."""
+        """Parts that a worker gets at once: as many as fit its memory, and no more than leave all workers something to
+        do; one where nobody knows what a part takes. Raises UsageError where the memory is too little for one."""
         room = self._params.memory * _MIB
         if cost > room:
             raise UsageError(
@@ -81,20 +82,20 @@ class RayPool:
         share = len(parts) // (_BLOCKS * self.count) if isinstance(parts, Sized) else 1
         return max(1, min(room // cost, share)) if cost else 1
 
-    def each(self, stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
-        """Raises what a worker raises, UsageError for more workers than the cluster has room for, and PipelineError when one does
-        not start, cannot be kept alive or is another installation than this."""
+    def run(self, stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
+        """Raises what a worker raises, UsageError for more workers than the cluster has room for, and PipelineError
+        when one does not start, cannot be kept alive or is another installation than this."""
         block, rest = self.block(parts, cost), iter(parts)
         blocks = iter(lambda: list(islice(rest, block)), [])
         self._start()
-        number, program = next(self._programs), self._put(stream)
-        free, asked, done, following = self._actors * _IN_FLIGHT, dict[Any, Any](), dict[int, Any](), 0
+        number, program = next(self._programs), self._stored(stream)
+        free, pending, done, following = self._actors * _IN_FLIGHT, dict[Any, Any](), dict[int, Any](), 0
         try:
             for place in count():
-                wanted = next(blocks, None)
-                while asked and (wanted is None or not free or place - following >= _AHEAD * self.count):
-                    ready = self._ray.wait(list(asked), num_returns=1)[0][0]
-                    at, actor = asked.pop(ready)
+                batch = next(blocks, None)
+                while pending and (batch is None or not free or place - following >= _AHEAD * self.count):
+                    ready = self._ray.wait(list(pending), num_returns=1)[0][0]
+                    at, actor = pending.pop(ready)
                     free.append(actor)
                     done[at] = ready
                     del ready  # while the reference lives, so does the result in Ray's store
@@ -102,13 +103,13 @@ class RayPool:
                         first = following if ordered else next(iter(done))
                         following += 1
                         yield from self._result(done.pop(first))
-                if wanted is None:
+                if batch is None:
                     return
                 actor = free.pop(0)
-                asked[actor.run.remote(number, [program], wanted)] = place, actor
+                pending[actor.run.remote(number, [program], batch)] = place, actor
         finally:
             # What is abandoned may be closed after the pool, and ``cancel`` would start a cluster.
-            for reference in asked if self._ray.is_initialized() else ():
+            for reference in pending if self._ray.is_initialized() else ():
                 self._ray.cancel(reference)
 
     def close(self) -> None:
@@ -126,7 +127,7 @@ class RayPool:
         except errors.RayError as error:
             raise PipelineError(f"a worker ended and could not be started again ({_reason(error)})") from error
 
-    def _put(self, stream: Stream) -> Any:
+    def _stored(self, stream: Stream) -> Any:
         try:
             return self._ray.put(stream)
         except self._ray.exceptions.RayError as error:
@@ -223,13 +224,13 @@ def _imported() -> ModuleType:
 
 
 def _connect(ray: ModuleType, params: EngineParams, threads: int) -> None:
-    own = {}
+    options = {}
     if params.address == LOCAL:
         # Whoever reaches Ray's ports can run code: a cluster of our own listens to this machine alone.
-        own = {"num_cpus": params.workers * threads, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        options = {"num_cpus": params.workers * threads, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     terminated = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=params.address, log_to_driver=False, logging_level="error", **own)
+        ray.init(address=params.address, log_to_driver=False, logging_level="error", **options)
     except Exception as error:  # Ray raises what it likes, that class too
         raise PipelineError(f"no Ray cluster at {params.address}: {' '.join(str(error).split())}") from error
     finally:
@@ -237,14 +238,14 @@ def _connect(ray: ModuleType, params: EngineParams, threads: int) -> None:
             signal.signal(signal.SIGTERM, terminated)
 
 
-def _fits(there: dict[str, float], options: dict[str, int], count: int) -> None:
-    """Raises UsageError for workers that Ray would wait to place for ever. there: of the whole cluster."""
+def _fits(resources: dict[str, float], options: dict[str, int], count: int) -> None:
+    """Raises UsageError for workers that Ray would wait to place for ever. resources: of the whole cluster."""
     for kind, instead in (("GPU", "--device cpu"), ("CPU", "a smaller OMP_NUM_THREADS")):
-        each, has = options[f"num_{kind.lower()}s"], int(there.get(kind, 0))
-        if count * each > has:
-            advice = [f"--workers {has // each}"] * (has >= each) + [instead]
+        per_worker, has = options[f"num_{kind.lower()}s"], int(resources.get(kind, 0))
+        if count * per_worker > has:
+            advice = [f"--workers {has // per_worker}"] * (has >= per_worker) + [instead]
             raise UsageError(
-                f"ray has {has} {kind}{'s' * (has != 1)} and a worker takes {each}; give {' or '.join(advice)}"
+                f"ray has {has} {kind}{'s' * (has != 1)} and a worker takes {per_worker}; give {' or '.join(advice)}"
             )
 
 

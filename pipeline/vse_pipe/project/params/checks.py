@@ -1,4 +1,7 @@
-"""evaluate.judgements and evaluate.labels against the data sets that runs are on: an id of one means nothing in another."""
+"""Checks of params.yaml that look at several entries: judgements, criteria, ensembles, teachers, sweeps and transfers.
+
+A check yields (address, problem) for every mistake.
+"""
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -6,28 +9,28 @@ from typing import Any
 
 from vse_pipe.core.errors import UsageError, missing, unknown
 from vse_pipe.core.strict import Strict
-from vse_pipe.project import repetitions
+from vse_pipe.project import paths
 from vse_pipe.project.params.schema import BESIDE, TUNED, EnsembleNode, EvaluateParams, SweepNode, TransferNode
 from vse_pipe.project.params.typed import Member, Params, Run
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES
 
 
 def evaluation_problems(params: Params) -> Iterator[tuple[str, str]]:
-    """(address, what is wrong there) of every mistake."""
+    """Problems of evaluate.judgements and evaluate.labels: their ids belong to one data set."""
     measured = dict.fromkeys(map(params.dataset, (*params.runs, *params.transfers)))
     for key in BESIDE:
-        given = getattr(params.evaluate, key)
-        if isinstance(given, str) and len(measured) > 1:
-            text = f"runs are on several data sets, {', '.join(measured)}; say which the file is of, as {{{next(iter(measured))}: {given}}}"
+        setting = getattr(params.evaluate, key)
+        if isinstance(setting, str) and len(measured) > 1:
+            text = f"runs are on several data sets, {', '.join(measured)}; say which the file is of, as {{{next(iter(measured))}: {setting}}}"
             yield f"evaluate.{key}", text
-        for name in given if isinstance(given, dict) else ():
+        for name in setting if isinstance(setting, dict) else ():
             if name not in params.datasets:
                 yield f"evaluate.{key}.{name}", unknown("data set", name, sorted(params.datasets))
     yield from unnamed(params.evaluate)
 
 
 def without_project(evaluate: EvaluateParams) -> Iterator[tuple[str, str]]:
-    """The same where vectors come from files."""
+    """``evaluation_problems`` where vectors come from files."""
     for key in BESIDE:
         if isinstance(getattr(evaluate, key), dict):
             yield f"evaluate.{key}", "names data sets, and vectors from files are of none; give the file alone"
@@ -35,8 +38,8 @@ def without_project(evaluate: EvaluateParams) -> Iterator[tuple[str, str]]:
 
 
 def unnamed(evaluate: EvaluateParams) -> Iterator[tuple[str, str]]:
-    given = [getattr(evaluate, key) for key in BESIDE]
-    files = {file for one in given for file in (one.values() if isinstance(one, dict) else [one])}
+    settings = [getattr(evaluate, key) for key in BESIDE]
+    files = {file for one in settings for file in (one.values() if isinstance(one, dict) else [one])}
     for path in evaluate.sha256:
         if path not in files:
             yield f"evaluate.sha256.{path}", f"neither {' nor '.join(BESIDE)} name that file"
@@ -47,38 +50,38 @@ def parts(criterion: str) -> list[str]:
 
 
 def matches(criterion: str) -> bool:
-    """Does it end in a matching?"""
+    """Whether it ends in a matching."""
     return INFERENCES.traits(parts(criterion)[-1]).matches
 
 
 def ranked_under(params: Params, name: str) -> list[str]:
-    """The criteria of the grid that rank a run or ensemble: all, but of a cascade no matching, since its scores are on one
-    scale for a query only."""
+    """The criteria of the grid that rank a run or ensemble. A cascade takes no matching: its queries have different
+    scales."""
     node = params.ensembles.get(name)
     cascade = node is not None and node.cascade is not None
     return [one for one in params.grid.inferences if not (cascade and matches(one))]
 
 
 def options(params: Params, criterion: str) -> dict:
-    """What params.yaml says of its parts, without grids of values to choose from."""
+    """The options of its parts in params.yaml, without grids of values to choose from."""
     sections = [params.inference[name].model_dump(mode="json") for name in parts(criterion) if name in params.inference]
     return {key: value for section in sections for key, value in section.items() if not key.endswith("_grid")}
 
 
 def made_with(metrics: dict) -> dict[str, dict]:
-    """The options of an evaluation by direction, without those that validation data chose. metrics: its metrics.json."""
-    made, tuned = metrics.get("parameters", {}), metrics.get("tuned", {})
+    """{direction: options} of an evaluation, without options that validation data chose. metrics: its metrics.json."""
+    parameters, tuned = metrics.get("parameters", {}), metrics.get("tuned", {})
     return {
         direction: {key: value for key, value in values.items() if key not in tuned.get(direction, {})}
-        for direction, values in made.items()
+        for direction, values in parameters.items()
     }
 
 
 def objection(criterion: str) -> str | None:
-    """What is wrong with the way in which the parts go together. Raises UnknownMember for an unknown part."""
+    """The problem of parts that do not fit together. Raises UnknownMember for an unknown part."""
     names = parts(criterion)
-    found = _objection(names, [INFERENCES.traits(name).matches for name in names])
-    return f"inference criterion '{criterion}': {found}" if found else None
+    problem = _objection(names, [INFERENCES.traits(name).matches for name in names])
+    return f"inference criterion '{criterion}': {problem}" if problem else None
 
 
 def _objection(names: list[str], matching: list[bool]) -> str | None:
@@ -96,8 +99,7 @@ def _objection(names: list[str], matching: list[bool]) -> str | None:
 
 
 def ensemble_problems(params: Params) -> Iterator[tuple[str, str]]:
-    """(address, what is wrong): an unknown run, a run twice, runs of different data sets, a name that a run has already,
-    weights that do not fit."""
+    """Unknown or repeated runs, runs of different data sets, the name of a run, weights that do not fit."""
     for name, node in params.ensembles.items():
         address = f"ensembles.{name}"
         if name in params.runs or name in params.groups:
@@ -112,7 +114,7 @@ def ensemble_problems(params: Params) -> Iterator[tuple[str, str]]:
             yield f"{address}.cascade", "is of two runs in turn and takes neither weights nor a fusion; leave these out"
 
 
-# Of first and second both, or neither and a list.
+# Either first and second, or neither and a list.
 _NAMED = ((False, False, False), (True, True, True))
 
 
@@ -120,124 +122,115 @@ def _members(params: Params, node: EnsembleNode, address: str) -> Iterator[tuple
     keys = ["first", "second"] if node.runs is None else ["runs"] * len(node.members)
     if len(keys) < 2:
         yield f"{address}.runs", f"'{node.members[0]}' is one model; name two runs at least, or one with several seeds"
-    known = sorted(params.runs)
+    run_names = sorted(params.runs)
     for place, (key, run) in enumerate(zip(keys, node.members, strict=True)):
         if run in params.groups:
-            repeated = ", ".join(params.groups[run])
-            yield (
-                f"{address}.{key}",
-                f"run '{run}' has a model for each of its seeds; name one: {repeated}, or give it under runs",
-            )
+            models = ", ".join(params.groups[run])
+            text = f"run '{run}' has a model for each of its seeds; name one: {models}, or give it under runs"
+            yield f"{address}.{key}", text
         elif run not in params.runs:
-            yield f"{address}.{key}", unknown("run", run, known)
+            yield f"{address}.{key}", unknown("run", run, run_names)
         if run in node.members[:place]:
             earlier = "the first run" if node.runs is None else "among them"
             yield f"{address}.{key}", f"'{run}' is {earlier} already; its mean with itself is itself"
     datasets = {run: params.runs[run].dataset for run in node.members if run in params.runs}
     if len(set(datasets.values())) > 1:
-        told = " and ".join(f"'{run}' is of '{dataset}'" for run, dataset in datasets.items())
+        description = " and ".join(f"'{run}' is of '{dataset}'" for run, dataset in datasets.items())
         runs = "both runs" if len(node.members) == 2 else "all runs"
-        yield address, f"{runs} must be of one data set, but {told}"
+        yield address, f"{runs} must be of one data set, but {description}"
 
 
 def _weights(node: EnsembleNode, address: str) -> Iterator[tuple[str, str]]:
     if node.weights is None or node.weights == TUNED:
         return
     if len(node.weights) != len(node.members):
-        yield (
-            address,
-            f"{len(node.weights)} weights for {len(node.members)} runs; give one for each, in the order of the runs",
-        )
+        count = f"{len(node.weights)} weights for {len(node.members)} runs"
+        yield address, f"{count}; give one for each, in the order of the runs"
     elif not any(node.weights):
         yield address, "all are 0; at least one run must count"
 
 
 def teacher_problems(params: Params) -> Iterator[tuple[str, str]]:
-    """(address, what is wrong): an unknown run, one of another data set or without one vector a side, a folder that another
-    node has, a circle. Of pairs that exist, see ``inputs.teacher``."""
+    """An unknown run, a run of another data set or without one vector a side, the folder of another node, a circle."""
     for name, node in params.teachers.items():
         address = f"teachers.{name}"
-        held = params.noises.get(name)
-        if held is not None and held.dataset == node.dataset:
+        noise = params.noises.get(name)
+        if noise is not None and noise.dataset == node.dataset:
             yield address, f"noises.{name} of the same data set is written to the same folder; rename one of them"
         first = params.models(node.run)[0]
         if first not in params.runs:  # a transfer may have several models too
-            known = {*params.runs, *(name for name, models in params.groups.items() if models[0] in params.runs)}
-            yield f"{address}.run", unknown("run", node.run, sorted(known))
+            run_names = {*params.runs, *(name for name, models in params.groups.items() if models[0] in params.runs)}
+            yield f"{address}.run", unknown("run", node.run, sorted(run_names))
             continue
         run = params.runs[first]
         if run.dataset != node.dataset:
             yield f"{address}.run", f"'{node.run}' is of data set '{run.dataset}', not '{node.dataset}'"
         if SIMILARITIES.traits(run.similarity.name).fragments or run.similarity.name != "cosine":
-            yield (
-                f"{address}.run",
-                f"'{node.run}' is compared by {run.similarity.name}; a teacher is compared by cosine",
-            )
+            text = f"'{node.run}' is compared by {run.similarity.name}; a teacher is compared by cosine"
+            yield f"{address}.run", text
         if name in _before(params, name):
             yield address, "what it is made of is trained on it, in a circle"
 
 
 def _before(params: Params, name: str) -> set[str]:
-    """The teachers that must be there before this one: of its pairs, and of the pairs that its run is trained on."""
-    found: set[str] = set()
+    """The teachers that must exist before this one: those of its pairs, and of the pairs that its run is trained on."""
+    teachers: set[str] = set()
     waiting = [name]
     while waiting:
         node = params.teachers[waiting.pop()]
         models = params.models(node.run)
         pairs = [node.noise, *(params.runs[one].noise for one in models if one in params.runs)]
-        new = {one for one in pairs if one in params.teachers} - found
-        found |= new
+        new = {one for one in pairs if one in params.teachers} - teachers
+        teachers |= new
         waiting += new
-    return found
+    return teachers
 
 
 EPOCH = "epoch"
-# Entries of a run that name a node: their values are the options of the member behind it.
+# Entries of a run that name a node; their values are the options of the node's member.
 _NODES = {"dataset": "datasets", "features": "features", "texts": "texts", "noise": "noises"}
 
 
 def value(params: Params, run: str, x: str) -> int | float:
-    """The number at ``x`` in a run, for sweeps without problems. Raises KeyError where the run has none."""
+    """The number at ``x`` in a run, for sweeps without problems. Raises KeyError where it is missing."""
     return _values(params, _first(params, run))[x]
 
 
-def _known(params: Params, run: str) -> bool:
+def _is_run(params: Params, run: str) -> bool:
     return params.models(run)[0] in params.runs
 
 
 def _first(params: Params, run: str) -> Run:
-    """The run, or of one with seeds its first repetition: they differ in the seed alone."""
+    """The run, or its first seed: the seeds differ in nothing else."""
     return params.runs[params.models(run)[0]]
 
 
 def sweep_problems(params: Params) -> list[tuple[str, str]]:
-    """(address, what is wrong there) of every mistake in report.sweeps."""
-    found = []
+    """Problems of report.sweeps."""
+    problems = []
     for name, sweep in params.report.sweeps.items():
         address = f"report.sweeps.{name}"
-        named = list(_named(params, sweep))
-        found += [(f"{address}.{key}", text) for key, text in named]
-        found += [(f"{address}.{key}", text) for key, text in _criterion(params, sweep)]
+        named = list(_run_problems(params, sweep))
+        problems += [(f"{address}.{key}", text) for key, text in named]
+        problems += [(f"{address}.{key}", text) for key, text in _criterion(params, sweep)]
         if sweep.x != EPOCH:
-            texts = [_number(params, run, sweep.x) for run in sweep.runs if _known(params, run)]
-            found += [(f"{address}.x", text) for text in dict.fromkeys(texts) if text]
-    return found
+            texts = [_number(params, run, sweep.x) for run in sweep.runs if _is_run(params, run)]
+            problems += [(f"{address}.x", text) for text in dict.fromkeys(texts) if text]
+    return problems
 
 
-def _named(params: Params, sweep: SweepNode):
+def _run_problems(params: Params, sweep: SweepNode):
     for key, runs in (("runs", sweep.runs), ("baselines", sweep.baselines)):
         for index, run in enumerate(runs):
-            if not _known(params, run):
-                known = sorted({*params.runs, *params.named(params.runs)})
-                text = unknown("run", run, known)
-                yield f"{key}.{index}", text
+            if not _is_run(params, run):
+                yield f"{key}.{index}", unknown("run", run, sorted({*params.runs, *params.named(params.runs)}))
             elif run in runs[:index]:
                 yield f"{key}.{index}", f"run '{run}' is named twice"
-    named = [run for run in (*sweep.runs, *sweep.baselines) if _known(params, run)]
-    datasets = {_first(params, run).dataset: run for run in named}
+    runs_named = [run for run in (*sweep.runs, *sweep.baselines) if _is_run(params, run)]
+    datasets = {_first(params, run).dataset: run for run in runs_named}
     if len(datasets) > 1:
-        apart = ", ".join(f"'{run}' is of '{dataset}'" for dataset, run in datasets.items())
-        yield "runs", f"runs of several data sets cannot be compared: {apart}"
+        listing = ", ".join(f"'{run}' is of '{dataset}'" for dataset, run in datasets.items())
+        yield "runs", f"runs of several data sets cannot be compared: {listing}"
 
 
 def _criterion(params: Params, sweep: SweepNode):
@@ -245,26 +238,26 @@ def _criterion(params: Params, sweep: SweepNode):
         for key in sorted({"baselines", "inference"} & sweep.model_fields_set):
             yield key, "learning curves (x: epoch) have none; leave it out"
     elif sweep.inference not in params.grid.inferences:
-        what = f"'{sweep.inference}' is not in grid.inferences"
-        yield "inference", missing(what, sweep.inference, params.grid.inferences)
+        problem = f"'{sweep.inference}' is not in grid.inferences"
+        yield "inference", missing(problem, sweep.inference, params.grid.inferences)
 
 
 def _number(params: Params, run: str, x: str) -> str | None:
-    """What is wrong with the value at ``x``, None where it is a number."""
+    """The problem of the value at ``x``; None if it is a number."""
     values = _values(params, _first(params, run))
     if x not in values:
-        beside = [known for known in values if known.startswith(x.partition(".")[0] + ".")]
-        every = [EPOCH, *values]
-        return missing(f"run '{run}' has no value '{x}'", x, every, f"known: {', '.join(beside or every)}")
-    found = values[x]
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        return f"expected a number, but {x} of run '{run}' is {found!r}"
+        related = [known for known in values if known.startswith(x.partition(".")[0] + ".")]
+        addresses = [EPOCH, *values]
+        return missing(f"run '{run}' has no value '{x}'", x, addresses, f"known: {', '.join(related or addresses)}")
+    number = values[x]
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return f"expected a number, but {x} of run '{run}' is {number!r}"
     return None
 
 
 def _values(params: Params, run: Run) -> dict[str, Any]:
-    """Every value of a run by its address: ``{"loss.margin": 0.2, "noise.rate": 0.0, "train.lr": 0.0005, ...}``."""
-    found: dict[str, Any] = {}
+    """{address: value} of a run: ``{"loss.margin": 0.2, "noise.rate": 0.0, "train.lr": 0.0005, ...}``."""
+    values: dict[str, Any] = {}
     for field in fields(run):
         part = getattr(run, field.name)
         if field.name in _NODES:
@@ -272,83 +265,84 @@ def _values(params: Params, run: Run) -> dict[str, Any]:
             part = next((one for one in vars(node).values() if isinstance(one, Member)), None) if node else None
         options = part.params if isinstance(part, Member) else part
         if isinstance(options, Strict):
-            found |= _flat(options.model_dump(), f"{field.name}.")
-    return found
+            values |= _flat(options.model_dump(), f"{field.name}.")
+    return values
 
 
 def _flat(values: dict, prefix: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, one in values.items():
-        found |= _flat(one, f"{prefix}{key}.") if isinstance(one, dict) else {f"{prefix}{key}": one}
-    return found
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
 
 
 Groups = dict[str, tuple[str, ...]]
 
 
 def expanded(nodes: dict[str, TransferNode], groups: Groups) -> tuple[dict[str, TransferNode], Groups]:
-    """One transfer a model, and the names of those of a run with seeds: ``max_on_mine/1`` of ``max/1``."""
-    found: dict[str, TransferNode] = {}
+    """A transfer for each model, and the names for a run with seeds: ``max_on_mine/1`` of ``max/1``."""
+    transfers: dict[str, TransferNode] = {}
     repeated: Groups = {}
     for name, node in nodes.items():
         models = {name: node.run}
         if node.run in groups:
-            models = {repetitions.name(name, int(str(one).rpartition("/")[2])): one for one in groups[node.run]}
+            models = {paths.seed_run(name, int(str(one).rpartition("/")[2])): one for one in groups[node.run]}
             repeated[name] = tuple(models)
-        found |= {one: node.model_copy(update={"run": run}) for one, run in models.items()}
-    return found, repeated
+        transfers |= {one: node.model_copy(update={"run": run}) for one, run in models.items()}
+    return transfers, repeated
 
 
 def transfer_problems(params: Params) -> Iterator[tuple[str, str]]:
-    """(address, what is wrong) of params whose other entries are right."""
+    """Problems of transfers, for params without other problems."""
     for name, node in params.transfers.items():
-        entry = repetitions.entry(name)
+        entry = paths.run_entry(name)
         address = f"transfers.{entry}"
-        if entry in {*map(repetitions.entry, params.runs), *params.ensembles}:
+        if entry in {*map(paths.run_entry, params.runs), *params.ensembles}:
             yield address, "a run or an ensemble has this name, and its folder in data/embed; rename one of them"
         if node.run not in params.runs:
-            yield (
-                f"{address}.run",
-                unknown("run", node.run, sorted({*params.runs, *map(repetitions.entry, params.runs)})),
-            )
+            run_names = sorted({*params.runs, *map(paths.run_entry, params.runs)})
+            yield f"{address}.run", unknown("run", node.run, run_names)
             continue
-        own = params.runs[node.run].dataset
+        trained_on = params.runs[node.run].dataset
         if node.dataset not in params.datasets:
             yield f"{address}.dataset", unknown("data set", node.dataset, sorted(params.datasets))
-        elif node.dataset == own:
-            yield f"{address}.dataset", f"run '{node.run}' was trained on '{own}' itself; name another data set"
+        elif node.dataset == trained_on:
+            yield f"{address}.dataset", f"run '{node.run}' was trained on '{trained_on}' itself; name another data set"
         else:
             yield from ((f"{address}.features", text) for text in _features(params, node))
-            if node.bank not in (None, node.dataset, own):
-                yield f"{address}.bank", f"'{node.bank}' is neither of the data sets '{node.dataset}' and '{own}'"
+            if node.bank not in (None, node.dataset, trained_on):
+                yield (
+                    f"{address}.bank",
+                    f"'{node.bank}' is neither of the data sets '{node.dataset}' and '{trained_on}'",
+                )
 
 
 def completed(params: Params) -> Params:
-    """With the features and the bank that every transfer leaves open, for params without ``problems``."""
+    """``params`` with the features and the bank that transfers leave open, for params without problems."""
     return replace(params, transfers={name: _completed(params, node) for name, node in params.transfers.items()})
 
 
 def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Params, list[str]]:
-    """``params`` in which each of the runs has a transfer to ``dataset``, and the names of these: that of an entry of
-    params.yaml where there is one, else ``hal@mine``, which no entry can have. Raises UsageError."""
-    known = {
+    """``params`` with a transfer to ``dataset`` for each run, and their names: from an entry of params.yaml, else
+    ``hal@mine``, which no entry can have. Raises UsageError."""
+    existing = {
         run: [name for name, node in params.transfers.items() if (node.run, node.dataset) == (run, dataset)]
         for run in runs
     }
-    for run, names in known.items():
+    for run, names in existing.items():
         if len(names) > 1:
-            several = ", ".join(map(repetitions.entry, names))
-            raise UsageError(
-                f"run '{run}' has several transfers to '{dataset}': {several}; name one of them with --run"
-            )
-    named = {run: names[0] if names else _name(run, dataset) for run, names in known.items()}
-    added = {
-        name: TransferNode(run=run, dataset=dataset) for run, name in named.items() if name not in params.transfers
-    }
+            listing = ", ".join(map(paths.run_entry, names))
+            duplicate = f"run '{run}' has several transfers to '{dataset}': {listing}"
+            raise UsageError(f"{duplicate}; name one of them with --run")
+    named = {run: names[0] if names else _name(run, dataset) for run, names in existing.items()}
+    new = {run: name for run, name in named.items() if name not in params.transfers}
+    added = {name: TransferNode(run=run, dataset=dataset) for run, name in new.items()}
     if wrong := list(transfer_problems(replace(params, transfers=added))):
         raise UsageError("\n".join(dict.fromkeys(text for _, text in wrong)))
-    whole = {run: models for run, models in params.groups.items() if {*models} <= {*runs} and named[models[0]] in added}
-    groups = {_name(run, dataset): tuple(named[one] for one in models) for run, models in whole.items()}
+    complete = {
+        run: models for run, models in params.groups.items() if {*models} <= {*runs} and named[models[0]] in added
+    }
+    groups = {_name(run, dataset): tuple(named[one] for one in models) for run, models in complete.items()}
     both = replace(params, transfers={**params.transfers, **added}, groups={**params.groups, **groups})
     if objections := [f"params.yaml {address}: {text}" for address, text in evaluation_problems(both)]:
         raise UsageError("\n".join(objections))
@@ -356,41 +350,41 @@ def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Param
 
 
 def _name(run: str, dataset: str) -> str:
-    """``max@mine/1`` of ``max/1``: its folder lies beside those of the other seeds."""
-    entry, seed = repetitions.entry(run), repetitions.seed(run)
-    return f"{entry}@{dataset}" if seed is None else repetitions.name(f"{entry}@{dataset}", seed)
+    """``max@mine/1`` of ``max/1``, whose folder lies beside those of the other seeds."""
+    entry, seed = paths.run_entry(run), paths.run_seed(run)
+    return f"{entry}@{dataset}" if seed is None else paths.seed_run(f"{entry}@{dataset}", seed)
 
 
 def _completed(params: Params, node: TransferNode) -> TransferNode:
-    features = node.features or _alike(params, node)[0]
+    features = node.features or _matching_features(params, node)[0]
     return node.model_copy(update={"features": features, "bank": node.bank or node.dataset})
 
 
 def _features(params: Params, node: TransferNode) -> Iterator[str]:
-    own = params.runs[node.run].features
-    backbone = params.features[own].backbone
+    trained_on = params.runs[node.run].features
+    backbone = params.features[trained_on].backbone
     if node.features is not None:
-        given = params.features.get(node.features)
-        if given is None:
+        features = params.features.get(node.features)
+        if features is None:
             yield unknown("features", node.features, sorted(params.features))
-        elif given.dataset != node.dataset:
-            yield f"'{node.features}' belongs to data set '{given.dataset}', not '{node.dataset}'"
-        elif given.backbone.name != backbone.name:
-            yield f"'{node.features}' is of backbone {given.backbone.name}; run '{node.run}' reads {backbone.name}"
+        elif features.dataset != node.dataset:
+            yield f"'{node.features}' belongs to data set '{features.dataset}', not '{node.dataset}'"
+        elif features.backbone.name != backbone.name:
+            yield f"'{node.features}' is of backbone {features.backbone.name}; run '{node.run}' reads {backbone.name}"
         return
-    found = _alike(params, node)
-    if not found:
-        added = f"{own}_{node.dataset}"
+    candidates = _matching_features(params, node)
+    if not candidates:
+        added = f"{trained_on}_{node.dataset}"
         yield (
-            f"run '{node.run}' reads features.{own} ({backbone.name}) and data set '{node.dataset}' has none of that backbone "
-            f"and its options; add features.{added}, of dataset {node.dataset} and else as features.{own}, and run "
+            f"run '{node.run}' reads features.{trained_on} ({backbone.name}) and data set '{node.dataset}' has none of that backbone "
+            f"and its options; add features.{added}, of dataset {node.dataset} and else as features.{trained_on}, and run "
             f"`vse-pipe extract --features {added}`"
         )
-    elif len(found) > 1:
-        yield f"data set '{node.dataset}' has several that run '{node.run}' can read; name one: {', '.join(found)}"
+    elif len(candidates) > 1:
+        yield f"data set '{node.dataset}' has several that run '{node.run}' can read; name one: {', '.join(candidates)}"
 
 
-def _alike(params: Params, node: TransferNode) -> list[str]:
-    """Features of the other data set with the backbone and options of the run's own."""
+def _matching_features(params: Params, node: TransferNode) -> list[str]:
+    """Features of the transfer's data set with the backbone and options of the run's features."""
     backbone = params.features[params.runs[node.run].features].backbone
     return [name for name, one in params.features.items() if (one.dataset, one.backbone) == (node.dataset, backbone)]

@@ -1,4 +1,4 @@
-"""Overlays: named changes to params.yaml that ship with the package, or a file of the user's own."""
+"""Overlays: changes to params.yaml, packaged by name or in a user's file."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,14 +10,13 @@ from ruamel.yaml.comments import CommentedMap
 from vse_pipe.core.errors import MissingResource, ParamsError, UsageError, unknown
 from vse_pipe.core.files import whole_file
 from vse_pipe.project import paths
-from vse_pipe.project.params.document import read_document, with_overrides
 from vse_pipe.project.params.load import Check, load
+from vse_pipe.project.params.typed import read_document, with_overrides
 
 FOLDER = Path(__file__).parent / "overlays"
-# The folder of the package's code in a clone, and the format whose source is code.
+# The folder of code in a clone, and the format whose source is code.
 _CODE, _RENDERED = "pipeline", "shapes"
-# Sections of entries with a name of their own. An entry of the same name is replaced whole: half of the old one, with
-# options that the new one's members do not have, would be nobody's.
+# Sections of named entries. An entry is replaced completely: old options may not exist in the new members.
 NODES = ("datasets", "features", "texts", "noises", "teachers", "runs", "ensembles", "transfers")
 
 
@@ -26,8 +25,8 @@ def names() -> list[str]:
 
 
 def find(overlay: str) -> Path:
-    """A packaged overlay by name, or a YAML file by path. Raises UsageError with the near miss, MissingResource for a path
-    where no file is."""
+    """A packaged overlay by name, or a YAML file by path. Raises UsageError with the near miss, MissingResource for a
+    missing file."""
     if overlay in names():
         return FOLDER / f"{overlay}.yaml"
     if Path(overlay).is_file():
@@ -38,11 +37,11 @@ def find(overlay: str) -> Path:
 
 
 def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Check] = ()) -> None:
-    """Write ``overlay`` and then ``overrides`` into ``params``, comments kept. Nothing is written unless all of it validates.
+    """Write ``overlay`` and then ``overrides`` into ``params``, if the result is valid. Comments stay.
 
-    Nodes are merged by name and other sections key by key; sections that the overlay lists under ``replace`` lose all that
-    it does not name, all nodes with ``replace: nodes``. further: as of ``load``. In a project without code the source
-    of what the package renders is the file that names its version, for DVC to watch.
+    Nodes are merged by name and other sections by key. Sections under ``replace`` keep only entries of the overlay;
+    ``replace: nodes`` means all sections of nodes. further: as for ``load``. In a project without code, the source of
+    rendered data is the file with the package's version, which DVC watches.
     """
     source = find(overlay)
     changes = read_document(source)
@@ -66,14 +65,14 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
 
 
 def add(params: Path, changes: dict[str, dict], further: Iterable[Check] = ()) -> None:
-    """As ``apply``, of an overlay that is no file."""
+    """``apply`` for an overlay that is no file."""
     editor, content = _opened(params)
     _add(content, changes)
     _write(params, editor, content, further)
 
 
 def edit(params: Path, overrides: list[str], further: Iterable[Check] = ()) -> None:
-    """Write ``overrides`` into ``params``, comments kept, nothing unless all of it validates. further: as of ``load``."""
+    """Write ``overrides`` into ``params``, if the result is valid. Comments stay. further: as for ``load``."""
     editor, content = _opened(params)
     _write(params, editor, with_overrides(content, overrides, params.name), further)
 
@@ -81,13 +80,13 @@ def edit(params: Path, overrides: list[str], further: Iterable[Check] = ()) -> N
 def _add(content: dict, changes: dict) -> None:
     empty = [section for section in ("ensembles", "transfers") if not content.get(section)]
     for section, values in changes.items():
-        there = content.get(section)
-        if not (there and isinstance(there, dict) and isinstance(values, dict)):
-            content[section] = _own(values)
+        existing = content.get(section)
+        if not (existing and isinstance(existing, dict) and isinstance(values, dict)):
+            content[section] = _copied(values)
         elif section in NODES:
-            there.update(_own(values))
+            existing.update(_copied(values))
         else:
-            _merge(there, values)
+            _merge(existing, values)
     for section in empty:
         content[section] = _on_one_line(content.get(section) or {})
 
@@ -101,8 +100,8 @@ def _name_version(content: dict, root: Path) -> None:
 
 
 def _opened(params: Path) -> tuple[YAML, dict]:
-    """The editor that keeps comments, and what it read."""
-    read_document(params)  # the editor does not say what is wrong with a file
+    """The editor that keeps comments, and the content."""
+    read_document(params)  # for clear messages; the editor has none
     editor = YAML()
     editor.width = 120
     return editor, editor.load(params.read_text(encoding="utf-8"))
@@ -115,11 +114,11 @@ def _write(params: Path, editor: YAML, content: dict, further: Iterable[Check]) 
         load(temporary, shown_as=params.name, further=further)
 
 
-def _replaced(asked: object, name: str) -> tuple[str, ...]:
+def _replaced(value: object, name: str) -> tuple[str, ...]:
     """The sections under ``replace``. Raises ParamsError."""
-    if asked == "nodes":
+    if value == "nodes":
         return NODES
-    listed = asked if isinstance(asked, list) else [asked]
+    listed = value if isinstance(value, list) else [value]
     for section in listed:
         if section not in NODES:
             raise ParamsError([f"{name} replace: {unknown('section', str(section), ['nodes', *NODES])}"])
@@ -127,26 +126,26 @@ def _replaced(asked: object, name: str) -> tuple[str, ...]:
 
 
 def _on_one_line(values: dict) -> CommentedMap:
-    """In braces: the editor would write a block below the heading that follows ``ensembles: {}``."""
-    made = CommentedMap(values)
-    made.fa.set_flow_style()
-    return made
+    """The values in braces; the editor would write a block below the heading after ``ensembles: {}``."""
+    mapping = CommentedMap(values)
+    mapping.fa.set_flow_style()
+    return mapping
 
 
 def _forget_runs(content: dict) -> None:
-    """Take out what names the runs that go. Teachers, ensembles, transfers and lists of runs stay as empty entries: dvc.yaml looks
-    for them."""
+    """Remove entries that name removed runs. Teachers, ensembles, transfers and lists of runs stay empty, because
+    dvc.yaml reads them."""
     content |= {section: {} for section in ("teachers", "ensembles", "transfers")}
     if isinstance(content.get("report"), dict):
         content["report"].pop("sweeps", None)
         content["report"] |= {"audits": [], "localized": []}
 
 
-def _own(value: Any) -> Any:
-    """A copy in which nothing stands twice: the editor would write what an overlay shares as anchors."""
+def _copied(value: Any) -> Any:
+    """A copy without shared values, which the editor would write as anchors."""
     if isinstance(value, dict):
-        return {key: _own(one) for key, one in value.items()}
-    return [_own(one) for one in value] if isinstance(value, list) else value
+        return {key: _copied(one) for key, one in value.items()}
+    return [_copied(one) for one in value] if isinstance(value, list) else value
 
 
 def _merge(into: dict, values: dict) -> None:
@@ -154,4 +153,4 @@ def _merge(into: dict, values: dict) -> None:
         if isinstance(value, dict) and isinstance(into.get(key), dict):
             _merge(into[key], value)
         else:
-            into[key] = _own(value)
+            into[key] = _copied(value)

@@ -1,4 +1,4 @@
-"""What a seed is, and several of them."""
+"""The models of params.yaml. The docstring under a field explains its key."""
 
 import math
 from typing import Annotated, Literal, Self
@@ -23,9 +23,9 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 def _distinct(seeds: list[int]) -> list[int]:
-    twice = [seed for index, seed in enumerate(seeds) if seed in seeds[:index]]
-    if twice:
-        raise ValueError(f"seed {twice[0]} is named twice; the second model would be the first one again")
+    repeated = [seed for index, seed in enumerate(seeds) if seed in seeds[:index]]
+    if repeated:
+        raise ValueError(f"seed {repeated[0]} is named twice; the second model would be the first one again")
     return seeds
 
 
@@ -105,16 +105,16 @@ class EngineParams(Strict):
 
     @field_validator("name")
     @classmethod
-    def _known(cls, name: str) -> str:
+    def _is_engine(cls, name: str) -> str:
         try:
             return ENGINES.check(name)
         except UnknownMember as error:
             raise ValueError(str(error)) from error
 
     def changed(self, engine: str | None, workers: int | None, address: str | None) -> Self:
-        """With what the command line says. Raises UsageError, UnknownMember."""
-        given = {"name": engine and ENGINES.check(engine), "workers": workers, "address": address}
-        new = self.model_copy(update={key: value for key, value in given.items() if value is not None})
+        """The engine with the command line's options. Raises UsageError, UnknownMember."""
+        values = {"name": engine and ENGINES.check(engine), "workers": workers, "address": address}
+        new = self.model_copy(update={key: value for key, value in values.items() if value is not None})
         if new.name == LOCAL and (workers is not None or address is not None):
             raise UsageError("--workers and --address belong to --engine ray")
         if new.workers < 1:
@@ -127,7 +127,8 @@ Fusion = Literal["mean", "zscore", "rrf"]
 
 
 class EnsembleNode(Strict):
-    """ensembles.<name>: runs of one data set that are evaluated as one model, ``first`` and ``second`` or any number of ``runs``."""
+    """ensembles.<name>: runs of one data set that are evaluated as one model, ``first`` and ``second`` or any number of
+    ``runs``."""
 
     first: str | None = None
     """names under runs"""
@@ -152,28 +153,28 @@ class EnsembleNode(Strict):
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The weights with a sum of 1, equal ones where none are given. Raises ValueError where they are to be chosen."""
+        """The weights with a sum of 1, equal by default. Raises ValueError where they will be chosen."""
         if isinstance(self.weights, str):
             raise ValueError("the weights are chosen on val")
         weights = self.weights or [1.0] * len(self.members)
         return tuple(weight / sum(weights) for weight in weights)
 
-    def tells(self, told: dict) -> bool:
-        """Whether ``ensemble`` in an evaluation's metrics.json speaks of this entry; of a pair nothing is told."""
+    def tells(self, entry: dict) -> bool:
+        """Whether ``ensemble`` in an evaluation's metrics.json belongs to this entry; for a pair it is empty."""
         if self.pair:
-            return not told
-        if told.get("runs") != list(self.members) or told.get("cascade") != self.cascade:
+            return not entry
+        if entry.get("runs") != list(self.members) or entry.get("cascade") != self.cascade:
             return False
         if self.cascade is not None:
             return True
         if self.weights == TUNED:
-            return (told.get("fusion"), told.get("weights_from")) == (self.fusion, "val")
-        given = zip(told.get("weights", ()), self.shares, strict=True)
-        return told.get("fusion") == self.fusion and all(math.isclose(*pair, abs_tol=1e-3) for pair in given)
+            return (entry.get("fusion"), entry.get("weights_from")) == (self.fusion, "val")
+        weight_pairs = zip(entry.get("weights", ()), self.shares, strict=True)
+        return entry.get("fusion") == self.fusion and all(math.isclose(*pair, abs_tol=1e-3) for pair in weight_pairs)
 
     @property
     def pair(self) -> bool:
-        """``first`` and ``second`` and no more said: the mean, taken of the two scores themselves."""
+        """Whether it has only ``first`` and ``second``: the mean of the two scores."""
         return self.cascade is None and self.runs is None and self.weights is None and self.fusion == "mean"
 
 
@@ -189,12 +190,12 @@ class TransferNode(Strict):
     bank: str | None = None
     """data set whose split ``evaluate.bank`` train or val means; null: this one"""
 
-    def tells(self, told: object) -> bool:
-        """Whether ``transfer`` in an evaluation's metrics.json speaks of this entry."""
-        return isinstance(told, dict) and (told.get("run"), told.get("dataset")) == (self.run, self.dataset)
+    def tells(self, entry: object) -> bool:
+        """Whether ``transfer`` in an evaluation's metrics.json belongs to this entry."""
+        return isinstance(entry, dict) and (entry.get("run"), entry.get("dataset")) == (self.run, self.dataset)
 
 
-# What is known of a data set beside its captions.
+# Files about a data set beside its captions.
 BESIDE = ("judgements", "labels")
 
 
@@ -235,13 +236,13 @@ class EvaluateParams(Strict):
     resamples: NonNegativeInt = 1000
     """of the bootstrap behind the 95% intervals; 0 leaves them out"""
 
-    def of(self, dataset: str) -> Self:
-        """With the files of that data set alone."""
-        own = {key: value.get(dataset) for key in BESIDE if isinstance(value := getattr(self, key), dict)}
-        return self.model_copy(update=own)
+    def for_dataset(self, dataset: str) -> Self:
+        """The options with the files of one data set."""
+        files = {key: value.get(dataset) for key in BESIDE if isinstance(value := getattr(self, key), dict)}
+        return self.model_copy(update=files)
 
 
-# What the pipeline appends to a node's folder while it is written, locked and timed.
+# Endings that the pipeline appends to a node's folder.
 _ENDINGS = (".partial", ".lock", ".timing.json")
 # File systems allow 255 bytes a name, and the pipeline appends to it.
 _LONGEST = 200

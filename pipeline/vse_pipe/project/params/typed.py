@@ -1,27 +1,29 @@
-"""params.yaml after loading: every name resolved to its member, every value validated."""
+"""params.yaml as typed objects, and the reader of its YAML and its values."""
 
-from collections.abc import Iterable
+import contextlib
+import difflib
+import math
+import re
+import typing
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeGuard
 
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml.composer import Composer
+from ruamel.yaml.nodes import Node
+
+from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError, unknown
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.params.schema import (
-    EmbedParams,
-    EngineParams,
-    EnsembleNode,
-    EvaluateParams,
-    GridParams,
-    LocalizeParams,
-    ReportParams,
-    TeacherNode,
-    TrainParams,
-    TransferNode,
-)
+from vse_pipe.project.params import schema
+from vse_pipe.project.registry import Family
 
 
 @dataclass(frozen=True)
 class Member:
-    """A family's member by name. params: its own ``Params``, validated; which model that is only its name tells."""
+    """A family's member by name. params: its validated options, whose class follows from the name."""
 
     name: str
     params: Any
@@ -37,8 +39,8 @@ class Dataset:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """max_errors: images that may be left out under ``on_error: skip`` beside those that ``prepare`` listed; below 1 a share
-    of all, rounded up."""
+    """max_errors: images that ``on_error: skip`` may omit beside those of ``prepare``; below 1 a share of all, rounded
+    up."""
 
     dataset: str
     backbone: Member
@@ -60,7 +62,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class GivenModel:
-    """A model from elsewhere. folder: what ``vse-pipe pack`` wrote; sha256: of its config.json."""
+    """A packed model. folder: written by ``vse-pipe pack``; sha256: of its config.json."""
 
     folder: str
     sha256: str
@@ -68,10 +70,9 @@ class GivenModel:
 
 @dataclass(frozen=True)
 class Run:
-    """One model; the members carry the parameters of their sections with the run's ``options`` on top.
+    """One model. The members have the parameters of their sections, overridden by the run's ``options``.
 
-    seed: of its training: first weights, order of batches, dropout, crops. model: what takes the place of a training, if
-    anything does.
+    seed: of first weights, order of batches, dropout and crops. model: replaces the training, if not None.
     """
 
     dataset: str
@@ -84,7 +85,7 @@ class Run:
     text: Member
     image: Member
     sampler: Member
-    train: TrainParams
+    train: schema.TrainParams
     row: str | None = None
     seed: int = 1
     model: GivenModel | None = None
@@ -92,29 +93,29 @@ class Run:
 
 @dataclass(frozen=True)
 class Params:
-    """Everything in params.yaml, typed. ``inference`` is keyed by criterion, composite names excluded.
+    """params.yaml, typed. inference: by criterion, without composite names.
 
-    runs: one a model, so a run with seeds is there as its repetitions, ``max/1``, ``max/2``, ...; groups: of each run with
-    seeds, and each transfer of one, the names of these. transfers: one a model too, nothing in them left open.
+    runs: by model, so that a run with seeds is ``max/1``, ``max/2``, ...; groups: these names for each run with seeds
+    and each of its transfers. transfers: by model too, complete.
     """
 
     seed: int
-    grid: GridParams
+    grid: schema.GridParams
     datasets: dict[str, Dataset]
     features: dict[str, FeatureSet]
     texts: dict[str, TextSet]
     noises: dict[str, Noise]
     runs: dict[str, Run]
-    evaluate: EvaluateParams
+    evaluate: schema.EvaluateParams
     inference: dict[str, Strict]
-    report: ReportParams
-    embed: EmbedParams = field(default_factory=EmbedParams)
-    localize: LocalizeParams = field(default_factory=LocalizeParams)
-    engine: EngineParams = field(default_factory=EngineParams)
-    ensembles: dict[str, EnsembleNode] = field(default_factory=dict)
-    transfers: dict[str, TransferNode] = field(default_factory=dict)
+    report: schema.ReportParams
+    embed: schema.EmbedParams = field(default_factory=schema.EmbedParams)
+    localize: schema.LocalizeParams = field(default_factory=schema.LocalizeParams)
+    engine: schema.EngineParams = field(default_factory=schema.EngineParams)
+    ensembles: dict[str, schema.EnsembleNode] = field(default_factory=dict)
+    transfers: dict[str, schema.TransferNode] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    teachers: dict[str, TeacherNode] = field(default_factory=dict)
+    teachers: dict[str, schema.TeacherNode] = field(default_factory=dict)
 
     def pairs(self, noise: str) -> Noise:
         """The noise behind a name under ``noises`` or ``teachers``."""
@@ -123,24 +124,256 @@ class Params:
         return self.noises[noise]
 
     def evaluated(self) -> list[str]:
-        """Everything that is ranked and reported: the runs, the ensembles of runs, and runs on other data sets."""
+        """The names of all runs, ensembles and transfers, which are ranked and reported."""
         return [*self.runs, *self.ensembles, *self.transfers]
 
     def named(self, models: Iterable[str]) -> list[str]:
-        """These as params.yaml names them, one with seeds once."""
-        of = {model: name for name, group in self.groups.items() for model in group}
-        return list(dict.fromkeys(of.get(model, model) for model in models))
+        """Their names in params.yaml, without repetition."""
+        names = {model: name for name, group in self.groups.items() for model in group}
+        return list(dict.fromkeys(names.get(model, model) for model in models))
 
     def trained(self, name: str) -> str:
-        """The run whose model it is: of a transfer another one."""
+        """The run that trained the model of a run or transfer."""
         return self.transfers[name].run if name in self.transfers else name
 
     def dataset(self, name: str) -> str:
-        """What a run, an ensemble or a transfer is measured on."""
+        """The data set on which a run, an ensemble or a transfer is measured."""
         if name in self.transfers:
             return self.transfers[name].dataset
         return self.runs[self.ensembles[name].members[0] if name in self.ensembles else name].dataset
 
     def models(self, name: str) -> tuple[str, ...]:
-        """The names under ``runs`` or ``ensembles`` behind a name of params.yaml: itself, or the repetitions of its seeds."""
+        """The names under ``runs`` or ``ensembles`` for a name of params.yaml: itself, or its seeds."""
         return self.groups.get(name, (name,))
+
+
+# YAML files and single values of it, read and not yet checked.
+#
+# ruamel.yaml, not PyYAML: DVC writes ``lr: 1e-05``, which YAML 1.1 reads as a string.
+
+_DEEPEST = 100
+_FRAMES = 1000
+_OTHERWISE = re.compile(r"^%|(^|[\s\[{,:-])&|[|>]#|[!\t\r\x85\u2028\u2029\ufeff]", re.MULTILINE)
+
+
+def read_document(path: Path) -> dict:
+    """The mapping in a YAML file, unchecked. Raises ParamsError when there is none."""
+    try:
+        content = parse_yaml(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ParamsError([f"{path.name}: not UTF-8 text ({error.reason} at byte {error.start})"]) from error
+    except ValueError as error:
+        raise ParamsError([f"{path.name}: not valid YAML: {error}"]) from error
+    if not isinstance(content, dict):
+        raise ParamsError([f"{path.name}: expected a mapping of sections, got {type(content).__name__}"])
+    return content
+
+
+def with_overrides(content: dict, overrides: list[str], name: str) -> dict:
+    """Set ``KEY=VALUE`` pairs in ``content``, values read as YAML. Raises UsageError on a malformed one."""
+    for text in overrides:
+        address, separator, value = text.partition("=")
+        if not separator or not address:
+            raise UsageError(f"--set {text!r}: expected KEY=VALUE, for example train.lr=1e-4")
+        *parents, last = _keys(content, address)
+        section = content
+        for parent in parents:
+            section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
+                raise UsageError(f"--set {text!r}: {name} has no section {'.'.join(parents)}")
+        try:
+            section[last] = parse_yaml(value)
+        except ValueError as error:
+            raise UsageError(f"--set {text!r}: not valid YAML: {error}") from error
+    return content
+
+
+def parse_yaml(text: str) -> object:
+    """The value of YAML text. Raises ValueError with one line."""
+    if _plain(text):
+        with contextlib.suppress(YAMLError, ValueError, TypeError):
+            content = YAML(typ="safe").load(text)
+            if _fits(content, _DEEPEST):
+                return content
+    yaml = YAML(typ="safe", pure=True)  # the parser in C is five times as quick and says less of what is wrong
+    yaml.Composer = _Shallow
+    try:
+        return yaml.load(text)
+    except RecursionError as error:  # of the scanner
+        raise ValueError("nested too deeply") from error
+    except (YAMLError, ValueError, TypeError) as error:  # of a date that no calendar has, of a key like [[1]]
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def _plain(text: str) -> bool:
+    """Whether the parser in C is safe: deep values exhaust its stack, aliases could make a small value endless, and it
+    differs in directives, tags and Unicode's line breaks."""
+    deep = text.count("[") + text.count("{") > _FRAMES or max(map(len, text.split("\n"))) > _FRAMES
+    return not deep and not _OTHERWISE.search(text)
+
+
+def _fits(value: object, levels: int) -> bool:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels > 0 and all(_fits(one, levels - 1) for one in inside)
+
+
+class _Shallow(Composer):
+    """Ends at the first value that is too deep: thousands of brackets would take seconds and as many frames."""
+
+    levels = 0  # ``depth`` is its own
+
+    def compose_node(self, parent: Node | None, index: object) -> Node:
+        self.levels += 1
+        if self.levels > _DEEPEST:
+            raise ValueError(f"nested too deeply, more than {_DEEPEST} levels")
+        node = super().compose_node(parent, index)
+        self.levels -= 1
+        return node
+
+
+def _keys(content: object, address: str) -> list[str]:
+    """The keys of an address. A run's name may contain dots, so the longest existing key is taken."""
+    parts, keys = address.split("."), []
+    while parts:
+        mapping = content if isinstance(content, dict) else {}
+        size = next((size for size in range(len(parts), 1, -1) if ".".join(parts[:size]) in mapping), 1)
+        keys.append(".".join(parts[:size]))
+        content, parts = mapping.get(keys[-1]), parts[size:]
+    return keys
+
+
+def lookup(content: dict, address: str) -> tuple[object] | None:
+    """(value,) at a dotted address, None where there is none: the value itself may be None."""
+    value: object = content
+    for part in _keys(content, address.strip()):
+        if not isinstance(value, dict) or part not in value:
+            return None
+        value = value[part]
+    return (value,)
+
+
+# Counts become lengths of arrays, and a product of two must stay below 2^63.
+MOST = 2**31 - 1
+
+
+def values_out_of_range(values: dict, address: str = "") -> Iterator[tuple[str, str]]:
+    """(address, problem) of every number in ``values`` that is not finite or above ``MOST``; seeds have another bound."""
+    for key, value in values.items():
+        place = f"{address}.{key}" if address else str(key)
+        for at, element in enumerate(value) if isinstance(value, list | tuple) else [(None, value)]:
+            if isinstance(element, dict):
+                yield from values_out_of_range(element, place if at is None else f"{place}.{at}")
+            elif isinstance(element, float) and not math.isfinite(element):
+                yield place, f"input should be a finite number, got {element!r}"
+            elif isinstance(element, int) and abs(element) > MOST and key != "seeds" and place != "seed":
+                yield place, f"input should be at most {MOST}, got {element!r}"
+
+
+# Keys that files of an earlier version lack, and keys that they still have.
+_ADDED: dict[tuple[type[BaseModel] | None, str], str] = {
+    (schema.Root, "texts"): "add `texts: {words: {dataset: NAME, method: words}}`, and `texts: words` to its runs",
+    (schema.RunNode, "texts"): "add `texts: NAME`, a node of the section texts",
+    (schema.RunNode, "scheme"): "add `scheme: plain`",
+}
+_RETIRED: dict[tuple[type[BaseModel], str], str] = {
+    (schema.TrainParams, "min_count"): "moved to texts.<name>.min_count",
+    (schema.TrainParams, "max_words"): "moved to texts.<name>.max_words",
+    (schema.EvaluateParams, "approximate"): "removed: every item is ranked",
+    (schema.Root, "search"): "removed: every item is scored; `vse-pipe export --to faiss` makes an index",
+}
+
+
+def described(model: type[BaseModel], problem: Mapping[str, Any]) -> str:
+    """A phrase for an entry of ``ValidationError.errors()`` of ``model``, with a near miss for an unknown key."""
+    if problem["type"] in ("extra_forbidden", "missing"):
+        *parents, last = problem["loc"]
+        holder = _model_at(model, parents)
+    if problem["type"] == "extra_forbidden":
+        if holder and (holder, last) in _RETIRED:
+            return _RETIRED[holder, last]
+        fields = list(holder.model_fields) if holder else []
+        close = difflib.get_close_matches(str(last), fields, n=1)
+        return "unknown key" + (f"; did you mean '{close[0]}'?" if close else "")
+    message = problem["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    if problem["type"] == "missing":
+        return "; ".join([message, *([_ADDED[holder, last]] if (holder, last) in _ADDED else [])])
+    value = problem["input"]
+    return message if isinstance(value, str) and repr(value) in message else f"{message}, got {value!r}"
+
+
+def _model_at(model: object, place: Iterable) -> type[BaseModel] | None:
+    """The model at ``place`` inside ``model``."""
+    for step in place:
+        model = model.model_fields[step].annotation if _is_model(model) else typing.get_args(model)[-1]
+    return model if _is_model(model) else None
+
+
+def _is_model(model: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(model, type) and issubclass(model, BaseModel)
+
+
+class ParamsReader:
+    """file: its name in messages. Problems are collected in ``problems``, and an unreadable value is None.
+
+    Loading ends by raising the problems, so that no None is used, and results have the types of valid values."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[str] = []
+
+    def problem(self, address: str, text: str) -> None:
+        """Add a problem once, although several runs may read the same key."""
+        if (line := f"{self.file} {address}: {text}") not in self.problems:
+            self.problems.append(line)
+
+    def model(
+        self, model: type[BaseModel], values: dict, address: str, elsewhere: Mapping[str, str] | None = None
+    ) -> Any:
+        """``values`` as a ``model``. address: of the values, empty for the file; elsewhere: other addresses by key."""
+
+        def place_of(*keys: str) -> str:
+            return ".".join(
+                part for part in [(elsewhere or {}).get(keys[0], address) if keys else address, *keys] if part
+            )
+
+        try:
+            checked = model.model_validate(values)
+            beyond = list(values_out_of_range(checked.model_dump()))
+            for place, text in beyond:
+                self.problem(place_of(*place.split(".")), text)
+            return None if beyond else checked
+        except ValidationError as error:
+            for problem in error.errors():
+                self.problem(place_of(*map(str, problem["loc"])), described(model, problem))
+            return None
+
+    def member(
+        self,
+        family: Family,
+        name: str,
+        options: dict | None,
+        address: str,
+        named_at: str,
+        elsewhere: Mapping[str, str] | None = None,
+    ) -> Any:
+        """A ``Member`` with its options. address, elsewhere: of the options, as for ``model``; named_at: address of its
+        name."""
+        if not self.is_member(family, name, named_at):
+            return None
+        params = self.model(family.options(name), dict(options or {}), address, elsewhere)
+        return None if params is None else Member(name, params)
+
+    def is_member(self, family: Family, name: str, address: str) -> bool:
+        try:
+            family.check(name)
+        except UnknownMember as error:
+            self.problem(address, str(error))
+            return False
+        return True
+
+    def reference(self, name: str, nodes: Collection[str], kind: str, address: str) -> bool:
+        """Whether ``name`` is one of ``nodes``."""
+        if name not in nodes:
+            self.problem(address, unknown(kind, name, sorted(nodes)))
+        return name in nodes

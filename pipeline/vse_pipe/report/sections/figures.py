@@ -250,8 +250,8 @@ def _published(run: RunResult, row: str, localisation: dict | None) -> dict:
         measured.append(("localised", localisation, BASELINE))
     tables = []
     for ranking, metrics, inference in measured:
-        if rows := compare.beside(row, metrics, inference):
-            entry = compare.under(row)[inference]
+        if rows := compare.compared_figures(row, metrics, inference):
+            entry = compare.rows_of_model(row)[inference]
             paper = catalogue.load(entry.paper)
             title = f"{paper.title} ({paper.venue}), row {entry.id}"
             tables.append({"ranking": ranking, "title": title, "rows": rows})

@@ -3,12 +3,12 @@
 import json
 
 from vse_pipe.artifacts import captions, embeddings
-from vse_pipe.core import parquet
+from vse_pipe.core import tables
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import read_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.repetitions import entry
+from vse_pipe.project.paths import run_entry
 
 _FIGURES = "metrics.json"
 
@@ -37,7 +37,9 @@ def best(params: Params, inference: str, names: list[str]) -> tuple[str, str]:
     path = paths.REPORTS / _FIGURES
     figures = read_json(path) if path.is_file() else {}
     sums = {run: rsum for run in names if (rsum := _rsum(figures, run, inference)) is not None}
-    current = {run: data for run in sums if (data := _data(params, run)) == figures[entry(run)].get("data") and data}
+    current = {
+        run: data for run in sums if (data := _data(params, run)) == figures[run_entry(run)].get("data") and data
+    }
     advice = f"give --run: {', '.join(names)}"
     if not sums:
         raise UsageError(f"search which run? {path} has no rsum of any under {inference}; {advice}")
@@ -52,7 +54,7 @@ def best(params: Params, inference: str, names: list[str]) -> tuple[str, str]:
 
 
 def _rsum(figures: dict, run: str, inference: str) -> float | None:
-    by_criterion = figures.get(entry(run))  # a run with seeds has its mean there
+    by_criterion = figures.get(run_entry(run))  # a run with seeds has its mean there
     metrics = by_criterion.get(inference) if isinstance(by_criterion, dict) else None
     return metrics.get("rsum") if isinstance(metrics, dict) else None
 
@@ -63,6 +65,6 @@ def _data(params: Params, run: str) -> str | None:
     path = paths.embedded(member) / embeddings.IMAGES
     if not path.is_file():
         return None
-    with parquet.opened(path) as file:
+    with tables.open_parquet(path) as file:
         data = (file.schema.metadata or {}).get(embeddings.DATA.encode(), b"{}")
     return json.loads(data).get(params.evaluate.split)

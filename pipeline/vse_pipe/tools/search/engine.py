@@ -17,7 +17,7 @@ from vse_pipe.core import text
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.repetitions import one_model
+from vse_pipe.project.paths import one_model
 from vse_pipe.ranking.fragments import Several, Sides, plain, pooled
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.tools.search import correction, query
@@ -233,7 +233,7 @@ class Engine:
             raise UsageError(f"image_id must be a whole number, got {text.shown_id(str(image_id))}") from error
 
     def _label(self, key: str, number: int) -> int | str:
-        return number if self._names is None else self._names.shown(key, number)
+        return number if self._names is None else self._names.label(key, number)
 
 
 # Values of vectors in a tile, where a similarity makes copies, and items with fragments in a tile.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vse_pipe.artifacts import embeddings, images, joins
 from vse_pipe.artifacts.embeddings import FragmentSide, Side, StoredVectors
-from vse_pipe.core import mapped, parquet
+from vse_pipe.core import memory, tables
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.fragments import Words
@@ -23,7 +23,7 @@ from vse_pipe.ranking.scores import Similarity
 ALL = "all"
 SPLITS = ("test", "val", "train", ALL)
 _MUST_AGREE = ("run", "model_sha256", "peer_sha256", "similarity", "similarity_params")
-States = dict[str, mapped.State]
+States = dict[str, memory.State]
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Gallery:
         """Raises IntegrityError if a file has changed since ids were read: ids and vectors would not belong
         together."""
         for path, state in self.files.items():
-            mapped.require_state(Path(path), state)
+            memory.require_state(Path(path), state)
 
     @property
     def inner(self) -> bool:
@@ -149,7 +149,7 @@ class Gallery:
         path = self.folder / name
         if self.holds_fragments:
             return self._fragments(path)
-        vectors = StoredVectors.of(path).take(self._rows(name)[0])
+        vectors = StoredVectors.open(path).take(self._rows(name)[0])
         self.require_unchanged()
         return torch.from_numpy(vectors)
 
@@ -176,7 +176,7 @@ def numbers(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 def states(files: Iterable[Path]) -> States:
     """States of the files that exist. They are equal in two calls unless a file was written between them."""
-    return {str(path): mapped.file_state(path) for path in files if path.is_file()}
+    return {str(path): memory.file_state(path) for path in files if path.is_file()}
 
 
 def footer(path: Path, run: str) -> dict[str, str]:
@@ -188,6 +188,6 @@ def footer(path: Path, run: str) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in metadata.items()}
 
 
-def opened(path: Path) -> AbstractContextManager[parquet.Parquet]:
+def opened(path: Path) -> AbstractContextManager[tables.Parquet]:
     """The open file. Raises IntegrityError for a damaged file."""
-    return parquet.opened(path, Damage(IntegrityError, "remove it and embed the run again"))
+    return tables.open_parquet(path, Damage(IntegrityError, "remove it and embed the run again"))

@@ -22,7 +22,7 @@ from rich.text import Text
 from vse_pipe.core.console import plain, say, stdout
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import may_replace, write_text
-from vse_pipe.pictures.images import shown
+from vse_pipe.pictures.images import page_bytes
 from vse_pipe.report.pictures import data_uri, fit, thumbnail
 from vse_pipe.tools.search.query import TO_IMAGES, remarks
 
@@ -115,7 +115,7 @@ def _command(kind: str, png: bytes) -> str:
 
 
 def _png(path: Path) -> bytes | None:
-    content = shown(path)
+    content = page_bytes(path)
     small = None if content is None else thumbnail(content, _SIDE)
     if small is None:
         return None
@@ -143,7 +143,7 @@ def page(document: dict, picture: Locate, query: bytes | None = None) -> str:
     style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")
     files = {hit["image_id"]: picture(hit["image_id"]) for hit in document["hits"]}
     # The query stands first, because the last pictures are left out if not all fit.
-    contents = {None: query, **{image_id: shown(path) for image_id, path in files.items() if path is not None}}
+    contents = {None: query, **{image_id: page_bytes(path) for image_id, path in files.items() if path is not None}}
     return (
         template_environment(_FOLDER)
         .get_template("gallery.html")

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
-from vse_pipe.pictures.images import shown
+from vse_pipe.pictures.images import page_bytes
 from vse_pipe.report import formatting
 from vse_pipe.report.pictures import data_uri, thumbnail
 from vse_pipe.tools.search.query import (
@@ -333,7 +333,7 @@ class Thumbnails:
     once."""
 
     def __init__(self, find: Callable[[int | str], Path | None], budget: int = CACHE_BYTES) -> None:
-        """find: returns the path of an image for ``pictures.images.shown``, or None."""
+        """find: returns the path of an image for ``pictures.images.page_bytes``, or None."""
         self._find, self._budget = find, budget
         self._cache: OrderedDict[int | str, bytes] = OrderedDict()
         self._bytes = 0
@@ -346,7 +346,7 @@ class Thumbnails:
                 self._cache.move_to_end(image_id)
                 return self._cache[image_id]
         path = self._find(image_id)
-        content = shown(path) if path is not None else None
+        content = page_bytes(path) if path is not None else None
         webp = thumbnail(content, SIDE) if content is not None else None
         if webp is not None:
             with self._lock:

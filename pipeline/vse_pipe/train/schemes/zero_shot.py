@@ -13,7 +13,7 @@ from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import partial, require_ours
-from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Run
 from vse_pipe.train import checkpoint, inputs
 from vse_pipe.train.model import build, described
@@ -46,15 +46,15 @@ def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: tor
         "run": name,
         "logit": stored.meta.get("logit"),
     }
-    require_ours(out, repetitions.patterns(files))
+    require_ours(out, paths.output_patterns(files))
     building = partial(out)
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     model_files.write_history(building, [])
     model_files.write(building, model.state_dict(), read.words, config)
     checkpoint.record(building, mark)
-    repetitions.put(building, out, files, f"train {name}")
-    step.record(out, time.monotonic() - started)
+    paths.replace_model_folder(building, out, files, f"train {name}")
+    paths.record_seconds(out, time.monotonic() - started)
     say(f"train {name}: nothing is trained; images and captions are compared in {shape[-1]} dimensions as they are")
 
 

@@ -1,4 +1,4 @@
-"""Boxes and scores of regions in index.parquet."""
+"""features.npy written from blocks, and the boxes and scores beside it."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,56 @@ import pytest
 from vse_pipe.artifacts import features
 from vse_pipe.core.errors import InputError, IntegrityError
 
-ROWS = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
+ROWS = np.arange(30, dtype=np.float32).reshape(5, 3, 2)
+INDEX = pa.table({"image_id": list(range(5)), "row": list(range(5)), "status": ["ok"] * 5, "detail": [""] * 5})
+
+
+@pytest.mark.parametrize("cuts", [[], [2], [1, 4], [0, 3, 3]])
+def test_the_bytes_are_numpys(tmp_path: Path, cuts: list[int]) -> None:
+    features.write_blocks(tmp_path, np.split(ROWS, cuts), 5, [INDEX], {})
+    np.save(tmp_path / "expected.npy", ROWS)
+    assert (tmp_path / features.ARRAY).read_bytes() == (tmp_path / "expected.npy").read_bytes()
+    assert features.read(tmp_path).meta["shape"] == [5, 3, 2]
+
+
+def test_a_refused_block_leaves_the_file_that_was_there(tmp_path: Path) -> None:
+    features.write(tmp_path, ROWS, INDEX, {})
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    bad = ROWS.copy()
+    bad[3, 1, 0] = np.inf
+    with pytest.raises(InputError, match="1 rows hold NaN or infinite values, the first is row 3"):
+        features.write_blocks(tmp_path, np.split(bad, [2]), 5, [INDEX], {})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("blocks", [[], [ROWS[:2]], [ROWS, ROWS[:1]]])
+def test_another_number_of_rows_than_announced(tmp_path: Path, blocks: list[np.ndarray]) -> None:
+    with pytest.raises(ValueError, match="rows in the blocks, 5 were announced"):
+        features.write_blocks(tmp_path, blocks, 5, [INDEX], {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def _written(folder):
+    index = pa.table({"image_id": [1, 2], "row": [0, 1], "status": ["ok"] * 2, "detail": [""] * 2})
+    features.write(folder, np.ones((2, 3), np.float32), index, {})
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00"])
+def test_an_array_that_is_cut_short_or_none(tmp_path, content):
+    _written(tmp_path)
+    (tmp_path / features.ARRAY).write_bytes(content)
+    with pytest.raises(IntegrityError, match=r"features\.npy: not a whole \.npy file"):
+        features.read(tmp_path)
+
+
+def test_meta_without_a_digest(tmp_path):
+    _written(tmp_path)
+    (tmp_path / features.META).write_text("{}")
+    with pytest.raises(IntegrityError, match=r"meta\.json: holds no digest of features\.npy"):
+        features.read(tmp_path, verify=False)
+
+
+FEATURE_REGIONS_ROWS = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
 BOXES = np.arange(48, dtype=np.float32).reshape(4, 3, 4)
 SCORES = np.linspace(1, 0, 12, dtype=np.float32).reshape(4, 3)
 
@@ -24,7 +73,7 @@ def index(**beside) -> pa.Table:
 def test_they_lie_in_the_rows_of_the_array(tmp_path: Path) -> None:
     order = [2, 0, 1, 3]
     beside = {"boxes": features.lists(BOXES[order]), "scores": features.lists(SCORES[order])}
-    features.write(tmp_path, ROWS, index(**beside), {})
+    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(**beside), {})
     found = features.read(tmp_path)
     assert found.boxes.dtype == np.float32
     assert np.array_equal(found.boxes, BOXES)
@@ -33,7 +82,7 @@ def test_they_lie_in_the_rows_of_the_array(tmp_path: Path) -> None:
 
 
 def test_they_are_read_when_asked_for(tmp_path: Path) -> None:
-    features.write(tmp_path, ROWS, index(boxes=features.lists(BOXES)), {})
+    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(boxes=features.lists(BOXES)), {})
     found = features.read(tmp_path)
     (tmp_path / features.INDEX).unlink()
     with pytest.raises(InputError, match=r"index\.parquet does not exist"):
@@ -41,7 +90,7 @@ def test_they_are_read_when_asked_for(tmp_path: Path) -> None:
 
 
 def test_none_where_there_are_none(tmp_path: Path) -> None:
-    features.write(tmp_path, ROWS, index(), {})
+    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(), {})
     found = features.read(tmp_path)
     assert found.boxes is None
     assert found.scores is None
@@ -57,7 +106,7 @@ def replaced(folder: Path, table: pa.Table) -> None:
 
 
 def test_files_from_before_there_were_boxes(tmp_path: Path) -> None:
-    features.write(tmp_path, ROWS, index(), {})
+    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(), {})
     replaced(tmp_path, index())
     found = features.read(tmp_path)
     assert found.rows.tolist() == [2, 0, 1, 3]
@@ -66,7 +115,7 @@ def test_files_from_before_there_were_boxes(tmp_path: Path) -> None:
 
 
 def test_another_index_is_noticed(tmp_path: Path) -> None:
-    features.write(tmp_path, ROWS, index(), {})
+    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(), {})
     pq.write_table(index(boxes=features.lists(BOXES)), tmp_path / features.INDEX)
     with pytest.raises(IntegrityError, match=r"index\.parquet: content does not match the digest in meta\.json"):
         features.read(tmp_path)
@@ -74,7 +123,7 @@ def test_another_index_is_noticed(tmp_path: Path) -> None:
 
 def test_images_without_boxes_among_others(tmp_path: Path) -> None:
     some = pa.array([BOXES[0].ravel().tolist(), None, None, BOXES[3].ravel().tolist()], pa.list_(pa.float32()))
-    features.write(tmp_path, ROWS, index(boxes=some), {})
+    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(boxes=some), {})
     found = features.read(tmp_path).boxes
     assert np.array_equal(found[[2, 3]], BOXES[[0, 3]])
     assert np.isnan(found[[0, 1]]).all()
@@ -99,8 +148,8 @@ def infinite() -> pa.Array:
 )
 def test_columns_that_do_not_fit(tmp_path: Path, beside: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        features.write(tmp_path, ROWS, index(**beside), {})
-    features.write(tmp_path, ROWS, index(), {})
+        features.write(tmp_path, FEATURE_REGIONS_ROWS, index(**beside), {})
+    features.write(tmp_path, FEATURE_REGIONS_ROWS, index(), {})
     replaced(tmp_path, index(**beside))
     found = features.read(tmp_path)
     with pytest.raises(InputError, match=message):
@@ -109,4 +158,4 @@ def test_columns_that_do_not_fit(tmp_path: Path, beside: dict, message: str) -> 
 
 def test_boxes_need_regions(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"boxes are given, but features.npy \(4, 2\) holds no regions"):
-        features.write(tmp_path, ROWS[:, 0], index(boxes=features.lists(BOXES)), {})
+        features.write(tmp_path, FEATURE_REGIONS_ROWS[:, 0], index(boxes=features.lists(BOXES)), {})
