@@ -170,10 +170,7 @@ def test_help_groups_the_commands_and_leaves_none_over(run):
 
 @pytest.mark.parametrize(
     ("command", "said"),
-    [
-        (("train", "--run", "sum"), "; the same command goes on where it was\n"),
-        (("inject", "--noise", "clean"), "\n"),
-    ],
+    [(("train", "--run", "sum"), "; the same command goes on where it was\n"), (("inject", "--noise", "clean"), "\n")],
 )
 @pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
 def test_ctrl_c_and_sigterm_are_one_line_and_a_status_of_their_own(run, monkeypatch, command, said, number, word):

@@ -184,10 +184,7 @@ def part(options: argparse.Namespace) -> None:
     # Captions of other images are queries without a correct item.
     inside = owners < options.queries
     starts = np.concatenate([[0], inside.cumsum()])
-    truths = [
-        Truth.by_image(np.arange(options.queries), owners),
-        Truth(starts, owners[inside], options.queries),
-    ]
+    truths = [Truth.by_image(np.arange(options.queries), owners), Truth(starts, owners[inside], options.queries)]
     scores = Scores.of(images, captions, files.similarity, memory=options.memory, sets=0)
     directions = (scores, scores.transposed())
     trials = [Trial(side, Bank(side, True), truth) for side, truth in zip(directions, truths, strict=True)]

@@ -4,15 +4,7 @@ import re
 
 from tests.docs.reference.parameters import anchor
 from tests.rules.sources import ROOT
-from vse_pipe.project.registry import (
-    BACKBONES,
-    FORMATS,
-    INFERENCES,
-    PROPOSALS,
-    PROTOCOLS,
-    RUN_FAMILIES,
-    TEXT_FEATURES,
-)
+from vse_pipe.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 FAMILIES = {**RUN_FAMILIES, "format": FORMATS, "backbone": BACKBONES, "method": TEXT_FEATURES}

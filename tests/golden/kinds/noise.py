@@ -102,10 +102,7 @@ def check_l2rm_partial_ot(arrays: Vectors) -> list[Result]:
         cost = network(torch.from_numpy(arrays["sims"])).clamp_min(1e-10)
     plan, plan_of_network = (
         partial_plan(
-            costs,
-            mask=bool(arrays["masked"]),
-            mass=float(arrays["mass"]),
-            regularisation=float(arrays["reg"]),
+            costs, mask=bool(arrays["masked"]), mass=float(arrays["mass"]), regularisation=float(arrays["reg"])
         )
         for costs in (torch.from_numpy(arrays["cost"]), cost)
     )
