@@ -1,14 +1,10 @@
-"""``python -m tests.benchmarks.kernels NAME``: similarities and transport plans against plain programs."""
+"""``python -m tests.benchmarks.kernels NAME``: similarities of fragments against plain programs."""
 
 import argparse
-import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from unittest import mock
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, leaky_relu, normalize
@@ -18,9 +14,7 @@ from tests.benchmarks.measure import benchmark, peak_mib, run, seconds, show
 from tests.benchmarks.train import bfloat16_units, peak
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.ranking.similarities import order as order_similarity
 from vse_pipe.train.batch import Scored
-from vse_pipe.train.transport import partial_plan
 
 # Seconds that are allowed.
 BARS = {"scan_t2i": 1.0, "scan_i2t": 1.5, "saf": 2.0, "sgr": 3.0}
@@ -160,95 +154,6 @@ def _saf(images: Tensor, words: Tensor, params, network, whole: Tensor) -> Tenso
     gates = module.bn(module.attn_sim_w(nodes).transpose(1, 2)).sigmoid()
     gates = gates / (gates.sum(dim=2, keepdim=True) + _EPS)
     return network.sim_eval_w(_unit((gates @ nodes)[:, 0])).sigmoid()[:, 0]
-
-
-@benchmark(threads=2, rounds=5, loss=["sum", "max"])
-def order(options: argparse.Namespace) -> None:
-    """Order violations by the compiled loop and by PyTorch's differences.
-
-    Scores of a batch and their gradient under --loss, and scores of the 1,000 images and 5,000 captions of a
-    validation. Medians of --rounds and of the ratios.
-    """
-    rng = torch.Generator().manual_seed(0)
-    for dim in (256, 1024):
-        sides = [torch.rand(128, dim, generator=rng, requires_grad=True) for _ in range(2)]
-        for name in options.loss:
-            loss = LOSSES.load(name)
-
-            def training(loss=loss, sides=sides) -> None:
-                scores = order_similarity.score(*sides, order_similarity.Params())
-                loss.loss(Scored.of(scores), loss.Params()).total().backward()
-
-            _compiled_or_not(f"step of 128, {dim} numbers, {name}", training, options.rounds)
-        sides = [torch.rand(rows, dim, generator=rng) for rows in (1000, 5000)]
-        validation = partial(order_similarity.score, *sides, order_similarity.Params())
-        _compiled_or_not(f"validation, {dim} numbers", validation, options.rounds)
-
-
-def _compiled_or_not(name: str, work: Callable[[], object], rounds: int) -> None:
-    times = []
-    for _ in range(rounds + 1):  # the first is not counted
-        compiled = seconds(work)
-        with mock.patch.object(order_similarity._Squared, "apply", order_similarity._squared):
-            times.append((compiled, seconds(work)))
-    compiled, plain = (1e3 * statistics.median(side) for side in zip(*times[1:], strict=True))
-    ratio = statistics.median(right / left for left, right in times[1:])
-    show(f"{name:34}{compiled:9.1f} ms compiled{plain:9.1f} ms differences{ratio:7.1f}x")
-
-
-@benchmark(batch=128, plans=50)
-def transport(options: argparse.Namespace) -> None:
-    """Transport plans a second, ours and the authors' recursion.
-
-    The costs are those of random similarities, as the cost network gives them at its start; both stop by the same rule.
-    """
-    rng = np.random.default_rng(0)
-    costs = [1 - rng.random((options.batch, options.batch), dtype=np.float32) for _ in range(options.plans)]
-    for regularisation in (0.01, 0.07):
-        ours = theirs = difference = 0.0
-        for cost in costs:
-            start = time.perf_counter()
-            reference = _authors_plan(cost, 0.1, regularisation)
-            middle = time.perf_counter()
-            plan = partial_plan(torch.from_numpy(cost), 0.1, regularisation)
-            ours += time.perf_counter() - middle
-            theirs += middle - start
-            difference = max(difference, float(np.abs(plan.numpy() - reference).max()))
-        show(
-            f"regularisation {regularisation}: ours {options.plans / ours:.0f} plans/s, the authors' loop "
-            f"{options.plans / theirs:.0f}, {theirs / ours:.1f} times; largest difference {difference:.1e}"
-        )
-
-
-def _authors_plan(cost: np.ndarray, mass: float, regularisation: float) -> np.ndarray:
-    """Log-domain Sinkhorn as the authors run it: log-sum-exp over the extended matrix, mask and all, in numpy."""
-    n = len(cost)
-    dear = 100 * cost.max()
-    extended = np.full((n + 1, n + 1), dear, dtype=np.float32)
-    extended[:n, :n] = cost
-    extended[n, n] = 2 * dear + cost.max()
-    masked = np.eye(n + 1, dtype=bool)
-    masked[n, n] = False
-    p = np.append(np.full(n, 1 / n), 1 - mass)
-    q = p.astype(np.float32)
-
-    def exponents(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        values = (-extended + u[:, None] + v[None, :]) / regularisation
-        values[masked] = -1e6
-        return values
-
-    def soft_max(values: np.ndarray) -> np.ndarray:
-        top = values.max(axis=1, keepdims=True)
-        return (np.log(np.exp(values - top).sum(axis=1, keepdims=True) + 1e-10) + top).squeeze()
-
-    u, v = np.zeros(n + 1), np.zeros(n + 1)
-    for _ in range(1000):
-        before = u
-        u = regularisation * (np.log(p) - soft_max(exponents(u, v))) + u
-        v = regularisation * (np.log(q) - soft_max(exponents(u, v).T)) + v
-        if np.linalg.norm(u - before) < 1e-3:
-            break
-    return np.float32(np.exp(exponents(u, v)))[:n, :n]
 
 
 if __name__ == "__main__":
