@@ -103,7 +103,7 @@ TABLE = [
     Rewriting(
         r"dvc exp run -S loss\.hal\.gamma=\S+",
         "dvc exp run -S report.examples=1",
-        "training anew takes a minute, and tests/acceptance/e2e does it: a value that the report alone reads",
+        "training anew takes a minute, and tests/acceptance/test_pipeline.py does it: a value that the report alone reads",
     ),
     Rewriting(
         r"(dvc exp run --queue -S '[^=']+=[^,(']+,[^,']+),.*",

@@ -9,7 +9,7 @@ from tests.rules.sources import ROOT
 # Pages that a test of their own walks through, for they need more than a project in which everything has run.
 ELSEWHERE = {
     "docs/extending.md": "tests/docs/test_extending.py",
-    "docs/experiments.md": "tests/acceptance/workflows/test_workflows.py",
+    "docs/experiments.md": "tests/acceptance/test_workflows.py",
     "docs/serve.md": "tests/tools/serve/test_documented.py",
 }
 WALKED = [
