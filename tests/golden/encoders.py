@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import torch
 
-from tests.golden.compare import Result, Vectors, compare
+from tests.golden import Result, Vectors, compare
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
