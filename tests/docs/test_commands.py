@@ -1,4 +1,7 @@
-"""Every command that the documentation shows is run: page by page from top to bottom, others in code spans one by one."""
+"""Every command that the documentation shows is run: page by page from top to bottom, others in code spans one by one.
+
+Examples in YAML load, data of every format can be read, and docs/extending.md is carried out in a copy with that copy's code.
+"""
 
 import json
 import re
@@ -19,7 +22,7 @@ from vse_pipe.project.params.schema import Root
 
 # Pages that a test of their own walks through, for they need more than a project in which everything has run.
 ELSEWHERE = {
-    "docs/extending.md": "tests/docs/test_commands.py",
+    "docs/extending.md": "tests/docs/test_commands.py",  # below
     "docs/experiments.md": "tests/acceptance/test_workflows.py",
     "docs/serve.md": "tests/tools/serve/test_documented.py",
 }
@@ -162,8 +165,6 @@ def _write_data(section, root):
                 runner.features(rows, block.text.count("\n"), seed=len(file))
 
 
-pytestmark = pytest.mark.acceptance
-
 PAGE = ROOT / "docs/extending.md"
 # One process for all commands: a start of each would take seconds.
 _SCRIPT = """
@@ -189,6 +190,7 @@ print("code of", Path(vse_pipe.__file__).parents[2])
 """
 
 
+@pytest.mark.acceptance
 def test_a_loss_a_backbone_and_a_criterion_in_one_file_each(copies):
     project = copies("docs/extending.md")
     steps = []
@@ -216,6 +218,7 @@ def test_a_loss_a_backbone_and_a_criterion_in_one_file_each(copies):
     assert "centred" in json.dumps(manifest)
 
 
+@pytest.mark.acceptance
 def test_every_family_of_the_page_is_a_family():
     files = [file for step in pages.steps(PAGE) if isinstance(step, Block) for file in step.files]
     folders = {file.rsplit("/", 1)[0] for file in files if file.endswith(".py")}

@@ -1,4 +1,4 @@
-"""Links, anchors, paths and keys that the documentation names."""
+"""Links, paths, keys, messages, members and figures that the documentation names, against the code."""
 
 import ast
 import itertools
@@ -18,12 +18,8 @@ from vse_pipe.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS,
 MADE = re.compile(
     r"(data/raw|data/(prepare|extract|inject|train|embed|evaluate|audit|localize)|dvc_plots|noise|photos)/|.*(index|report)\.html$"
 )
-
-
 # Keys of earlier versions that pages about upgrading name.
 _MOVED = {"min_count", "max_words", "epoch"}
-
-
 TEXTS = {path: path.read_text(encoding="utf-8") for path in pages.PAGES}
 
 
@@ -100,8 +96,7 @@ def test_no_page_has_a_place_left_to_fill():
     assert {name: words for name, words in left.items() if words} == {}
 
 
-PAGE = ROOT / "docs" / "architecture.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
 
 
 def test_every_function_that_a_page_names_is_in_its_file():
@@ -152,23 +147,11 @@ def _defined(file: str) -> set[str]:
 MESSAGES_TEXT = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
 # The part of each quoted message that no value interrupts.
 MESSAGES = [
-    "unknown key",
-    "did you mean '",
-    "moved to",
-    "no params.yaml in ",
-    "does not exist",
-    "changed after prepare read it",
-    "than data/extract now holds",
-    "cannot download",
-    "fetch it by hand (sha256 ",
-    "which is not installed",
-    "out of memory",
-    "is being written by process ",
-    "the loss still sits at its plateau",
-    "the model has collapsed and its ranks mean nothing",
-    "the norm of the gradients is ",
-    "on_error: skip",
-]
+    "unknown key", "did you mean '", "moved to", "no params.yaml in ", "does not exist",
+    "changed after prepare read it", "than data/extract now holds", "cannot download", "fetch it by hand (sha256 ",
+    "which is not installed", "out of memory", "is being written by process ", "the loss still sits at its plateau",
+    "the model has collapsed and its ranks mean nothing", "the norm of the gradients is ", "on_error: skip",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -205,33 +188,30 @@ def _numbers(cells: list[str]) -> list[float]:
     return [float(cell.replace(",", "")) for cell in cells]
 
 
-MODEL = {stage: _numbers(cells[1:5]) for stage, *cells in _rows("The model")}
-POINTS = _rows("Measured")
-CRITERIA = {criterion: _numbers(cells) for criterion, *cells in _rows("Evaluation")}
-RANKED = _rows("Evaluation", 1)
+# A table of the model and one of its measured points each, and by what a point's size is multiplied for seconds and for bytes.
+SCALES = {
+    "stages": (
+        {stage: _numbers(cells[1:5]) for stage, *cells in _rows("The model")},
+        _rows("Measured"),
+        lambda items: (items / 10**6, items),
+    ),
+    "evaluation": (
+        {criterion: _numbers(cells) for criterion, *cells in _rows("Evaluation")},
+        _rows("Evaluation", 1),
+        lambda images, captions: (images * captions / 10**9, images + captions),
+    ),
+}
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda point: f"{point[0]}-{point[1]}")
-def test_points(point: list[str]) -> None:
-    start, each, base, bytes_ = MODEL[point[0]]
-    items, seconds, peak = _numbers(point[1:])
-    assert seconds == pytest.approx(start + each * items / 10**6, rel=0.2)
-    assert peak == pytest.approx(base + bytes_ * items / 2**20, rel=0.2)
-
-
-@pytest.mark.parametrize("point", RANKED, ids=lambda point: f"{point[0]}-{point[1]}")
-def test_points_of_evaluation(point: list[str]) -> None:
-    start, each, base, bytes_ = CRITERIA[point[0]]
-    images, captions = _numbers(point[1].split(" x "))
-    seconds, peak = _numbers(point[2:])
-    assert seconds == pytest.approx(start + each * images * captions / 10**9, rel=0.2)
-    assert peak == pytest.approx(base + bytes_ * (images + captions) / 2**20, rel=0.2)
-
-
-@pytest.mark.parametrize(("model", "points"), [(MODEL, POINTS), (CRITERIA, RANKED)], ids=["stages", "evaluation"])
-def test_everything_has_points_of_several_sizes(model: dict, points: list[list[str]]) -> None:
-    sizes = {name: {point[1] for point in points if point[0] == name} for name in model}
-    assert min(map(len, sizes.values())) >= 2
+@pytest.mark.parametrize("name", SCALES)
+def test_the_model_of_the_scale_is_within_a_fifth_of_its_points_of_several_sizes(name: str) -> None:
+    model, points, sizes_of = SCALES[name]
+    for stage, size, *measured in points:
+        start, each, base, bytes_ = model[stage]
+        times, held = sizes_of(*_numbers(size.split(" x ")))
+        expected = (start + each * times, base + bytes_ * held / 2**20)
+        assert _numbers(measured[:2]) == pytest.approx(expected, rel=0.2), (stage, size)
+    assert all(len({size for other, size, *_ in points if other == stage}) >= 2 for stage in model)
 
 
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
