@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import stages as naive
-from vse_pipe.core.devices import generator
+from vse_pipe.core.seeds import generator
 from vse_pipe.report.results import KINDS, change, mix, worst
 
 HITS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)

@@ -12,7 +12,7 @@ from numpy import ndarray
 from sklearn.metrics import average_precision_score
 from torch import Tensor
 
-from vse_pipe.core import processes
+from vse_pipe.core import workers
 from vse_pipe.train.batch import Matches, Scored, sample_losses
 from vse_pipe.train.mixture import BetaMixture
 
@@ -175,7 +175,7 @@ def measure(
         partners.image,
         partners.image_score,
     )
-    for pairs, found in zip(work, progress(processes.each(partial(map, of_batch), work)), strict=True):
+    for pairs, found in zip(work, progress(workers.each(partial(map, of_batch), work)), strict=True):
         for column, values in zip(into, found, strict=True):
             column[pairs] = values
     return Measured(losses, scores, partners)
@@ -216,7 +216,7 @@ def search(
         found[shown[inside] - rows.start, said[inside]] = -torch.inf
         return *_best(found, np.arange(len(texts))), *found.max(dim=0)
 
-    made = processes.each(partial(map, of_block), blocks, _COPIES * 4 * height * len(texts))
+    made = workers.each(partial(map, of_block), blocks, _COPIES * 4 * height * len(texts))
     for rows, (*best_captions, highest, row) in zip(blocks, progress(made, len(blocks)), strict=True):
         caption[rows], caption_score[rows] = best_captions
         better = highest > best

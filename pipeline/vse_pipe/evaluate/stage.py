@@ -9,7 +9,7 @@ from pathlib import Path
 from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.artifacts import names as named
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import console, locks, processes
+from vse_pipe.core import console, locks, workers
 from vse_pipe.core.console import say
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
@@ -48,7 +48,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     _must_rank(params, run, inferences)
     dataset, out = params.dataset(run), paths.evaluations(run)
     matchings = [criterion.name for criterion in chosen if criterion.matching]
-    if matchings and processes.elsewhere():
+    if matchings and workers.elsewhere():
         say(f"evaluate {run}: {', '.join(matchings)}: the queries are matched in this process, by no worker")
     with locks.claim(out):
         if captions.absent(paths.prepared(dataset)):

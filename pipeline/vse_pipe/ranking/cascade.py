@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vse_pipe.core import console, processes
+from vse_pipe.core import console, workers
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.alignment import over_pairs
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words, mean, plain, take
@@ -92,7 +92,7 @@ class ScoredPairs:
         is_missing = matrix[images, captions].isnan()
         cells = (images * len(self._captions) + captions)[is_missing].unique()
         parts = cells.split(_AT_ONCE) if len(cells) else ()
-        scored = processes.each(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
+        scored = workers.each(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
         tracked = console.track(parts, len(parts), f"scoring {len(cells)} pairs, {_AT_ONCE} at a time")
         for part, scores in zip(tracked, scored, strict=True):
             must_be_finite(scores)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import UsageError
+from vse_pipe.core.seeds import generator
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params import checks as grammar
 from vse_pipe.project.registry import INFERENCES, CriterionTraits

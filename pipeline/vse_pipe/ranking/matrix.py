@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vse_pipe.core import console, processes
+from vse_pipe.core import console, workers
 from vse_pipe.ranking.fragments import Sides
 
 # Images and captions of a tile, the step of the progress bar; a similarity bounds its own memory.
@@ -40,7 +40,7 @@ class ScoreMatrix:
             for t in range(0, self.shape[1], _TILE[1])
         ]
         label = f"scoring {self.shape[0]} images and {self.shape[1]} captions"
-        scored = processes.each(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
+        scored = workers.each(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
         for tile, scores in zip(console.track(tiles, len(tiles), label), scored, strict=True):
             matrix[tile] = scores
         return matrix

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vse_pipe.core import processes
+from vse_pipe.core import workers
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.fragments import Several, Sides, plain
 from vse_pipe.ranking.fusion import Fused
@@ -254,10 +254,10 @@ class Scores:
 
     def over_strips(self, part: Callable[[slice], Result]) -> Iterator[tuple[slice, Result]]:
         """``part(rows)`` for each of ``strips``, in order; ``part`` calls ``strip`` itself. It must have no side
-        effects: other processes may run it, see ``core.processes``."""
+        effects: other processes may run it, see ``core.workers``."""
         strips = list(self.strips())
         cost = _COPIES * 4 * self._height * self.shape[1]
-        results = map(part, strips) if self._stored else processes.each(partial(map, part), strips, cost)
+        results = map(part, strips) if self._stored else workers.each(partial(map, part), strips, cost)
         return zip(strips, results, strict=True)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
@@ -302,7 +302,7 @@ def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
 
 def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
     """Whether scores may be cached when ``sets`` share the memory; never where other processes compute them."""
-    return 0 < sets * shape[0] * shape[1] * 4 * _CACHE_SHARE <= memory * _MIB and not processes.elsewhere()
+    return 0 < sets * shape[0] * shape[1] * 4 * _CACHE_SHARE <= memory * _MIB and not workers.elsewhere()
 
 
 def _must_take(shape: tuple[int, int], memory: int) -> None:

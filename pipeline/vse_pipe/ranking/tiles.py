@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
-from vse_pipe.core import console, processes
+from vse_pipe.core import console, workers
 from vse_pipe.ranking.matrix import over_rows
 from vse_pipe.ranking.metrics.listed import counted, descending
 from vse_pipe.ranking.metrics.recall import Ties, Truth
@@ -30,7 +30,7 @@ def fit(scores: Scores) -> bool:
     """Whether one pass over tiles is worth its checks and gives the strips' scores: unrescored scores, many of them, on
     the CPU, in this process. Checked once for both directions."""
     parts = scores.parts
-    if parts is None or processes.elsewhere() or scores.shape[0] * scores.shape[1] < _FEWEST:
+    if parts is None or workers.elsewhere() or scores.shape[0] * scores.shape[1] < _FEWEST:
         return False
     if not parts.fits:
         parts.fits.append(all(map(_agrees, (scores, scores.transposed()))))

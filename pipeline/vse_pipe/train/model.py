@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core import processes
+from vse_pipe.core import processes, workers
 from vse_pipe.core.console import track
-from vse_pipe.core.devices import derive_seed
 from vse_pipe.core.processes import Share
+from vse_pipe.core.seeds import derive_seed
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params.typed import Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS
@@ -209,7 +209,7 @@ def images(
 
     parts = _parts(np.arange(len(rows)), size)
     with evaluating(model):
-        found = processes.each(encoded, _parts(rows, size), _cost(source, size))
+        found = workers.each(encoded, _parts(rows, size), _cost(source, size))
         return share.gather(_placed(_told(found, parts, shown), parts))
 
 
@@ -230,9 +230,7 @@ def captions(
 
     with evaluating(model):
         # Vectors or words, as the model has them.
-        encoded: Iterator[Any] = processes.each(
-            partial(map, read), (text_inputs(texts, places[part]) for part in parts)
-        )
+        encoded: Iterator[Any] = workers.each(partial(map, read), (text_inputs(texts, places[part]) for part in parts))
         if not model.fragments:
             vectors = _placed(_told(encoded, parts, shown), placed)
             return vectors if placed is parts else share.gather(vectors)[order.argsort()]

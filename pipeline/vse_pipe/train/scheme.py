@@ -18,7 +18,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core.console import track
-from vse_pipe.core.devices import generator
+from vse_pipe.core.seeds import generator
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.batch import LossTerms, Scored, sample_losses

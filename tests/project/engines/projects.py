@@ -24,7 +24,7 @@ from tests.faults.kill_extract import workers_of
 from tests.fragment_project import run_of, write_fragment_project
 from tests.pools import Elsewhere
 from vse_pipe.audit import stage as auditing
-from vse_pipe.core import processes
+from vse_pipe.core import workers
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
@@ -105,7 +105,7 @@ def main(kind: str) -> None:
 
 def elsewhere(params: Params, root: Path) -> Iterator[dict[str, str]]:
     pool = Elsewhere()
-    yield written(params, root, processes.using(pool), True)
+    yield written(params, root, workers.using(pool), True)
     assert len(pool.asked) > 50, pool.asked
 
 

@@ -4,7 +4,7 @@ import torch
 
 from tests.naive import criteria as naive
 from tests.ranking.dense import dense, own, unit_vectors, whole
-from vse_pipe.core import processes
+from vse_pipe.core import workers
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.bank import Bank, cosine, log_sum_exp
 from vse_pipe.ranking.inference import dual_is
@@ -98,5 +98,5 @@ def test_workers_score_a_pair_once_as_well_and_to_the_bit():
     items = unit_vectors(17 * STRIP + 5, 8, 0)
     scores = [Scores.of(items, items, cosine) for _ in range(2)]
     expected = log_sum_exp(scores[0], 30.0, but_itself=True)
-    with processes.using(_Two()):
+    with workers.using(_Two()):
         assert torch.equal(log_sum_exp(scores[1], 30.0, but_itself=True), expected)
