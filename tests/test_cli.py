@@ -34,6 +34,7 @@ USAGE = [
     (("inject", "--noise", "no"), "error: unknown noise 'no'; known: clean, half"),
     (("prepare", "--dataset", "tox"), "error: unknown data set 'tox'; did you mean 'toy'?"),
     (("evaluate", "--inference", "no_such_thing"), "error: unknown inference criterion 'no_such_thing'"),
+    (("evaluate", "--inference", "cslss"), "error: unknown inference criterion 'cslss'; did you mean 'csls'?"),
     (("extract", "--backbone", "resnet15"), "error: unknown backbone 'resnet15'; did you mean 'resnet152'?"),
     (
         ("extract", "--backbone", "resnet152", "--features", "plain"),

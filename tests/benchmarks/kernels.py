@@ -1,13 +1,11 @@
 """``python -m tests.benchmarks.kernels NAME``: similarities of fragments against plain programs."""
 
 import argparse
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
-from torch.nn.functional import cosine_similarity, leaky_relu, normalize
+from torch.nn.functional import normalize
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.benchmarks.measure import benchmark, peak_mib, run, seconds, show
@@ -20,12 +18,11 @@ from vse_pipe.train.batch import Scored
 BARS = {"scan_t2i": 1.0, "scan_i2t": 1.5, "saf": 2.0, "sgr": 3.0}
 # The last two arguments of each are the matrices.
 _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addmm_", "baddbmm_"}
-_EPS = 1e-8
 
 
 @benchmark(
     batch=128, regions=36, dim=1024, threads=2, rounds=3, loss=["sum", "max"], only=list(BARS), device="cpu",
-    loop=False, processor=False,
+    processor=False,
 )  # fmt: skip
 def fragments(options: argparse.Namespace) -> None:
     """Scores of a batch by each fragment similarity, and the way back.
@@ -33,7 +30,7 @@ def fragments(options: argparse.Namespace) -> None:
     128 images of 36 regions against 128 captions of 8 to 20 words, vectors of 1024 numbers, training mode. Seconds of
     the scores alone and with the gradient of a loss in regions, words and weights; ``sum`` passes a gradient to
     almost every cell, ``max`` to few. The work counted is that of all matrix products that were really made. The best
-    of --rounds counts. --loop: also a loop over captions, as in the authors' programs.
+    of --rounds counts.
     """
     units = bfloat16_units()
     idle = f"{units} lies idle" if units else "no bfloat16 units"
@@ -47,18 +44,15 @@ def fragments(options: argparse.Namespace) -> None:
             with Products() as products:
                 work()
             Path("/proc/self/clear_refs").write_text("5")  # the largest memory is counted anew
-            times, rates, loop_times = [], [], []
+            times, rates = [], []
             for _ in range(options.rounds):
                 rates.append(peak(options.device))
                 times.append(seconds(work))
-                if options.loop:
-                    loop_times.append(seconds(partial(work, score_by_caption)))
             gflop, best = products.flop / 1e9, min(times)
             show(
                 f"{name:9}{loss:8}{scoring:7.2f} s scores{best:7.2f} s with the gradient (bar {BARS[name]:.1f})"
                 f"{peak_mib() * 2**20 / 1e9:6.2f} GB{gflop:7.0f} GFLOP{gflop / best:6.0f} GFLOP/s"
                 f"{100 * gflop / best / max(rates):5.0f} % of {max(rates):.0f}"
-                + (f"{min(loop_times):7.2f} s a caption at a time, {min(loop_times) / best:.1f}x" if loop_times else "")
             )
 
 
@@ -80,7 +74,7 @@ class FragmentBatch:
     """One similarity on a batch of unit vectors, the same for every similarity."""
 
     def __init__(self, name: str, options: argparse.Namespace) -> None:
-        self.name, self.member = name, SIMILARITIES.load(name)
+        self.member = SIMILARITIES.load(name)
         self.params, self.network = self.member.Params(), ()
         rng = torch.Generator().manual_seed(0)
         lengths = torch.randint(8, 21, (options.batch,), generator=rng)
@@ -97,63 +91,9 @@ class FragmentBatch:
         with torch.no_grad():
             self.member.score(*self.sides, self.params, *self.network)
 
-    def train(self, loss, score: Callable | None = None) -> None:
-        score = partial(score, self.name) if score else self.member.score
-        scores = score(*self.sides, self.params, *self.network)
+    def train(self, loss) -> None:
+        scores = self.member.score(*self.sides, self.params, *self.network)
         loss.loss(Scored.of(scores), loss.Params()).total().backward()
-
-
-def score_by_caption(name: str, images: Tensor, texts: Words, params, network=None) -> Tensor:
-    """(images, captions): a fragment similarity, default options, a caption at a time, as the authors' programs go.
-
-    The maths of SCAN and SGRAF in their published form: attended vectors are made and all of it is kept for the
-    gradient.
-    """
-    extra = () if network is None else (network, network.whole_images(images))
-    score = {"scan_t2i": _scan_t2i, "scan_i2t": _scan_i2t, "sgr": _sgr, "saf": _saf}[name]
-    captions = texts.vectors.split(texts.lengths.tolist())
-    columns = [score(images, caption.expand(len(images), *caption.shape), params, *extra) for caption in captions]
-    return torch.stack(columns, dim=1)
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    return vectors / (vectors.norm(dim=-1, keepdim=True) + _EPS)
-
-
-def _attended(context: Tensor, queries: Tensor, temperature: float) -> Tensor:
-    """(images, c, dim), (images, q, dim) to the mean context of every query; normalised over queries."""
-    raw = _unit(leaky_relu(context @ queries.transpose(1, 2), 0.1))
-    return (temperature * raw.transpose(1, 2)).softmax(dim=2) @ context
-
-
-def _scan_t2i(images: Tensor, words: Tensor, params) -> Tensor:
-    return cosine_similarity(words, _attended(images, words, params.temperature), dim=2).mean(dim=1)
-
-
-def _scan_i2t(images: Tensor, words: Tensor, params) -> Tensor:
-    return cosine_similarity(images, _attended(words, images, params.temperature), dim=2).mean(dim=1)
-
-
-def _nodes(images: Tensor, words: Tensor, whole: Tensor, params, network) -> Tensor:
-    context = _unit(_attended(images, words, params.temperature))
-    local = _unit(network.sim_tranloc_w((context - words).square()))
-    text = network.t_global_w(words[:1])
-    return torch.cat([_unit(network.sim_tranglo_w((whole - text).square()))[:, None], local], dim=1)
-
-
-def _sgr(images: Tensor, words: Tensor, params, network, whole: Tensor) -> Tensor:
-    nodes = _nodes(images, words, whole, params, network)
-    for module in network.SGR_module:
-        edges = (module.graph_query_w(nodes) @ module.graph_key_w(nodes).transpose(1, 2)).softmax(dim=2)
-        nodes = module.sim_graph_w(edges @ nodes).relu()
-    return network.sim_eval_w(nodes[:, 0]).sigmoid()[:, 0]
-
-
-def _saf(images: Tensor, words: Tensor, params, network, whole: Tensor) -> Tensor:
-    nodes, module = _nodes(images, words, whole, params, network), network.SAF_module
-    gates = module.bn(module.attn_sim_w(nodes).transpose(1, 2)).sigmoid()
-    gates = gates / (gates.sum(dim=2, keepdim=True) + _EPS)
-    return network.sim_eval_w(_unit((gates @ nodes)[:, 0])).sigmoid()[:, 0]
 
 
 if __name__ == "__main__":
