@@ -1,5 +1,5 @@
 """Commands of the documentation, run in a project: those of vse-pipe in this process, since a start takes seconds, and what is behind
-a pipe or DVC in forks.
+a pipe or DVC in forks. Below them small data in the form of what a reader has: photographs, features, vectors of a model.
 """
 
 import contextlib

@@ -1,4 +1,5 @@
-"""Losses on the vectors or the scores of one batch, with their gradients."""
+"""Losses on the vectors or the scores of one batch, with their gradients; mismatched pairs, how they are drawn, and the losses
+and schemes that find them (L2RM, CRCL, DECL)."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""Criteria, matchings and hubness on a dense matrix, rows = queries."""
+"""Criteria, matchings and hubness on a dense matrix (rows = queries), figures of rankings, overlaps of boxes, SCAN and SGRAF."""
 
 import re
 from dataclasses import dataclass
@@ -141,6 +141,9 @@ def _stacked(pairs: MatchedPairs) -> np.ndarray:
     return np.stack([pairs.rows, pairs.columns], axis=1)
 
 
+# The last bits of a float32 product depend on how it was blocked, so an item within this distance of the best correct one may
+# stand on either side of it. Each query's rank may differ by the number of such items, and each figure by what that does to
+# it; without such items everything must agree.
 _CLOSE = 1e-6
 _ROUNDING = 1e-9
 _RECALLS = slice(0, 3)
