@@ -10,21 +10,18 @@ from tests.docs import runner
 from tests.docs.runner import Project
 from tests.rules.sources import ROOT
 
+_FLICKR8K = [
+    lambda root: runner.karpathy(root / "PATH" / "flickr8k"),
+    lambda root: runner.precomp(root / "PATH" / "flickr8k_precomp"),
+]
 # Files that the reader of a page has.
 BROUGHT = {
     "README.md": [runner.own_csv],
     "docs/recipes.md": [runner.own_csv],
     "text": [runner.embeddings, runner.evaluations],
     "docs/evaluate.md": [runner.embeddings, runner.evaluations],
-    "reports/flickr8k.md": [
-        lambda root: runner.karpathy(root / "PATH" / "flickr8k"),
-        lambda root: runner.precomp(root / "PATH" / "flickr8k_precomp"),
-        lambda root: runner.word_vectors(root / "WORD2VEC.npz"),
-    ],
-    "reports/noise.md": [
-        lambda root: runner.karpathy(root / "PATH" / "flickr8k"),
-        lambda root: runner.precomp(root / "PATH" / "flickr8k_precomp"),
-    ],
+    "reports/flickr8k.md": [*_FLICKR8K, lambda root: runner.word_vectors(root / "WORD2VEC.npz")],
+    "reports/noise.md": _FLICKR8K,
     "docs/search.md": [lambda root: runner.picture(root / "photo.jpg")],
     "docs/data.md": [runner.own_csv, lambda root: runner.overlay(root / "mine.yaml")],
 }
