@@ -28,6 +28,10 @@ class Vectors(dict[str, np.ndarray]):
             name.removeprefix(prefix): torch.tensor(array) for name, array in self.items() if name.startswith(prefix)
         }
 
+    def compared(self, atol: float = 1e-5, rtol: float = 1e-4, **ours) -> list[Result]:
+        """``compare`` of each of ``ours`` with the array of its name."""
+        return [compare(name, value, self[name], atol, rtol) for name, value in ours.items()]
+
 
 def compare(name: str, ours, stored, atol: float = 1e-5, rtol: float = 1e-4) -> Result:
     """(array name, largest absolute difference, the difference allowed: ``atol + rtol * max |stored|``).

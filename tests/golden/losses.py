@@ -27,10 +27,8 @@ def _contrastive(loss: str, similarity: str, arrays: Vectors) -> list[Result]:
     total = member.loss(Scored.of(scores), member.Params(margin=float(arrays["margin"]))).total()
     total.backward()
     return [
-        compare("scores", scores, arrays["scores"]),
-        compare("loss", total, arrays["loss"]),
-        compare("grad_im", images.grad, arrays["grad_im"], atol=1e-4),
-        compare("grad_s", texts.grad, arrays["grad_s"], atol=1e-4),
+        *arrays.compared(scores=scores, loss=total),
+        *arrays.compared(atol=1e-4, grad_im=images.grad, grad_s=texts.grad),
     ]
 
 
@@ -49,10 +47,9 @@ def check_hal_aaai_local(arrays: Vectors) -> list[Result]:
     scores = images.detach().double() @ texts.detach().double().T
     paper = hal.loss(Scored.of(scores), hal.Params(variant="paper", **options)).total()
     return [
-        compare("loss_code", code, arrays["loss_code"]),
-        compare("loss_paper", paper, arrays["loss_paper"], atol=1e-7, rtol=1e-6),
-        compare("grad_im_code", images.grad, arrays["grad_im_code"], atol=1e-4),
-        compare("grad_s_code", texts.grad, arrays["grad_s_code"], atol=1e-4),
+        *arrays.compared(loss_code=code),
+        *arrays.compared(atol=1e-7, rtol=1e-6, loss_paper=paper),
+        *arrays.compared(atol=1e-4, grad_im_code=images.grad, grad_s_code=texts.grad),
     ]
 
 
@@ -65,12 +62,9 @@ def check_hal_aaai_bank(arrays: Vectors) -> list[Result]:
     paper, paper_weights = _hal_with_bank(arrays, "paper", *in_float64)
     _, code_weights = _hal_with_bank(arrays, "code", *in_float64)
     return [
-        compare("W_code", code_weights, arrays["W_code"], **TIGHT),
-        compare("W_paper", paper_weights, arrays["W_paper"], **TIGHT),
-        compare("loss_code", code, arrays["loss_code"]),
-        compare("loss_paper", paper, arrays["loss_paper"], **TIGHT),
-        compare("grad_im_code", images.grad, arrays["grad_im_code"], atol=1e-4),
-        compare("grad_s_code", texts.grad, arrays["grad_s_code"], atol=1e-4),
+        *arrays.compared(**TIGHT, W_code=code_weights, W_paper=paper_weights, loss_paper=paper),
+        *arrays.compared(loss_code=code),
+        *arrays.compared(atol=1e-4, grad_im_code=images.grad, grad_s_code=texts.grad),
     ]
 
 
@@ -103,13 +97,14 @@ def check_hal_emnlp(arrays: Vectors) -> list[Result]:
         params = hal_emnlp.Params(margin=0.2, k=k, reading=reading, **options)
         return hal_emnlp.loss(Scored.of(leaf), params).total()
 
-    results = [
-        compare("S", scores, arrays["S"], **TIGHT),
-        compare("exponent", exponents[reading], arrays["exponent"], **TIGHT),
-        compare("S_reweighted", scores * exponents[reading].exp(), arrays["S_reweighted"], **TIGHT),
-        compare("loss_sum", total(scores), arrays["loss_sum"], **TIGHT),
-        compare("loss_max", total(scores, negatives="max"), arrays["loss_max"], **TIGHT),
-    ]
+    results = arrays.compared(
+        **TIGHT,
+        S=scores,
+        exponent=exponents[reading],
+        S_reweighted=scores * exponents[reading].exp(),
+        loss_sum=total(scores),
+        loss_max=total(scores, negatives="max"),
+    )
     for gradient in ("detached", "full"):
         leaf = scores.clone().requires_grad_()
         total(leaf, gradient=gradient).backward()
@@ -190,11 +185,7 @@ def check_two_branch_code(arrays: Vectors) -> list[Result]:
     repeated = images[owners]
     total = structure.loss(Scored.of(repeated @ texts.T, owners, images=repeated, texts=texts), params).total()
     total.backward()
-    return [
-        compare("loss", total, arrays["loss"]),
-        compare("grad_im", images.grad, arrays["grad_im"], atol=1e-4),
-        compare("grad_sent", texts.grad, arrays["grad_sent"], atol=1e-4),
-    ]
+    return [*arrays.compared(loss=total), *arrays.compared(atol=1e-4, grad_im=images.grad, grad_sent=texts.grad)]
 
 
 def check_noise(arrays: Vectors) -> list[Result]:
@@ -244,13 +235,10 @@ def check_l2rm_warmup_and_sample_loss(arrays: Vectors) -> list[Result]:
     with torch.no_grad():
         per_pair = sample_losses(batch, margin)
         return [
-            compare("rce", reverse, arrays["rce"]),
-            compare("rce_grad", slope, arrays["rce_grad"], atol=1e-4),
-            compare("infonce", total("infonce", tau=tau), arrays["infonce"]),
-            compare("warmup", per_pair.sum(), arrays["warmup"]),
-            compare("max_violation", total("max", margin=margin), arrays["max_violation"]),
-            compare("hardest", sample_losses(batch, margin, hardest=True).sum(), arrays["max_violation"]),
-            compare("eval_loss", per_pair, arrays["eval_loss"]),
+            *arrays.compared(rce=reverse, infonce=total("infonce", tau=tau), warmup=per_pair.sum(), eval_loss=per_pair),
+            *arrays.compared(atol=1e-4, rce_grad=slope),
+            *arrays.compared(max_violation=total("max", margin=margin)),
+            *arrays.compared(max_violation=sample_losses(batch, margin, hardest=True).sum()),
         ]
 
 
@@ -289,10 +277,9 @@ def check_l2rm_partial_ot(arrays: Vectors) -> list[Result]:
         for costs in (torch.from_numpy(arrays["cost"]), cost)
     )
     return [
-        compare("cost", cost, arrays["cost"]),
-        compare("plan", plan, arrays["plan"], 2e-6, 0.0),
-        compare("plan", plan_of_network, arrays["plan"], 2e-6, 0.0),
-        compare("plan_sum", plan.double().sum(), arrays["plan_sum"]),
+        *arrays.compared(cost=cost, plan_sum=plan.double().sum()),
+        *arrays.compared(atol=2e-6, rtol=0.0, plan=plan),
+        *arrays.compared(atol=2e-6, rtol=0.0, plan=plan_of_network),
     ]
 
 
@@ -303,15 +290,9 @@ def check_l2rm_rematch(arrays: Vectors) -> list[Result]:
     symmetric = rematch_loss(scores, plan, tau)
     (slope,) = torch.autograd.grad(symmetric, scores)
     with torch.no_grad():
-        ablations = [
-            compare(name, rematch_loss(scores, plan, tau, kind), arrays[name])
-            for name, kind in [("kl", "kl"), ("js", "js"), ("soft_infonce", "infonce")]
-        ]
-    return [
-        compare("sym_kl", symmetric, arrays["sym_kl"]),
-        compare("grad_sims", slope, arrays["grad_sims"], atol=1e-4),
-        *ablations,
-    ]
+        kinds = {"kl": "kl", "js": "js", "soft_infonce": "infonce"}
+        ablations = {name: rematch_loss(scores, plan, tau, kind) for name, kind in kinds.items()}
+    return arrays.compared(sym_kl=symmetric, **ablations) + arrays.compared(atol=1e-4, grad_sims=slope)
 
 
 def check_loss_crcl(arrays: Vectors) -> list[Result]:
@@ -326,7 +307,7 @@ def check_loss_crcl(arrays: Vectors) -> list[Result]:
     terms.total().backward()
     outputs = {"p": chances, "y": targets, "loss": terms.total(), "grad_scores": scores.grad}
     outputs |= {"loss_positive": terms.parts["active"], "loss_negative": terms.parts["complementary"]}
-    return [compare(name, ours, arrays[name], **TIGHT) for name, ours in outputs.items()]
+    return arrays.compared(**TIGHT, **outputs)
 
 
 def check_loss_decl(arrays: Vectors) -> list[Result]:
@@ -345,6 +326,4 @@ def check_loss_decl(arrays: Vectors) -> list[Result]:
     outputs |= {"loss": terms.total(), "loss_warm_up": member.loss(batch, params).total()}
     outputs |= {"rdh_per_pair": with_hinge - without_hinge, "fit": fits(batch, params.tau).diagonal()}
     # The authors take differences of lgamma and digamma of thousands in float32: of their own loss 1e-3 is rounding.
-    return [compare(name, ours, arrays[name], rtol=3e-4) for name, ours in outputs.items()] + [
-        compare("grad_raw", scores.grad, arrays["grad_raw"], atol=5e-4)
-    ]
+    return arrays.compared(rtol=3e-4, **outputs) + arrays.compared(atol=5e-4, grad_raw=scores.grad)

@@ -42,11 +42,9 @@ def check_csls_muse(arrays: Vectors) -> list[Result]:
     """MUSE's get_nn_avg_dist for both sides, and the scores made from it."""
     scores, k = _products(*(torch.from_numpy(arrays[name]) for name in ("query", "items"))), int(arrays["k"])
     rescored = csls.rerank(scores, Bank(scores, is_transductive=True), csls.Params(k=k))
-    return [
-        compare("r_query", mean_of_top(scores, k), arrays["r_query"]),
-        compare("r_item", mean_of_top(scores.transposed(), k), arrays["r_item"]),
-        compare("scores", _matrix(rescored), arrays["scores"]),
-    ]
+    return arrays.compared(
+        r_query=mean_of_top(scores, k), r_item=mean_of_top(scores.transposed(), k), scores=_matrix(rescored)
+    )
 
 
 def check_nnn(arrays: Vectors) -> list[Result]:
@@ -55,10 +53,7 @@ def check_nnn(arrays: Vectors) -> list[Result]:
     params = nnn.Params(k=int(arrays["k"]), alpha=float(arrays["alpha"]))
     bank = _products(reference, items)
     rescored = nnn.rerank(_products(queries, items), Bank(bank, False), params)
-    return [
-        compare("bias", mean_of_top(bank.transposed(), params.k), arrays["bias"]),
-        compare("scores", _matrix(rescored), arrays["scores"]),
-    ]
+    return arrays.compared(bias=mean_of_top(bank.transposed(), params.k), scores=_matrix(rescored))
 
 
 def check_qbnorm(arrays: Vectors) -> list[Result]:
@@ -334,18 +329,14 @@ def check_scan_t2i_mean_max_loss(arrays: Vectors) -> list[Result]:
     scores = similarity.score(images, words, similarity.Params(temperature=9.0))
     total = loss.loss(Scored.of(scores), loss.Params(margin=0.2)).total()
     total.backward()
-    return [
-        compare("loss", total, arrays["loss"]),
-        compare("grad_images", images.grad, arrays["grad_images"]),
-        compare("grad_captions", captions.grad, arrays["grad_captions"]),
-    ]
+    return arrays.compared(loss=total, grad_images=images.grad, grad_captions=captions.grad)
 
 
 def _sgraf(name: str, arrays: Vectors) -> list[Result]:
     """SGR or SAF under the authors' weights, in evaluation."""
     return [
-        compare("sims", _sgraf_scores(name, arrays, torch.float32), arrays["sims"]),
-        compare("sims_f64", _sgraf_scores(name, arrays, torch.float64), arrays["sims_f64"], **TIGHT),
+        *arrays.compared(sims=_sgraf_scores(name, arrays, torch.float32)),
+        *arrays.compared(**TIGHT, sims_f64=_sgraf_scores(name, arrays, torch.float64)),
     ]
 
 
