@@ -65,7 +65,7 @@ _RUN = {
 _BRANCHES = {"texts": "mean_vectors", "text": "two_branch", "image": "two_branch"}
 _PAIR = {
     **{"features": "open_clip", "texts": "captions", "image": "identity", "text": "identity"},
-    **{"scheme": "none", "loss": "sum"},
+    **{"scheme": "zero_shot", "loss": "sum"},
 }
 _REGIONS = {"features": "bottom_up", "image": "regions"}
 # There is a run for each loss, named after it; the other families' members are spread over these.

@@ -51,7 +51,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         model, pixels = model.to(where), None
         if model.tests_on_pixels:
             pictures = IMAGE_ENCODERS.load(files.config["image"]["name"]).Pictures
-            pixels = pictures.of(node.dataset, source, files.config["backbone"], where)
+            pixels = pictures.join(node.dataset, source, files.config["backbone"], where)
         work = batches(len(table.train_pairs), BATCH, generator(params.seed, "audit", run))
         found = _measured(model, table.train_pairs, pixels, work, run, where)
         if not np.isfinite(found.losses).all():

@@ -18,7 +18,8 @@ from vse_pipe.artifacts import embeddings, pairs
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.inject.stage import inject, teach
+from vse_pipe.inject.stage import inject
+from vse_pipe.inject.teacher import teach
 from vse_pipe.project import paths
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.tools.hub.stage import pack

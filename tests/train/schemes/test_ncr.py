@@ -1,4 +1,4 @@
-"""The scheme by its steps; whole runs of it are in test_ncr_runs."""
+"""The scheme by its steps; whole runs are in test_noise_runs."""
 
 import numpy as np
 import pytest
@@ -171,7 +171,7 @@ def _steps_division(clean: np.ndarray, size: int = 4, noisy: bool = True, seed: 
 
 def test_pairs_are_clean_above_the_threshold_of_their_probability():
     losses = _losses(30, 10)
-    found = Division.of(losses, 0.5)
+    found = Division.fit(losses, 0.5)
     assert found.clean.tolist() == [True] * 30 + [False] * 10
     np.testing.assert_array_equal(found.probability, mixture.fit_gaussian(losses).posterior)
     assert found.doubt is None
@@ -179,13 +179,13 @@ def test_pairs_are_clean_above_the_threshold_of_their_probability():
 
 @pytest.mark.parametrize(("pairs", "noisy"), [(60, 1), (250, 3)])
 def test_where_all_are_above_it_one_in_a_hundred_is_taken_for_noisy(pairs, noisy):
-    found = Division.of(np.linspace(0, 1, pairs) ** 2, 0.0)
+    found = Division.fit(np.linspace(0, 1, pairs) ** 2, 0.0)
     assert int((~found.clean).sum()) == noisy
     assert found.probability[~found.clean].max() <= found.probability[found.clean].min()
 
 
 def test_equal_losses_divide_nothing():
-    found = Division.of(np.full(40, 0.2), 0.5)
+    found = Division.fit(np.full(40, 0.2), 0.5)
     assert found.clean.all()
     assert found.trains
     assert "equal" in found.doubt
@@ -193,7 +193,7 @@ def test_equal_losses_divide_nothing():
 
 def test_losses_that_are_no_numbers_are_refused():
     with pytest.raises(PipelineError, match=r"not finite; lower train\.lr"):
-        Division.of(np.array([0.1, np.nan] * 9), 0.5)
+        Division.fit(np.array([0.1, np.nan] * 9), 0.5)
 
 
 def test_a_pass_over_the_clean_pairs_takes_the_noisy_ones_as_often_as_needed():

@@ -279,7 +279,7 @@ def _pictures(stored, drawing=None, **transform) -> Pictures:
         "params": {"batch_size": 4},
         "images_sha256": sha256(paths.prepared("toy") / images.NAME),
     }
-    return Pictures.of("toy", stored, described, CPU, drawing)
+    return Pictures.join("toy", stored, described, CPU, drawing)
 
 
 def _drawn(pictures, pairs, epoch=0, rows=None):
@@ -358,4 +358,4 @@ def test_a_file_outside_of_its_root_is_refused(project):
 def test_another_list_of_images_is_refused(project):
     described = {"transform": TRANSFORM, "params": {"batch_size": 4}, "images_sha256": "0" * 64}
     with pytest.raises(IntegrityError, match="lists other images than the features were made from"):
-        Pictures.of("toy", project, described, CPU)
+        Pictures.join("toy", project, described, CPU)

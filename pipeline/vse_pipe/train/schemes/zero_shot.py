@@ -1,4 +1,4 @@
-"""No training: the model is the run's encoders as they are, for the two sides of a pretrained pair (zero-shot)."""
+"""No training: the model is the run's untrained encoders, for the two sides of a pretrained pair (zero-shot)."""
 
 import shutil
 import time
@@ -20,16 +20,16 @@ from vse_pipe.train.model import build, described
 
 
 def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: torch.device) -> None:
-    """Weights (none), vocabulary, config.json and a learning curve without epochs, in ``out``; vectors are as wide as features.
+    """Write a model without weights to ``out``: vocabulary, config.json and a learning curve without epochs.
 
-    config.json has the scale and the bias of the logits of a pretrained pair, as ``logit``. files: what a training may have
-    left in ``out``, as of ``repetitions.patterns``. Raises InputError for features and texts of two different pairs, or of
-    different widths.
+    Vectors are as wide as features. config.json has scale and bias of the logits of a pretrained pair, as ``logit``. files:
+    patterns of a training's files, as in ``repetitions.patterns``. Raises InputError for features and texts of two different
+    pairs, or of different widths.
     """
     started = time.monotonic()
     prepared, words = paths.prepared(node.dataset), paths.extracted(node.dataset, node.texts)
     stored = features.read(paths.extracted(node.dataset, node.features))
-    mark = checkpoint.of(node, node.seed, inputs.sides(node), device)
+    mark = checkpoint.run_fingerprint(node, node.seed, inputs.sides(node), device)
     if checkpoint.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name:
         say(f"train {name}: {out} is up to date")
         return
@@ -59,15 +59,14 @@ def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: tor
 
 
 def _require_a_pair(stored: Features, read: Texts, name: str) -> None:
-    """Both sides of one model where either is of a pretrained pair; vectors from elsewhere are taken at their word."""
+    """Raises InputError unless both sides are of one pretrained pair; vectors of other origin are not checked."""
     weights = [meta.get("weights") or {} for meta in (stored.meta, read.meta)]
     networks = [
         str(meta.get("network") or meta.get(kind)) for meta, kind in ((stored.meta, "backbone"), (read.meta, "method"))
     ]
     same = networks[0] == networks[1] and all(weights[0].get(key) == weights[1].get(key) for key in ("sha256", "seed"))
     if "network" in read.meta and not same:
-        told = " and ".join(networks)
         raise InputError(
-            f"train {name}: features and texts are of two models ({told}) or of two weights; give both the same model, "
+            f"train {name}: features and texts are of two models ({' and '.join(networks)}) or of two weights; give both the same model, "
             "weights and sha256"
         )

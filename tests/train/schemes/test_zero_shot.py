@@ -162,7 +162,7 @@ def test_heads_are_trained_on_top_and_both_are_reported(params):
     assert model_files.read_config(paths.trained("head"), "head")["embed_size"] == 8
     report(params)
     page = Path("reports/index.html").read_text()
-    assert "infonce loss with none" in page
+    assert "infonce loss with zero_shot" in page
     assert "head" in Path("reports/plots/history.csv").read_text()
     assert "zero" not in Path("reports/plots/history.csv").read_text()
     report(replace(params, runs={"zero": params.runs["zero"]}))
@@ -218,8 +218,14 @@ def test_sides_of_two_pairs_are_refused_and_nothing_is_lost(params):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"image": "linear"}, "runs.zero.image: image encoder 'linear' has weights, and scheme 'none' trains none"),
-        ({"text": "residual"}, "runs.zero.text: text encoder 'residual' has weights, and scheme 'none' trains none"),
+        (
+            {"image": "linear"},
+            "runs.zero.image: image encoder 'linear' has weights, and scheme 'zero_shot' trains none",
+        ),
+        (
+            {"text": "residual"},
+            "runs.zero.text: text encoder 'residual' has weights, and scheme 'zero_shot' trains none",
+        ),
         ({"scheme": "plain"}, "runs.zero.scheme: scheme 'plain' has nothing to train: neither encoder has weights"),
     ],
 )
@@ -229,5 +235,7 @@ def test_what_can_learn_nothing_or_would_not_be_trained_is_refused(params, chang
 
 
 def test_there_is_nothing_to_choose(params):
-    with pytest.raises(UsageError, match=r"run 'zero' trains nothing \(scheme none\), so there is nothing to choose"):
+    with pytest.raises(
+        UsageError, match=r"run 'zero' trains nothing \(scheme zero_shot\), so there is nothing to choose"
+    ):
         params_of(Candidate("zero", {"train.lr": 1e-3}), [], ())
