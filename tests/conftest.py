@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from beartype import BeartypeConf, beartype
 from hypothesis import settings
 from jaxtyping import install_import_hook
-
-from tests import typechecker
 
 ROOT = Path(__file__).parents[1]
 # Processes that tests start import the code of this tree, whichever is installed.
@@ -37,7 +36,9 @@ def _with_shapes() -> list[str]:
     ]
 
 
-install_import_hook(_with_shapes(), f"{typechecker.__name__}.checked")
+# What enforces signatures: a whole number is a float too, as for Python.
+checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
+install_import_hook(_with_shapes(), f"{__name__}.checked")
 
 
 # No test is about power cuts, and a disk takes 5 ms to promise that a file would outlast one.

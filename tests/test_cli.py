@@ -34,6 +34,7 @@ USAGE = [
     (("inject", "--noise", "no"), "error: unknown noise 'no'; known: clean, half"),
     (("prepare", "--dataset", "tox"), "error: unknown data set 'tox'; did you mean 'toy'?"),
     (("evaluate", "--inference", "no_such_thing"), "error: unknown inference criterion 'no_such_thing'"),
+    (("evaluate", "--inference", "cslss"), "error: unknown inference criterion 'cslss'; did you mean 'csls'?"),
     (("extract", "--backbone", "resnet15"), "error: unknown backbone 'resnet15'; did you mean 'resnet152'?"),
     (
         ("extract", "--backbone", "resnet152", "--features", "plain"),
@@ -170,10 +171,7 @@ def test_help_groups_the_commands_and_leaves_none_over(run):
 
 @pytest.mark.parametrize(
     ("command", "said"),
-    [
-        (("train", "--run", "sum"), "; the same command goes on where it was\n"),
-        (("inject", "--noise", "clean"), "\n"),
-    ],
+    [(("train", "--run", "sum"), "; the same command goes on where it was\n"), (("inject", "--noise", "clean"), "\n")],
 )
 @pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
 def test_ctrl_c_and_sigterm_are_one_line_and_a_status_of_their_own(run, monkeypatch, command, said, number, word):

@@ -17,7 +17,6 @@ import torch
 from ruamel.yaml import YAML
 
 from tests.benchmarks.measure import benchmark, call, peak_mib, run, show
-from tests.faults.kill_extract import workers_of
 from vse_pipe.evaluate import files as evaluate_files
 from vse_pipe.evaluate.files import InputFiles
 from vse_pipe.project.params.schema import EvaluateParams
@@ -184,10 +183,7 @@ def part(options: argparse.Namespace) -> None:
     # Captions of other images are queries without a correct item.
     inside = owners < options.queries
     starts = np.concatenate([[0], inside.cumsum()])
-    truths = [
-        Truth.by_image(np.arange(options.queries), owners),
-        Truth(starts, owners[inside], options.queries),
-    ]
+    truths = [Truth.by_image(np.arange(options.queries), owners), Truth(starts, owners[inside], options.queries)]
     scores = Scores.from_sides(images, captions, files.similarity, memory=options.memory, sets=0)
     directions = (scores, scores.transposed())
     trials = [Trial(side, Bank(side, True), truth) for side, truth in zip(directions, truths, strict=True)]
@@ -195,39 +191,6 @@ def part(options: argparse.Namespace) -> None:
     rank_fold([tuned, tuned], trials, params.ties, Depths())
     seconds = {"read": read - started, "rank": time.process_time() - read}
     json.dump({**seconds, "read_mib": read_mib, "mib": peak_mib()}, sys.stdout)
-
-
-@benchmark(folder=Path, items=25_000, dim=256, memory=[256, 1024, 4096], inference="csls")
-def workers(options: argparse.Namespace) -> None:
-    """What a worker of engine ray takes, by ``engine.memory``.
-
-    The vectors of ``evaluate`` with one worker, once for each of --memory. Printed is the most memory of the worker's
-    own, in MiB: pages that it shares with the processes of its node, the vectors among them, are not counted. Where
-    that does not grow with ``engine.memory`` the work fits less.
-    """
-    folder = options.folder / f"vectors-{options.items}"
-    _write_vectors(folder, options.items // _CAPTIONS, _CAPTIONS, options.dim)
-    program = str(Path(sys.executable).with_name("vse-pipe"))
-    for memory in options.memory:
-        settings = ["-S", "evaluate.resamples=0", "-S", f"engine.memory={memory}"]
-        command = [program, *settings, *_RANKED, "--inference", options.inference, "--engine", "ray"]
-        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
-        largest = 0
-        while process.poll() is None:
-            largest = max([largest, *map(_private_kib, workers_of(process.pid))])
-            time.sleep(0.05)
-        if process.returncode:
-            raise SystemExit(process.returncode)
-        show(f"engine.memory {memory:6}: {largest / 1024:8.0f} MiB of a worker's own")
-
-
-def _private_kib(process: int) -> int:
-    """Memory that no other process has; 0 once the process has ended."""
-    try:
-        match = re.search(r"RssAnon:\s+(\d+)", Path(f"/proc/{process}/status").read_text())
-    except OSError:
-        return 0
-    return int(match[1]) if match else 0
 
 
 _PLAIN = {

@@ -5,10 +5,7 @@ import asyncio
 import collections
 import contextlib
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -18,10 +15,8 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
-import torch
 
-from tests import pair_project
-from tests.benchmarks.measure import benchmark, call, environment, run, seconds, show
+from tests.benchmarks.measure import benchmark, call, run, show
 from tests.benchmarks.scale import planted
 from tests.tools.serve.running import served
 from tests.toy_project import write_params
@@ -126,112 +121,6 @@ def _write_data_set(root: Path, ids: np.ndarray, owners: np.ndarray) -> None:
     sentences = [f"a caption of image {number} with two dogs on grass" for number in owners]
     columns = {"caption_id": np.arange(len(owners)), "image_id": owners, "text": sentences}
     captions.write(folder, pa.table({**columns, "split": np.full(len(owners), "test")}))
-
-
-_LARGE = {
-    "embed_dim": 512,
-    "vision_cfg": {"image_size": 224, "layers": 12, "width": 768, "patch_size": 32},
-    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 512, "heads": 8, "layers": 12},
-}
-_SMALL = (160, 120)
-_KINDS = 64
-_BATCH = 64
-
-
-@benchmark(images=512, rounds=3, photos="")
-def index(options: argparse.Namespace) -> None:
-    """Pictures a second of ``vse-pipe index``, and of its network alone on tensors that lie in memory, in turn.
-
-    A pretrained pair of random weights, ViT-B/32. Pictures are hard links to those of the folder --photos, else to
-    photographs made up at 640 x 480. Two sizes each, so that what a command takes before its first picture is no part
-    of its rate.
-    """
-    photos = sorted(Path(options.photos).absolute().iterdir()) if options.photos else None
-    with _project_of_photos("large", (640, 480), photos) as (model, pair, files):
-        shares = []
-        for turn in range(options.rounds):
-            times = {}
-            for count in (_BATCH, _BATCH + options.images):
-                folder = Path(f"photos-{turn}-{count}")
-                _link(files, folder, count)
-                times[count] = call("project", "index", f"../{folder}", *pair, "--device", "cpu").seconds
-            bare, whole = _network_seconds(model, options.images), times[_BATCH + options.images] - times[_BATCH]
-            shares.append(bare / whole)
-            show(
-                f"{options.images} pictures: index {options.images / whole:.1f} a second (and {times[_BATCH]:.1f} s "
-                f"for its first {_BATCH}), network alone {options.images / bare:.1f}: {100 * bare / whole:.0f} %"
-            )
-        show(f"median share of the network's rate: {100 * statistics.median(shares):.0f} %")
-
-
-@benchmark(images=100_000, new=10, rounds=3)
-def grown(options: argparse.Namespace) -> None:
-    """Seconds of ``vse-pipe index`` when --new pictures join --images others.
-
-    Less those of a process that imports the network's library, builds it and runs it on as many. A pretrained pair
-    that takes no time; photographs of 160 x 120.
-    """
-    with _project_of_photos("clip", _SMALL, None) as (model, pair, files):
-        _link(files, Path("photos"), options.images)
-        used = call("project", "index", "../photos", *pair, "--device", "cpu")
-        show(f"{options.images} pictures: {used.seconds:.1f} s, {used.processors:.1f} s of processor time")
-        times = []
-        for turn in range(options.rounds):
-            for number in range(_KINDS + turn * options.new, _KINDS + (turn + 1) * options.new):
-                pair_project.photo(number, _SMALL).save(f"photos/new{number}.jpg", quality=90)
-            used = call("project", "index", "../photos", "--device", "cpu")
-            command = [sys.executable, "-m", "tests.benchmarks.search", "network", str(model), str(options.new)]
-            alone = seconds(lambda command=command: subprocess.run(command, check=True, env=environment()))
-            times.append(used.seconds - alone)
-            show(
-                f"{options.new} new: {used.seconds:.2f} s, {used.processors:.2f} s of processor time; "
-                f"the network's process {alone:.2f} s"
-            )
-        show(f"median besides the network: {statistics.median(times):.2f} s")
-
-
-@benchmark(model=Path, count=int)
-def network(options: argparse.Namespace) -> None:
-    """The network's process of ``grown``."""
-    _network_seconds(options.model, options.count)
-
-
-def _network_seconds(model: Path, count: int) -> float:
-    """The pair's network on ``count`` pictures that are tensors already, in batches."""
-    import open_clip
-
-    from vse_pipe.extract.pair import folder
-
-    config = json.loads((model / pair_project.CONFIG).read_text())
-    with folder(config) as place:
-        built = open_clip.create_model(place, load_weights=False).eval()
-    size = config["model_cfg"]["vision_cfg"]["image_size"]
-    batch = torch.rand(min(_BATCH, count), 3, size, size)
-    with torch.inference_mode():
-        built.encode_image(batch)
-        return seconds(lambda: [built.encode_image(batch[: count - start]) for start in range(0, count, _BATCH)])
-
-
-@contextlib.contextmanager
-def _project_of_photos(kind: str, size: tuple[int, int], photos: list[Path] | None):
-    """In a temporary folder with a project: the model, the options that name it, and pictures there to link to."""
-    pair_project.MODELS["large"] = {"model_cfg": _LARGE, "preprocess_cfg": {}}
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        call(".", "init", "project")
-        model = pair_project.write_model(kind).absolute()
-        Path("kinds").mkdir()
-        for number in range(_KINDS if photos is None else 0):
-            pair_project.photo(number, size).save(f"kinds/{number}.jpg", quality=90)
-        for photo in photos or []:
-            (Path("kinds") / photo.name).write_bytes(photo.read_bytes())
-        pair = ["--model", str(model / pair_project.CONFIG), "--weights", str(model / pair_project.WEIGHTS)]
-        yield model, pair, sorted(Path("kinds").iterdir())
-
-
-def _link(files: list[Path], folder: Path, count: int) -> None:
-    folder.mkdir()
-    for number in range(count):
-        os.link(files[number % len(files)], folder / f"{number:07d}.jpg")
 
 
 _SEARCH = "GET /api/search?text=blue&k=1 HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"

@@ -3,19 +3,16 @@
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from tests.benchmarks.measure import benchmark, peak_mib, run, seconds, show
+from tests.benchmarks.measure import benchmark, run, seconds, show
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import processes as core_processes
 from vse_pipe.core.text import Tokens
@@ -31,7 +28,6 @@ from vse_pipe.train.scheme import Scheme, Setting
 
 FEATURES, WORD_DIM, DIM = 2048, 300, 1024
 KERNELS = ("nn.GRU", "own GRU")
-POOLINGS = ("mean", "gpo")
 _WARM_UP = 2
 
 
@@ -238,99 +234,6 @@ def _share(folder: Path, options: argparse.Namespace, out: Path, device: torch.d
     ]
     if core_processes.is_first():
         out.write_text(json.dumps(times[_WARM_UP:]))
-
-
-@benchmark(
-    batch=128, images=1000, vocabulary=10_000, steps=8, rates=[0.2, 0.4, 0.6], device="cpu", threads=1, processor=True
-)
-def schemes(options: argparse.Namespace) -> None:
-    """An epoch of ``l2rm`` after its warm-up against a plain one.
-
-    Data and model are those of ``steps``. For each of --rates that share of the pairs counts as mismatched, as with
-    ``split: truth``, so that the result does not depend on a split of random numbers. The steps of both take turns;
-    an epoch is its start and the median step times their number. An epoch of l2rm trains the matched pairs and as
-    many mismatched ones beside them, and begins with the loss of all pairs: the last column shows the share of that.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        pairs = _pairs(Path(folder), options, zipf=True)
-        sampler = SAMPLERS.load("captions")
-        sampled = sampler.batches(
-            pairs.owners, pairs.lengths, options.batch, sampler.Params(), np.random.default_rng(0)
-        )
-        for rate in options.rates:
-            data = replace(pairs, mismatched=np.random.default_rng(0).random(len(pairs)) < rate)
-            bases = [_scheme(data, options, options.device, "float32", "max", "plain") for _ in range(2)]
-            params = SCHEMES.options("l2rm")(split="truth")
-            both = bases[0], SCHEMES.load("l2rm").scheme(bases[1].setting, params)
-            plain, l2rm = epochs = [Epoch(scheme, params.warm_up, sampled) for scheme in both]
-            for place in range(options.steps + 1):
-                for epoch in epochs:
-                    epoch.run(place)
-            show(
-                f"{100 * rate:3.0f} % mismatched: a plain epoch {plain.seconds:.1f} s, of l2rm {l2rm.seconds:.1f} s: "
-                f"{l2rm.seconds / plain.seconds:.2f} x (bar 1.5); steps {len(l2rm.batches)} of {len(plain.batches)}, "
-                f"each {l2rm.median / plain.median:.2f} x, and {l2rm.start / plain.seconds:.2f} x before the first"
-            )
-
-
-class Epoch:
-    """The epoch ``number`` of a scheme over the sampler's batches."""
-
-    def __init__(self, scheme: Scheme, number: int, sampled: list[np.ndarray]) -> None:
-        self.scheme, self.optimizer = scheme, optimizer_for(scheme.setting.model, scheme.setting.train)
-        self.start = seconds(lambda: scheme.start(number))
-        scheme.model.train()
-        self.batches = scheme.batches(number, sampled)
-        self.steps: list[float] = []
-
-    def run(self, place: int) -> None:
-        data, places = self.scheme.setting.pairs, self.batches[place % len(self.batches)]
-        self.steps.append(seconds(lambda: step(self.scheme, self.optimizer, data.batch(places))))
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.steps[1:])  # the first is not counted
-
-    @property
-    def seconds(self) -> float:
-        return self.start + len(self.batches) * self.median
-
-
-@benchmark(batch=128, regions=36, threads=2, rounds=7, vocabulary=8000, device="cpu", processor=False, only="")
-def pooling(options: argparse.Namespace) -> None:
-    """Training steps and memory of poolings, in turn in one process.
-
-    A step is everything that an epoch does for a batch: features and words to vectors, ``max``, gradients and Adam.
-    Pooled are 36 regions of 2048 numbers and captions of 8 to 20 words, both to 1024 dimensions; a fifth of either is
-    dropped. --only NAME: one pooling, and the memory of the process.
-    """
-    rng = np.random.default_rng(0)
-    places = np.arange(options.batch)
-    lengths = rng.integers(8, 21, options.batch)
-    texts = _texts(rng.integers(4, options.vocabulary, lengths.sum()), lengths, options.vocabulary)
-    array = rng.standard_normal((options.batch, options.regions, FEATURES)).astype(np.float32)
-    data = Pairs(array, places, texts, places, places)
-    names = [options.only] if options.only else list(POOLINGS)
-    works = {name: _pooled_step(data, name, options) for name in names}
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for _ in range(options.rounds + 1):  # the first is not counted
-        for name, work in works.items():
-            times[name].append(seconds(work))
-    medians = {name: statistics.median(values[1:]) for name, values in times.items()}
-    for name, median in medians.items():
-        ratio = f"{peak_mib():.0f} MiB at most" if options.only else f"{median / medians['mean']:.2f} of mean"
-        show(f"{name}: {median:.3f} s a step, {ratio}")
-    for name in [] if options.only else POOLINGS:
-        subprocess.run([sys.executable, "-m", __spec__.name, *sys.argv[1:], "--only", name], check=True)
-
-
-def _pooled_step(data: Pairs, name: str, options: argparse.Namespace) -> partial:
-    image = _member(IMAGE_ENCODERS, "pooled", pooling=name)
-    text = _member(TEXT_ENCODERS, "gru", pooling=name, bidirectional=True, drop_words=0.2)
-    shape, loss, similarity = data.array.shape[1:], _member(LOSSES, "max"), _member(SIMILARITIES, "cosine")
-    model = build(image, text, similarity, shape, options.vocabulary, DIM, seed=0).train().to(options.device)
-    scheme = Scheme(Setting(model, objective(loss, model), data, TrainParams(), 0, options.device))
-    return partial(step, scheme, optimizer_for(model, TrainParams()), data.batch(np.arange(options.batch)))
 
 
 if __name__ == "__main__":

@@ -6,27 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs import runner, standins
+from tests.docs import runner
 from tests.docs.runner import Project
 from tests.rules.sources import ROOT
 
+_FLICKR8K = [
+    lambda root: runner.karpathy(root / "PATH" / "flickr8k"),
+    lambda root: runner.precomp(root / "PATH" / "flickr8k_precomp"),
+]
 # Files that the reader of a page has.
 BROUGHT = {
-    "README.md": [standins.own_csv],
-    "docs/recipes.md": [standins.own_csv],
-    "text": [standins.embeddings, standins.evaluations],
-    "docs/evaluate.md": [standins.embeddings, standins.evaluations],
-    "reports/flickr8k.md": [
-        lambda root: standins.karpathy(root / "PATH" / "flickr8k"),
-        lambda root: standins.precomp(root / "PATH" / "flickr8k_precomp"),
-        lambda root: standins.word_vectors(root / "WORD2VEC.npz"),
-    ],
-    "reports/noise.md": [
-        lambda root: standins.karpathy(root / "PATH" / "flickr8k"),
-        lambda root: standins.precomp(root / "PATH" / "flickr8k_precomp"),
-    ],
-    "docs/search.md": [lambda root: standins.picture(root / "photo.jpg")],
-    "docs/data.md": [standins.own_csv, lambda root: standins.overlay(root / "mine.yaml")],
+    "README.md": [runner.own_csv],
+    "docs/recipes.md": [runner.own_csv],
+    "text": [runner.embeddings, runner.evaluations],
+    "docs/evaluate.md": [runner.embeddings, runner.evaluations],
+    "reports/flickr8k.md": [*_FLICKR8K, lambda root: runner.word_vectors(root / "WORD2VEC.npz")],
+    "reports/noise.md": _FLICKR8K,
+    "docs/search.md": [lambda root: runner.picture(root / "photo.jpg")],
+    "docs/data.md": [runner.own_csv, lambda root: runner.overlay(root / "mine.yaml")],
 }
 
 

@@ -1,4 +1,4 @@
-"""Cases 11, 12, 23 to 25, 29 and 31 to 34 of the acceptance suite: parameters, and what may be said of results."""
+"""Cases 11, 12, 23, 25, 29 and 31 to 34 of the acceptance suite (24: tests/test_cli.py): parameters, and what may be said of results."""
 
 import json
 import urllib.error
@@ -53,23 +53,6 @@ def test_case_23_a_wrong_parameter_is_named_before_any_work(raw, call, setting, 
     assert status == 2
     assert message in err
     assert not Path("data").exists()
-
-
-@pytest.mark.parametrize(
-    "call_of",
-    [
-        ("train", "--loss", "maxx"),
-        ("extract", "--backbone", "resnet15"),
-        ("evaluate", "--inference", "cslss"),
-        ("apply", "flickr"),
-    ],
-    ids=lambda arguments: arguments[-1],
-)
-def test_case_24_an_unknown_name_is_answered_with_those_that_are_known(raw, call, call_of):
-    status, _, err = call(*call_of)
-    assert status == 2
-    assert f"'{call_of[-1]}'; did you mean " in err
-    assert err.count("\n") == 1
 
 
 def test_case_25_weights_that_cannot_be_fetched_are_named_with_their_place(raw, call, monkeypatch):

@@ -1,8 +1,10 @@
-"""Kills, a clock that jumps, and numbers of processes that come again: the same bytes, and nothing left."""
+"""Kills, a clock that jumps, and numbers of processes that come again leave the same bytes; damaged files are refused or read."""
 
 import itertools
 import os
 import shutil
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import kill, warm
+from tests.rules.sources import ROOT
 
 pytestmark = pytest.mark.acceptance
 
@@ -53,3 +56,11 @@ def test_the_number_of_a_dead_writer_may_be_that_of_another_process(staged):
     shutil.rmtree("data/train/sum")
     assert warm.run(staged, "train")[0] == 0
     assert kill.files(staged) == before
+
+
+def test_damaged_files_of_every_format_are_refused_or_read(tmp_path):
+    command = [sys.executable, "-m", "tests.faults.fuzz", "--rounds", "60", "--seed", "5"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1].endswith(" 0 wrong")

@@ -215,10 +215,7 @@ CASES: dict[str, tuple[Callable[[], None], dict[str, str]]] = {
     "a caption of test": (lambda: caption("test"), _ALL),
     "a caption of train": (lambda: caption("train"), _OF_TRAIN),
     "another split": (other_split, _ALL),
-    "train": (
-        trained,
-        _ALL | {"train": ANEW, "embed": ANEW, "audit": ANEW},
-    ),
+    "train": (trained, _ALL | {"train": ANEW, "embed": ANEW, "audit": ANEW}),
     "embed": (
         embedded,
         _ALL | dict.fromkeys(("train", "teach", "embed", "evaluate", "ensemble", "search", "export", "audit"), ANEW),
@@ -227,10 +224,7 @@ CASES: dict[str, tuple[Callable[[], None], dict[str, str]]] = {
         injected,
         _ALL | {"train": ANEW, "teach": ANEW, "embed": SAME, "audited": SAME} | dict.fromkeys(_OF_TEST, SAME),
     ),
-    "extract": (
-        extracted,
-        _ALL | {"train": ANEW, "teach": SAME, "audited": SAME} | dict.fromkeys(_OF_TEST, SAME),
-    ),
+    "extract": (extracted, _ALL | {"train": ANEW, "teach": SAME, "audited": SAME} | dict.fromkeys(_OF_TEST, SAME)),
     "texts": (
         extracted_texts,
         # A sentence is read with the vocabulary of the texts.

@@ -1,23 +1,19 @@
 """``python -m tests.golden FILE.npz ...``: our implementation on the inputs of each file against its stored outputs.
 
-A kind is a function ``check_KIND`` in a file of tests/golden/kinds. The kind of a file is the longest one that its
+A kind is a function ``check_KIND`` of this package. The kind of a file is the longest one that its
 name begins with. One line a file, ``ok|FAIL|unsupported NAME max_abs_error tolerance`` for the comparison that came
 nearest to failing; exit status 1 unless every line is ok. A FAIL names the array on stderr.
 """
 
-import importlib
-import pkgutil
 import sys
 from pathlib import Path
 
-from tests.golden import kinds
-from tests.golden.compare import Result, Vectors
+from tests.golden import Result, Vectors, encoders, losses, ranking
 
 _PREFIX = "check_"
-_FILES = [importlib.import_module(f"{kinds.__name__}.{file.name}") for file in pkgutil.iter_modules(kinds.__path__)]
 KINDS = {
     name.removeprefix(_PREFIX): function
-    for file in _FILES
+    for file in (encoders, losses, ranking)
     for name, function in vars(file).items()
     if name.startswith(_PREFIX)
 }

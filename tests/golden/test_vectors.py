@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.golden import Vectors, encoders
 from tests.golden.__main__ import KINDS, check, kind_of, line, main
-from tests.golden.compare import Vectors
-from tests.golden.kinds import encoders
 
 VECTORS = sorted((Path(__file__).parent / "vectors").glob("*.npz"))
 

@@ -226,17 +226,8 @@ def graded_ndcg(scores, grades, k, ties="pessimistic"):
     return gained / sum(grade / math.log2(place + 2) for place, grade in enumerate(ideal))
 
 
-def ranking(row, grades, ties):
-    """Items in order; of the same score the worst first (pessimistic) or the best (optimistic). grades: by item."""
-    sign = 1 if ties == "pessimistic" else -1
-    return sorted(range(len(row)), key=lambda item: (-row[item], sign * grades.get(item, 0.0)))
-
-
 def judged_ndcg(row, grades, k, ties="pessimistic"):
-    order = ranking(row, grades, ties)
-    gained = sum(grades.get(item, 0.0) / math.log2(place + 2) for place, item in enumerate(order[:k]))
-    ideal = sorted(grades.values(), reverse=True)[:k]
-    return gained / sum(grade / math.log2(place + 2) for place, grade in enumerate(ideal))
+    return graded_ndcg(dict(enumerate(row)), grades, k, ties)
 
 
 def pmrp(row, own, others, most, ties="pessimistic"):
@@ -244,8 +235,8 @@ def pmrp(row, own, others, most, ties="pessimistic"):
     right = {item for item, labels in enumerate(others) if len(own ^ labels) <= most}
     if not right:
         return None
-    order = ranking(row, dict.fromkeys(right, 1.0), ties)
-    return sum(1 for item in order[: len(right)] if item in right) / len(right)
+    listed = order(dict(enumerate(row)), dict.fromkeys(right, 1.0), 0.0, ties)
+    return sum(1 for item in listed[: len(right)] if item in right) / len(right)
 
 
 def tau_b(xs, ys):
@@ -316,19 +307,6 @@ def candidates(
 SHARES = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision", "ndcg@10": "ndcg_10"}
 
 
-def confidence_gini(counts):
-    """Mean difference of all pairs over twice the mean."""
-    if not sum(counts):
-        return 0.0
-    differences = sum(abs(one - other) for one in counts for other in counts)
-    return differences / (2 * len(counts) * sum(counts))
-
-
-def confidence_robin_hood(counts):
-    mean = sum(counts) / len(counts)
-    return sum(abs(count - mean) for count in counts) / (2 * sum(counts)) if sum(counts) else 0.0
-
-
 def drawn(rows, times):
     """rows: a dictionary per query; times: how often each image was drawn."""
     return [row for row in rows for _ in range(times[row["image_id"]])]
@@ -348,7 +326,7 @@ def side(rows, items):
     for k in (1, 5, 10):
         counts = occurrence([[place[item] for item in row["top"][:k]] for row in rows], len(items))
         found[f"skew@{k}"] = skewness(counts)
-    found["robin_hood@10"], found["gini@10"] = confidence_robin_hood(counts), confidence_gini(counts)
+    found["robin_hood@10"], found["gini@10"] = robin_hood(counts), gini(counts)
     found["anti_hubs@10"] = 100.0 * counts.count(0) / len(counts)
     found["largest_hub@10"] = max(counts)
     return found

@@ -80,6 +80,7 @@ def unit(vector: list[float]) -> list[float]:
     return [value / norm for value in vector] if norm else list(vector)
 
 
+texts_unit = unit  # of a row of texts
 Matrix = list[list[float]]
 
 
@@ -98,11 +99,6 @@ def tfidf(documents: list[list[str]], train: list[list[str]], words: list[str]) 
             row.append(document.count(word) * (math.log((1 + len(train)) / (1 + frequency)) + 1))
         rows.append(texts_unit(row))
     return rows
-
-
-def texts_unit(row: list[float]) -> list[float]:
-    length = math.sqrt(sum(value * value for value in row))
-    return [value / length if length else 0.0 for value in row]
 
 
 def log_density(x: float, laplacian: bool, location: float, scale: float) -> float:

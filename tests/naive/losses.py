@@ -18,15 +18,7 @@ def diagonal(n: int) -> Cells:
 
 def hinge(scores: Matrix, margin: float, hardest: bool, same: Cells | None = None) -> list[float]:
     """Share of each pair: its violations over all texts and over all images, summed or the largest."""
-    n = len(scores)
-    same = same or diagonal(n)
-    reduce = max if hardest else sum
-    shares = []
-    for i in range(n):
-        texts = [max(0.0, margin - scores[i][i] + scores[i][t]) for t in range(n) if not same[i][t]]
-        images = [max(0.0, margin - scores[i][i] + scores[j][i]) for j in range(n) if not same[j][i]]
-        shares.append(reduce(texts or [0.0]) + reduce(images or [0.0]))
-    return shares
+    return hinge_of_hardest(scores, margin, 1 if hardest else len(scores), same)
 
 
 def hinge_of_hardest(scores: Matrix, margin: float, count: int, same: Cells | None = None) -> list[float]:

@@ -9,8 +9,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import digamma
 
-from tests.naive.losses import Cells, diagonal
-from tests.naive.losses import Matrix as losses_Matrix
+from tests.naive.losses import Cells, Matrix, diagonal
 
 Vector = list[float]
 
@@ -255,9 +254,6 @@ def _normal(component: Component, x: float) -> float:
     return weight * math.exp(-((x - mean) ** 2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
 
 
-Matrix = list[list[float]]
-
-
 def partial_plan(
     cost: Matrix, mass: float, regularisation: float, mask: bool, tolerance: float = 1e-3, max_iterations: int = 1000
 ) -> Matrix:
@@ -318,7 +314,7 @@ def rematch(scores: Matrix, plan: Matrix, temperature: float, kind: str) -> floa
 
 
 def crcl(
-    scores: losses_Matrix, tau: float, weight: float, targets: list[float] | None = None, same: Cells | None = None
+    scores: Matrix, tau: float, weight: float, targets: list[float] | None = None, same: Cells | None = None
 ) -> list[float]:
     """CRCL's cross entropy of each pair times its target, and the cost of its negatives."""
     n = len(scores)
@@ -362,7 +358,7 @@ def evidential(evidence: list[float], labels: list[float], weight: float) -> flo
 
 
 def decl(
-    scores: losses_Matrix, options: dict[str, float], targets: list[float] | None = None, same: Cells | None = None
+    scores: Matrix, options: dict[str, float], targets: list[float] | None = None, same: Cells | None = None
 ) -> list[float]:
     """Share of each pair in DECL's loss, the mean of the evidential part and the sum of the hinge."""
     n, margin = len(scores), options["margin"]

@@ -1,17 +1,18 @@
 """docs/parameters.md: every section and every member with its keys, types, defaults and meanings."""
 
 import re
+import types
+import typing
 from collections import Counter
 from functools import cache
 from itertools import groupby
 
 from pydantic import BaseModel
+from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 from pydantic.fields import FieldInfo
 
-from tests.docs.reference import descriptions, types
-from tests.docs.reference.markdown import text
 from vse_pipe.core.strict import Strict
-from vse_pipe.project import code
+from vse_pipe.project import code as project_code
 from vse_pipe.project.params import schema
 from vse_pipe.project.registry import (
     BACKBONES,
@@ -89,11 +90,11 @@ def page() -> str:
 
 def _seed() -> str:
     field = schema.Root.model_fields["seed"]
-    return f"## seed\n\nEverything random derives from it: {types.describe(field)}."
+    return f"## seed\n\nEverything random derives from it: {describe(field)}."
 
 
 def _about(model: type[BaseModel], address: str, more: str) -> str:
-    said = descriptions.of_model(model)
+    said = of_model(model)
     said = said.removeprefix(f"{text(address)}:").strip()
     return f"{said[:1].upper()}{said[1:].rstrip(':')} More: [{more}]({more})."
 
@@ -104,12 +105,12 @@ def _family(key: str, family: Family) -> list[str]:
     for base, title in _shared().items():
         if title.startswith(f"{key}: "):
             own = {name: base.model_fields[name] for name in _own(base)}
-            parts += [f"### {title}", "\n".join([descriptions.of_model(base), *keys(base, own)])]
+            parts += [f"### {title}", "\n".join([of_model(base), *keys(base, own)])]
     for name in family.names():
         options = family.options(name)
         shared = [base for base in _shared() if issubclass(options, base)]
         changed, own = _split(options, shared)
-        path = code.file(family.module(name)).relative_to(code.PACKAGE.parents[1])
+        path = project_code.file(family.module(name)).relative_to(project_code.PACKAGE.parents[1])
         said = f"[Code](../{path.as_posix()}). {_elsewhere(shared, changed, own)}".rstrip()
         parts += [f"### {key}: {name}", "\n".join([said, *keys(options, own)])]
     return parts
@@ -121,10 +122,10 @@ def _split(options: type[BaseModel], shared: list[type[BaseModel]]) -> tuple[lis
     for name in [name for base in shared for name in _own(base)]:
         base = next(base for base in reversed(shared) if name in _own(base))
         theirs, ours = base.model_fields[name], options.model_fields[name]
-        same = types.describe(theirs) == types.describe(ours)
-        if name in own and same and descriptions.of_keys(base)[name] == descriptions.of_keys(options)[name]:
+        same = describe(theirs) == describe(ours)
+        if name in own and same and of_keys(base)[name] == of_keys(options)[name]:
             del own[name]
-            changed += [_with_default(name, ours)] * (types.default(theirs) != types.default(ours))
+            changed += [_with_default(name, ours)] * (default(theirs) != default(ours))
     return changed, own
 
 
@@ -139,7 +140,7 @@ def _elsewhere(shared: list[type[BaseModel]], changed: list[str], own: dict[str,
 
 def keys(model: type[BaseModel], fields: dict) -> list[str]:
     """A line a key; neighbours of one meaning share one."""
-    meanings = descriptions.of_keys(model)
+    meanings = of_keys(model)
     lines = []
     for meaning, names in groupby(fields, key=lambda name: meanings.get(name, "")):
         typed = groupby(names, key=lambda name: _type(fields[name]))
@@ -150,12 +151,12 @@ def keys(model: type[BaseModel], fields: dict) -> list[str]:
 
 def _type(field: FieldInfo) -> str:
     """In brackets; nothing where the default shows it."""
-    kind = types.describe(field) if field.is_required() else types.beside_default(field)
+    kind = describe(field) if field.is_required() else beside_default(field)
     return f" ({kind})" if kind else ""
 
 
 def _with_default(name: str, field: FieldInfo) -> str:
-    return f"`{name}`" if field.is_required() else f"`{name}: {types.default(field)}`"
+    return f"`{name}`" if field.is_required() else f"`{name}: {default(field)}`"
 
 
 @cache
@@ -187,3 +188,133 @@ def _shared_title(key: str, base: type[BaseModel]) -> str:
 
 def anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def text(docstring: str) -> str:
+    """A docstring's text on one line: double back-ticks become single, angle brackets outside code are escaped."""
+    line = " ".join(docstring.split()).replace("``", "`")
+    # Every other piece lies between back-ticks.
+    pieces = line.split("`")
+    pieces[::2] = [piece.replace("<", "&lt;").replace("*", r"\*") for piece in pieces[::2]]
+    return "`".join(pieces)
+
+
+def code(value: str) -> str:
+    return f"`{value}`"
+
+
+def of_keys(model: type[BaseModel]) -> dict[str, str]:
+    """The meaning of each key that is explained; that of the model itself wins over that of its bases."""
+    said: dict[str, str | None] = {}
+    for base in reversed(model.__mro__):
+        if issubclass(base, Strict):
+            said |= extract_docstrings_from_cls(base, use_inspect=True)
+            said |= {name: field.description for name, field in base.model_fields.items() if field.description}
+    return {name: text(meaning).rstrip(".") for name, meaning in said.items() if meaning}
+
+
+def of_model(model: type[BaseModel]) -> str:
+    """The model's docstring on one line."""
+    return text(model.__doc__ or "")
+
+
+_NAMES = {int: "integer", float: "number", str: "text", bool: "boolean", dict: "mapping", object: "text or number"}
+_SHOWN = 12
+_BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+_LENGTHS = ("min_length", "max_length")
+_BRACKETS = {"≥": "[", ">": "(", "≤": "]", "<": ")"}
+_DIGEST = "^[0-9a-f]{64}$"
+
+
+def describe(field: FieldInfo) -> str:
+    """``integer ≥ 1``, ``number in [0, 1)``, ``one of `a`, `b` ``, ``list of text``, ``number > 0, or null``."""
+    return _described(field.annotation, field.metadata)
+
+
+def default(field: FieldInfo) -> str:
+    """The default of a field that has one, as YAML."""
+    return _yaml(_default(field))
+
+
+def beside_default(field: FieldInfo) -> str:
+    """What the default does not show of the type: ``> 0``, ``in [0, 1)``, ``or `b` ``; nothing for many fields."""
+    kind, value = describe(field), _default(field)
+    if value is None:
+        return kind.removesuffix(", or null")
+    if kind.startswith("one of "):
+        shown = code(str(value))
+        rest = kind.removeprefix("one of ").replace(f"{shown}, ", "", 1).replace(f", {shown}", "", 1)
+        return "" if rest == shown else f"or {rest.removeprefix('or ')}"
+    return kind.removeprefix(_NAMES.get(type(value), "mapping")).strip(" ,")
+
+
+def _default(field: FieldInfo) -> object:
+    return field.get_default(call_default_factory=True)
+
+
+def _described(kind: object, metadata: typing.Sequence = ()) -> str:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        nested = [part for extra in arguments[1:] for part in getattr(extra, "metadata", [extra])]
+        return _described(arguments[0], [*nested, *metadata])
+    if origin in (typing.Union, types.UnionType):
+        parts = [_described(part) for part in arguments if part is not type(None)]
+        parts += ["null"] * (len(parts) < len(arguments))
+        return ", or ".join([parts[0] + _bounds(metadata), *parts[1:]])
+    if origin is typing.Literal:
+        return "one of " + ", ".join(code(value) for value in arguments)
+    if origin is list:
+        return f"list of {_described(arguments[0]).removeprefix('one of ')}{_bounds(metadata)}"
+    if origin is dict or _is_model(kind):
+        return "mapping"
+    if any(getattr(one, "pattern", None) == _DIGEST for one in metadata):
+        return "SHA-256"
+    return _NAMES.get(kind, getattr(kind, "__name__", str(kind))) + _bounds(metadata)
+
+
+def _is_model(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _bounds(metadata: typing.Sequence) -> str:
+    limits = [
+        (sign, _number(getattr(one, name)))
+        for name, sign in _BOUNDS.items()
+        for one in metadata
+        if getattr(one, name, None) is not None
+    ]
+    fewest, most = (max((getattr(one, end, None) or 1 for one in metadata), default=1) for end in _LENGTHS)
+    patterns = [one.pattern for one in metadata if getattr(one, "pattern", None)]
+    length = f", {fewest} of them" if most == fewest > 1 else f", at least {fewest}" if fewest > 1 else ""
+    return _range(limits) + length + "".join(f" like `{pattern}`" for pattern in patterns)
+
+
+def _range(limits: list[tuple[str, str]]) -> str:
+    """`` > 0``, `` in [0, 1)``."""
+    match limits:
+        case [(low, least), (high, most)]:
+            return f" in {_BRACKETS[low]}{least}, {most}{_BRACKETS[high]}"
+    return "".join(f" {sign} {bound}" for sign, bound in limits)
+
+
+def _number(value: float) -> str:
+    return (
+        f"2^{value.bit_length() - 1}"
+        if isinstance(value, int) and value >= 2**16 and not value & (value - 1)
+        else f"{value:g}"
+    )
+
+
+def _yaml(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        shown = value if len(value) <= _SHOWN else [*value[:2], "...", value[-1]]
+        return "[" + ", ".join(_yaml(one) for one in shown) + "]"
+    if isinstance(value, BaseModel):
+        return "{}"  # its own defaults, which are told where it is at home
+    if isinstance(value, float):
+        return repr(value)
+    return str(value) if value != "" else '""'

@@ -2,19 +2,75 @@
 
 import re
 import shutil
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
-from tests.acceptance.workflows import runner
-from tests.acceptance.workflows.runner import Runner
+from tests.rules.sources import ROOT
 from tests.small_project import Project, clone, copy_compiled, set_params
 
 pytestmark = pytest.mark.acceptance
 
+FOLDER = ROOT / ".github" / "workflows"
+# Minutes of downloads or tests: that make knows them is all that is checked.
+HEAVY = ("make setup", "make lint", "make test", "make acceptance")
+
+
+def load(name: str) -> dict:
+    return YAML(typ="safe").load((FOLDER / name).read_text(encoding="utf-8"))
+
+
+def steps(workflow: dict) -> Iterator[dict]:
+    for job in workflow["jobs"].values():
+        yield from job["steps"]
+
+
+class Runner:
+    """Runs the steps of ``workflow`` in a project, each with what the ones before it left in its environment."""
+
+    def __init__(self, project: Project, temporary: Path, base: str) -> None:
+        temporary.mkdir()
+        self.project = project
+        self.files = {
+            name: temporary / name.lower()
+            for name in ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
+        }
+        for file in self.files.values():
+            file.touch()
+        self.environment = {name: str(file) for name, file in self.files.items()}
+        self.environment |= {"CI": "true", "RUNNER_TEMP": str(temporary), "GITHUB_BASE_REF": base}
+        self.environment["GITHUB_WORKSPACE"] = str(project.root)
+
+    @property
+    def summary(self) -> str:
+        return self.files["GITHUB_STEP_SUMMARY"].read_text()
+
+    def run(self, workflow: dict) -> dict[str, subprocess.CompletedProcess]:
+        """What each step that is not HEAVY gave, by its name; the first that fails is the last."""
+        done = {}
+        for step in steps(workflow):
+            if "run" not in step or step["run"].strip() in HEAVY:
+                continue
+            done[step["name"]] = result = self._step(step["run"], workflow.get("env", {}))
+            if result.returncode:
+                break
+        return done
+
+    def _step(self, script: str, environment: dict[str, str]) -> subprocess.CompletedProcess:
+        added = dict(line.split("=", 1) for line in self.files["GITHUB_ENV"].read_text().splitlines())
+        path = [*self.files["GITHUB_PATH"].read_text().split(), self.project.environment["PATH"]]
+        # As GitHub runs `shell: bash`.
+        command = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script)
+        settings = self.environment | environment | added | {"PATH": ":".join(path)}
+        return self.project.call(*command, **settings)
+
+
 DVC = ("python", "-m", "dvc")  # no fork, which has the hash seed of another process
-NAMES = sorted(path.name for path in runner.FOLDER.glob("*.yml"))
+NAMES = sorted(path.name for path in FOLDER.glob("*.yml"))
 TINY = [
     "datasets.shapes.train=120",
     "datasets.shapes.val=20",
@@ -37,7 +93,7 @@ def test_there_are_workflows():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_least_rights_limits_and_pinned_actions(name):
-    workflow = runner.load(name)
+    workflow = load(name)
     assert workflow["permissions"] == {"contents": "read"}
     assert workflow["concurrency"]["cancel-in-progress"] is True
     assert workflow["defaults"]["run"]["shell"] == "bash"
@@ -45,38 +101,38 @@ def test_least_rights_limits_and_pinned_actions(name):
     for job in workflow["jobs"].values():
         assert 0 < job["timeout-minutes"] <= 60
         assert "permissions" not in job
-    uses = {step["uses"] for step in runner.steps(workflow) if "uses" in step}
+    uses = {step["uses"] for step in steps(workflow) if "uses" in step}
     assert uses
     assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action) for action in uses), uses
-    options = {step["uses"].partition("@")[0]: step["with"] for step in runner.steps(workflow) if "uses" in step}
+    options = {step["uses"].partition("@")[0]: step["with"] for step in steps(workflow) if "uses" in step}
     assert options["actions/checkout"] == {"fetch-depth": 0, "persist-credentials": False}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_address_and_no_expression_in_a_script(name):
     """A title or branch put into a script by GitHub would be run by it: values come as environment variables."""
-    text = (runner.FOLDER / name).read_text()
+    text = (FOLDER / name).read_text()
     assert "://" not in text
     assert "index-url" not in text
-    scripts = [step["run"] for step in runner.steps(runner.load(name)) if "run" in step]
+    scripts = [step["run"] for step in steps(load(name)) if "run" in step]
     assert scripts
     assert not any("${{" in script for script in scripts)
 
 
-@pytest.mark.parametrize("command", runner.HEAVY)
+@pytest.mark.parametrize("command", HEAVY)
 def test_make_knows_the_heavy_targets(command, tmp_path):
-    used = [step.get("run", "").strip() for name in NAMES for step in runner.steps(runner.load(name))]
+    used = [step.get("run", "").strip() for name in NAMES for step in steps(load(name))]
     assert command in used
-    here = Project(runner.ROOT)
+    here = Project(ROOT)
     assert here.run("make", "-n", *command.split()[1:])
     assert here.call("make", "-n", "no-such-target").returncode == 2
 
 
 def test_the_portable_settings_are_those_of_the_makefile():
-    line = next(line for line in (runner.ROOT / "Makefile").read_text().splitlines() if line.startswith("PORTABLE"))
+    line = next(line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("PORTABLE"))
     settings = dict(word.split("=", 1) for word in line.partition(":=")[2].split())
     assert settings
-    assert settings.items() <= runner.load("experiments.yml")["env"].items()
+    assert settings.items() <= load("experiments.yml")["env"].items()
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +172,7 @@ def dropped(origin, tmp_path_factory):
 
 def _ran(project: Project, temporary: Path):
     one = Runner(project, temporary, "main")
-    return one, one.run(runner.load("experiments.yml"))
+    return one, one.run(load("experiments.yml"))
 
 
 def test_a_drop_fails_the_last_step(dropped):
@@ -196,7 +252,7 @@ def walked(harmless):
 
 def page_commands() -> list[tuple[str, list[str]]]:
     """(command, the lines below it) of the page's console blocks."""
-    text = (runner.ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
     found = []
     for block in re.findall(r"^```console\n(.*?)^```", text, flags=re.M | re.S):
         for line in block.splitlines():

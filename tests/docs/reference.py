@@ -1,8 +1,14 @@
-"""docs/artefacts.md: one section for each kind of file that stages leave, with its columns."""
+"""docs/parameters.md and docs/artefacts.md, written from the code: `python -m tests.docs.reference`.
 
+With `--check` it names those that are not up to date. docs/artefacts.md has one section for each kind of file that stages leave,
+with its columns.
+"""
+
+import argparse
 import importlib
 import inspect
 import re
+import sys
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
@@ -10,10 +16,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tests.docs.reference.markdown import code, text
+from tests.docs import parameters
+from tests.docs.parameters import code, text
 from vse_pipe import artifacts
 from vse_pipe.artifacts import regions
+from vse_pipe.core.files import whole_file
 
+DOCS = Path(__file__).parents[2] / "docs"
 _INTRODUCTION = """# Stages and their files
 
 Every stage writes one folder, whole or not at all. Columns, types, nulls, unique ids and finite numbers are checked at writing and
@@ -24,6 +33,36 @@ _FILE = re.compile(r"^[\w.]+\.(parquet|json|npy|csv|safetensors)$")
 _BOX = "edges of the box in pixels from 0; both corners belong to it"
 _DIM = 1024  # stands for any number of dimensions
 _FLOATS = {"float": "float32", "double": "float64", "halffloat": "float16"}
+
+
+def stale(folder: Path) -> list[str]:
+    """Names of the pages in ``folder`` that are missing or are not what the code gives."""
+    return [
+        name
+        for name, page in PAGES.items()
+        if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != page()
+    ]
+
+
+def write(folder: Path) -> list[str]:
+    """Write the pages that are not up to date; their names."""
+    names = stale(folder)
+    for name in names:
+        with whole_file(folder / name) as temporary:
+            temporary.write_text(PAGES[name](), encoding="utf-8")
+    return names
+
+
+def main(arguments: list[str], folder: Path = DOCS) -> int:
+    """The exit status: 1 where ``--check`` finds a page that is not up to date."""
+    parser = argparse.ArgumentParser(prog="python -m tests.docs.reference", description=__doc__.partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if a page is stale")
+    check = parser.parse_args(arguments).check
+    names = stale(folder) if check else write(folder)
+    for name in names:
+        told = "is not up to date; run `python -m tests.docs.reference`" if check else "written"
+        sys.stdout.write(f"docs/{name} {told}\n")
+    return int(check and bool(names))
 
 
 class Kind(NamedTuple):
@@ -149,3 +188,10 @@ def _type(kind: pa.DataType) -> str:
     if pa.types.is_list(kind):
         return f"list<{_type(kind.value_type)}>"
     return _FLOATS.get(str(kind), str(kind))
+
+
+PAGES = {"parameters.md": parameters.page, "artefacts.md": page}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import torch
 
-from tests.golden.compare import Result, Vectors, compare
+from tests.golden import Result, Vectors, compare
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
@@ -74,9 +74,8 @@ def check_pool_gpo(arrays: Vectors) -> list[Result]:
     pooled = gpo(features, torch.arange(features.shape[1]) < lengths[:, None])
     pooled.backward(torch.tensor(arrays["upstream"]))
     return [
-        compare("pooled", pooled, arrays["pooled"]),
-        compare("weights", gpo.weights(lengths, features.shape[1]), arrays["weights"]),
-        compare("grad_features", features.grad, arrays["grad_features"], atol=1e-4),
+        *arrays.compared(pooled=pooled, weights=gpo.weights(lengths, features.shape[1])),
+        *arrays.compared(atol=1e-4, grad_features=features.grad),
     ]
 
 
@@ -89,10 +88,7 @@ def check_cca(arrays: Vectors) -> list[Result]:
     centred = rows - moments.mean
     mapped = centred[:, :width] @ maps.images.T, centred[:, width:] @ maps.texts.T
     images, texts = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in mapped)
-    return [
-        compare("r", maps.correlations, arrays["r"], 1e-9, 0.0),
-        compare("cosine", images @ texts.T, arrays["cosine"], 1e-9, 0.0),
-    ]
+    return arrays.compared(atol=1e-9, rtol=0.0, r=maps.correlations, cosine=images @ texts.T)
 
 
 def _train3(similarity: str, arrays: Vectors) -> list[Result]:

@@ -1,0 +1,264 @@
+"""Links, paths, keys, messages, members and figures that the documentation names, against the code."""
+
+import ast
+import itertools
+import re
+import tomllib
+
+import pytest
+
+from tests.docs import pages
+from tests.docs.parameters import anchor
+from tests.rules.sources import PACKAGE, ROOT, modules, tree
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.project.params.schema import Root
+from vse_pipe.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
+
+# Paths that the reader makes, or that are written when the commands run.
+MADE = re.compile(
+    r"(data/raw|data/(prepare|extract|inject|train|embed|evaluate|audit|localize)|dvc_plots|noise|photos)/|.*(index|report)\.html$"
+)
+# Keys of earlier versions that pages about upgrading name.
+_MOVED = {"min_count", "max_words", "epoch"}
+TEXTS = {path: path.read_text(encoding="utf-8") for path in pages.PAGES}
+
+
+def test_every_link_leads_to_a_page_and_a_heading_of_it():
+    wrong, anchors = [], {}
+    for path, text in TEXTS.items():
+        for target in re.findall(r"\]\(([^)\s]+)\)", pages.prose(text)):
+            if target.startswith("http"):
+                continue
+            file, _, anchor = target.partition("#")
+            there = (path.parent / file).resolve() if file else path
+            if anchor and there.exists() and there not in anchors:
+                anchors[there] = pages.anchors(there.read_text(encoding="utf-8"))
+            if not there.exists() or (anchor and anchor not in anchors[there]):
+                wrong.append(f"{pages.name(path)}: {target}")
+    assert wrong == []
+
+
+def test_every_path_of_the_repository_that_is_named_exists():
+    wrong = []
+    for path, text in TEXTS.items():
+        shown = [one for step in pages.steps(path) for one in getattr(step, "files", ())]
+        for line, span in pages.spans(text):
+            ours = re.fullmatch(r"(pipeline|tests|docs|data|reports|\.github)/[\w./-]+", span)
+            if ours and not MADE.match(span) and not (ROOT / span).exists() and span not in shown:
+                wrong.append(f"{pages.name(path)}:{line}: {span}")
+    assert wrong == []
+
+
+def test_every_key_that_is_named_exists():
+    found = [(path, line, span) for path, text in TEXTS.items() for line, span in pages.spans(text)]
+    assert [f"{pages.name(path)}:{line}: {span}" for path, line, span in found if not _is_known(span)] == []
+
+
+def _is_known(span: str) -> bool:
+    """True of what names no key."""
+    match = re.fullmatch(r"(train|evaluate|embed|report|grid)\.(\w+)(: .*)?", span)
+    if match and match.group(2) not in ("py", "csv", "md", "parquet", "npy", "npz", "txt"):
+        model = Root.model_fields[match.group(1)].annotation
+        return match.group(2) in {*model.model_fields, *_MOVED}
+    member = re.fullmatch(r"(loss|scheme|similarity|text|image|sampler|inference)\.(\w+)\.(\w+)", span)
+    if member:
+        family = INFERENCES if member.group(1) == "inference" else RUN_FAMILIES[member.group(1)]
+        if member.group(2) in family.names():
+            return member.group(3) in family.options(member.group(2)).model_fields
+    return True
+
+
+def test_code_stands_in_fences_that_say_what_it_is():
+    unsaid, indented = [], []
+    for path, text in TEXTS.items():
+        unsaid += [f"{pages.name(path)}:{block.line}" for block in pages.blocks(text) if not block.language]
+        for number, (before, line) in enumerate(itertools.pairwise(pages.prose(text).splitlines()), start=2):
+            listed = re.match(r"\s+([-*]|\d+\.) ", line)
+            if line.startswith("    ") and not before.strip() and not listed:
+                indented.append(f"{pages.name(path)}:{number}")
+    assert unsaid == [], "say what the block is: sh, console, yaml, text, ..."
+    assert indented == [], "put it between fences"
+
+
+def test_the_index_names_every_page():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    absent = [path.name for path in (ROOT / "docs").glob("*.md") if f"({path.name})" not in index]
+    assert absent == ["index.md"]
+
+
+def test_data_has_a_section_for_every_format():
+    headings = re.findall(r"^## (\w+)$", (ROOT / "docs/data.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert set(headings) == set(FORMATS.names())
+
+
+def test_no_page_has_a_place_left_to_fill():
+    left = {pages.name(path): re.findall(r"\b(?:FIGURES?|TODO|TBD|FIXME|XXX)\b", text) for path, text in TEXTS.items()}
+    assert {name: words for name, words in left.items() if words} == {}
+
+
+TEXT = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+
+
+def test_every_function_that_a_page_names_is_in_its_file():
+    named = [
+        (f"{pages.name(path)}:{line}", *found.groups())
+        for path in pages.PAGES
+        for line, span in pages.spans(path.read_text(encoding="utf-8"))
+        if (found := re.fullmatch(r"((?:pipeline|tests)/[\w/]+\.py):([\w.]+)", span))
+    ]
+    assert sum(place.startswith("docs/architecture.md") for place, *_ in named) > 30
+    absent = [f"{place}: {file}:{name}" for place, file, name in named if name not in _defined(file)]
+    assert absent == []
+
+
+def test_the_tree_has_every_room():
+    block = next(one.text for one in pages.blocks(TEXT) if one.text.startswith("pipeline/"))
+    rooms = re.findall(r"^  ([\w.]+)/? ", block, flags=re.M)
+    there = [path.name for path in PACKAGE.iterdir() if not path.name.startswith("_")]
+    assert sorted(rooms) == sorted(there)
+    assert len(rooms) == 18
+
+
+def test_the_floors_are_those_of_the_contract():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layers = next(one["layers"] for one in settings["contracts"] if one["type"] == "layers")
+    drawn = next(one.text for one in pages.blocks(TEXT) if one.text.startswith("cli "))
+    floors = [re.split(r", | \| ", floor.strip()) for floor in drawn.replace("\n", " ").split("→")]
+    assert [sorted(floor) for floor in floors] == [sorted(layer.split(" | ")) for layer in layers]
+
+
+def test_a_new_engineer_reads_it_in_five_minutes():
+    assert len(TEXT.split()) < 1400
+
+
+def _defined(file: str) -> set[str]:
+    """Functions, classes and methods (``Class.method``) of a module; none where there is no such file."""
+    if not (ROOT / file).is_file():
+        return set()
+    found = set()
+    for node in tree(ROOT / file).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+    return found
+
+
+MESSAGES_TEXT = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+# The part of each quoted message that no value interrupts.
+MESSAGES = [
+    "unknown key", "did you mean '", "moved to", "no params.yaml in ", "does not exist",
+    "changed after prepare read it", "than data/extract now holds", "cannot download", "fetch it by hand (sha256 ",
+    "which is not installed", "out of memory", "is being written by process ", "the loss still sits at its plateau",
+    "the model has collapsed and its ranks mean nothing", "the norm of the gradients is ", "on_error: skip",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def code() -> str:
+    return "\n".join(path.read_text(encoding="utf-8") for path in modules())
+
+
+def test_every_quoted_message_is_one_of_the_code(code):
+    assert [message for message in MESSAGES if message not in MESSAGES_TEXT] == [], "the page no longer quotes them"
+    assert [message for message in MESSAGES if message not in code] == []
+
+
+def test_every_exit_status_has_a_row():
+    statuses = {error.exit_status for error in _errors(PipelineError)} | {0, 130, 143}
+    for status in statuses:
+        assert f"| {status} |" in MESSAGES_TEXT, status
+
+
+def _errors(base: type) -> set[type]:
+    return {base}.union(*(_errors(one) for one in base.__subclasses__()))
+
+
+SCALE_PAGE = (ROOT / "docs/scale.md").read_text(encoding="utf-8")
+
+
+def _rows(heading: str, number: int = 0) -> list[list[str]]:
+    """Cells of a table below a heading, the first without ``number``, less its first two lines."""
+    section = SCALE_PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    table = re.findall(r"(?:^\|.*\|\n)+", section, re.M)[number]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def _numbers(cells: list[str]) -> list[float]:
+    return [float(cell.replace(",", "")) for cell in cells]
+
+
+# A table of the model and one of its measured points each, and by what a point's size is multiplied for seconds and for bytes.
+SCALES = {
+    "stages": (
+        {stage: _numbers(cells[1:5]) for stage, *cells in _rows("The model")},
+        _rows("Measured"),
+        lambda items: (items / 10**6, items),
+    ),
+    "evaluation": (
+        {criterion: _numbers(cells) for criterion, *cells in _rows("Evaluation")},
+        _rows("Evaluation", 1),
+        lambda images, captions: (images * captions / 10**9, images + captions),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_the_model_of_the_scale_is_within_a_fifth_of_its_points_of_several_sizes(name: str) -> None:
+    model, points, sizes_of = SCALES[name]
+    for stage, size, *measured in points:
+        start, each, base, bytes_ = model[stage]
+        times, held = sizes_of(*_numbers(size.split(" x ")))
+        expected = (start + each * times, base + bytes_ * held / 2**20)
+        assert _numbers(measured[:2]) == pytest.approx(expected, rel=0.2), (stage, size)
+    assert all(len({size for other, size, *_ in points if other == stage}) >= 2 for stage in model)
+
+
+DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+FAMILIES = {**RUN_FAMILIES, "format": FORMATS, "backbone": BACKBONES, "method": TEXT_FEATURES}
+FAMILIES |= {"protocol": PROTOCOLS, "proposals": PROPOSALS, "inference": INFERENCES}
+# The others are on training.md.
+PAGES = {
+    "loss": "losses.md",
+    "format": "data.md",
+    "proposals": "data.md",
+    "backbone": "features.md",
+    "method": "texts.md",
+    "protocol": "noise.md",
+    "inference": "criteria.md",
+}
+
+
+def test_every_member_is_on_the_page_of_its_family_with_a_link_to_its_options():
+    absent = [
+        f"{page}: {key} {name}"
+        for key, family in FAMILIES.items()
+        for page in [PAGES.get(key, "training.md")]
+        for name in family.names()
+        if f"](parameters.md#{anchor(f'{key}: {name}')})" not in DOCS[page]
+    ]
+    assert absent == []
+
+
+def test_no_table_repeats_the_defaults_of_parameters():
+    """Options of the command line, which begin with dashes, are in no other page."""
+    found = [
+        f"{name}: {head}"
+        for name, text in DOCS.items()
+        for head, first in re.findall(r"(?<!\|\n)^(\|.*\|)\n\|[-:| ]+\|\n\| *(\S+)", text, flags=re.M)
+        if re.search("option|parameter", head) and "default" in head and not first.startswith("`--")
+    ]
+    assert found == [], "name what a reader must know in a sentence and link to parameters.md"
+
+
+def test_losses_has_a_section_for_every_loss_with_its_formula_and_options():
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", DOCS["losses.md"], flags=re.M | re.S))
+    for name in RUN_FAMILIES["loss"].names():
+        assert "```math" in sections[name], name
+        assert f"(parameters.md#loss-{name})" in sections[name], name
+
+
+def test_criteria_says_when_to_use_each():
+    section = DOCS["criteria.md"].split("## When to use which")[1].split("\n## ")[0]
+    for name in INFERENCES.names():
+        assert f"`{name}`" in section, name
