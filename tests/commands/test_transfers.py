@@ -13,7 +13,7 @@ from vse_pipe.project.params.document import read_document
 
 
 @pytest.fixture
-def call(made, monkeypatch, capsys):
+def cli(made, monkeypatch, capsys):
     """A project with a trained run, and a data set ``mine`` with features made as the run's own."""
     write_prepared(4, 4, 9, seed=2, dataset="mine", extracted="of_mine")
     document = read_document(Path("params.yaml"))
@@ -28,33 +28,33 @@ def _add_entry() -> None:
     write_params(Path(), **{**document, "transfers": {"moved": {"run": "sum", "dataset": "mine"}}})
 
 
-def test_one_call_embeds_and_ranks_without_an_entry(call):
-    status, _, err = call("embed", "--run", "sum", "--dataset", "mine", "--device", "cpu")
+def test_one_call_embeds_and_ranks_without_an_entry(cli):
+    status, _, err = cli("embed", "--run", "sum", "--dataset", "mine", "--device", "cpu")
     assert status == 0, err
     assert "embed sum@mine: words that run 'sum' does not know: test 0.0%, train 0.0%, val 0.0%" in " ".join(
         err.split()
     )
-    status, out, err = call("evaluate", "--run", "sum", "--dataset", "mine", "--inference", "nns", "--json")
+    status, out, err = cli("evaluate", "--run", "sum", "--dataset", "mine", "--inference", "nns", "--json")
     assert status == 0, err
     found = json.loads(out)["sum@mine"]["nns"]
     assert found["image_to_text"]["queries"] == 9
     assert found["transfer"]["trained_on"] == "toy"
 
 
-def test_an_entry_is_a_name_like_that_of_a_run(call, tmp_path):
+def test_an_entry_is_a_name_like_that_of_a_run(cli, tmp_path):
     _add_entry()
     for command in (
         ("embed", "--dataset", "mine", "--run", "sum"),
         ("evaluate", "--run", "moved", "--inference", "csls"),
     ):
-        status, _, err = call(*command, "--device", "cpu")
+        status, _, err = cli(*command, "--device", "cpu")
         assert status == 0, err
     assert not paths.embedded("sum@mine").exists()
     own = embeddings.read(paths.embedded("moved") / embeddings.IMAGES)
-    status, out, err = call("search", "red dog", "--run", "moved", "--json", "--k", "3", "--inference", "csls")
+    status, out, err = cli("search", "red dog", "--run", "moved", "--json", "--k", "3", "--inference", "csls")
     assert status == 0, err
     assert {hit["image_id"] for hit in json.loads(out)["hits"]} <= set(own.split("test").ids.tolist())
-    status, _, err = call("export", "--run", "moved", "--inference", "csls", "--to", "npy", "--out", tmp_path / "out")
+    status, _, err = cli("export", "--run", "moved", "--inference", "csls", "--to", "npy", "--out", tmp_path / "out")
     assert status == 0, err
     assert json.loads((tmp_path / "out/manifest.json").read_text())["transfer"]["dataset"] == "mine"
 
@@ -72,21 +72,21 @@ def test_an_entry_is_a_name_like_that_of_a_run(call, tmp_path):
         (("evaluate", "--images", "a.npy", "--captions", "b.npy", "--dataset", "mine"), "exclude each other"),
     ],
 )
-def test_what_cannot_be_is_one_line(call, arguments, message):
+def test_what_cannot_be_is_one_line(cli, arguments, message):
     _add_entry()
-    status, _, err = call(*arguments)
+    status, _, err = cli(*arguments)
     assert status == 2
     assert message in " ".join(err.split())
     assert len(err.strip().splitlines()) == 1
 
 
-def test_check_finds_embeddings_of_another_data_set(call):
+def test_check_finds_embeddings_of_another_data_set(cli):
     _add_entry()
-    call("embed", "--run", "moved", "--device", "cpu")
+    cli("embed", "--run", "moved", "--device", "cpu")
     document = read_document(Path("params.yaml"))
     document["datasets"]["other"] = document["datasets"]["mine"]
     document["features"]["more"] = {**document["features"]["of_mine"], "dataset": "other"}
     write_params(Path(), **{**document, "transfers": {"moved": {"run": "sum", "dataset": "other"}}})
-    status, out, err = call("check")
+    status, out, err = cli("check")
     assert status != 0
     assert "not what params.yaml transfers.moved says" in " ".join((out + err).split())
