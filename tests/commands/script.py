@@ -1,4 +1,4 @@
-"""The installed command, as a process of its own."""
+"""The installed command as a process of its own, and options of a command line."""
 
 import os
 import subprocess
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.rules.sources import ROOT
+from vse_pipe.evaluate.external.inputs import InputFiles
 
 COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'vse-pipe'; from vse_pipe.cli import main; main()"]
 
@@ -21,3 +22,12 @@ def run(*arguments: object, cwd: Path, **changes: str) -> tuple[int, bytes, byte
         [*COMMAND, *map(str, arguments)], capture_output=True, cwd=cwd, env=environment(**changes), timeout=120
     )
     return done.returncode, done.stdout, done.stderr
+
+
+def arguments(files: InputFiles) -> list[object]:
+    """--images ... for what is set."""
+    found = []
+    for name, value in vars(files).items():
+        if value is not None and name != "more":
+            found += [f"--{name.replace('_', '-')}", value]
+    return found

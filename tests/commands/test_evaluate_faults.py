@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests import bombs
-from tests.commands.options import arguments
+from tests.commands.script import arguments
 from tests.evaluate.external.files import sample, write, write_npy
 from tests.hostile import Hostile
 

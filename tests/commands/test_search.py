@@ -9,6 +9,9 @@ import pytest
 
 from tests.command_line import caller
 from tests.tools.search import project as artefacts
+from vse_pipe.commands.export import _warm
+from vse_pipe.core.errors import InputError
+from vse_pipe.tools.search.query import TO_IMAGES
 
 
 @pytest.fixture
@@ -184,3 +187,20 @@ def test_no_results_are_no_search(call):
     status, _, err = call("search", "a red disc", "--k", 0)
     assert status == 2
     assert "--k" in err
+
+
+class Recorded:
+    def __init__(self):
+        self.calls = []
+
+    def correction(self, direction):
+        self.calls.append(("correction", direction))
+
+    def by_text(self, text, k):
+        raise InputError("no known word")
+
+
+def test_the_correction_is_there_before_the_first_visitor():
+    engine = Recorded()
+    _warm(engine)
+    assert engine.calls == [("correction", TO_IMAGES)]

@@ -1,13 +1,59 @@
-"""vse-pipe extract: shares, engines, and that finished work is told without the rest of params.yaml."""
+"""The commands of the stages: engines, shares, and what a stage must not remove."""
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.command_line import caller
 from tests.extract import project
+from tests.toy_project import write_params
+from vse_pipe.commands import _project
+from vse_pipe.core.errors import UsageError
+
+COMMANDS = [("embed",), ("evaluate",), ("audit", "--run", "sum"), ("extract", "--features", "plain")]
+WHAT = 'error: engine ray needs the extra "ray": pip install "vse-pipe[ray]"\n'
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--engine", "rya"), "error: unknown engine 'rya'; did you mean 'ray'? known: local, ray\n"),
+        (("--workers", "2"), "error: --workers and --address belong to --engine ray\n"),
+        (("--engine", "ray", "--workers", "0"), "error: --workers 0: expected 1 or more\n"),
+    ],
+)
+def test_an_engine_that_is_not_there_is_one_line(call, tmp_path, command, given, message):
+    write_params(tmp_path)
+    assert call(*command, *given) == (2, "", message)
+
+
+@pytest.mark.parametrize("command", COMMANDS[:3], ids=" ".join)
+def test_params_yaml_and_the_command_line_name_it(call, tmp_path, monkeypatch, command):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    write_params(tmp_path)
+    assert call(*command, "--engine", "ray") == (4, "", WHAT)
+    write_params(tmp_path, engine={"name": "ray", "workers": 2})
+    assert call(*command) == (4, "", WHAT)
+    status, _, err = call(*command, "--engine", "local")
+    assert (status, WHAT in err) == (3, False)  # nothing is trained
+
+
+def test_vectors_from_files_take_it_from_set(call, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    files = ("evaluate", "--images", "a.npy", "--captions", "b.npy")
+    assert call("-S", "engine.name=ray", *files) == (4, "", WHAT)
+    assert call("-S", "engine.memory=100", *files, "--engine", "ray") == (4, "", WHAT)
+    status, _, err = call("-S", "engine.memory=0", *files)
+    assert status == 2
+    assert err.startswith("error: --set engine.memory: ")
+
 
 FEATURES = "{dataset: tiny, backbone: random_filters, image_size: 16, batch_size: 2, shard_size: 2}"
 
@@ -75,3 +121,71 @@ def test_refuses(extract, arguments: tuple, message: str) -> None:
     status, _, err = extract(*arguments)
     assert status == 2
     assert message in err
+
+
+STAGES = {
+    "prepare --dataset toy": "prepare/toy",
+    "extract --texts words": "extract/toy/words",
+    "inject --noise clean": "inject/toy/clean",
+    "train --run sum": "train/sum",
+    "embed --run sum": "embed/sum",
+    "evaluate --run sum --inference nns": "evaluate/sum/nns",
+    "audit --run sum": "audit/sum",
+}
+
+
+@pytest.mark.parametrize(("command", "out"), STAGES.items(), ids=list(STAGES))
+def test_what_is_not_ours_is_never_removed(made, monkeypatch, capsys, command, out):
+    """Neither a file in an output's folder nor one in the folder's place, and the earlier output stays with it."""
+    call, folder = (
+        caller(monkeypatch, capsys, "-S", "texts.words.min_count=2", "-S", "train.lr=0.02"),
+        Path("data") / out,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "notes.txt").write_text("mine")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    status, _, err = call(*command.split())
+    assert (status, err.splitlines()[-1].partition(", which")[0]) == (
+        1,
+        f"error: {folder}/notes.txt: not a file of this output",
+    )
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    shutil.rmtree(folder)
+    folder.write_text("mine")
+    status, _, err = call(*command.split())
+    # Criteria are replaced together, so a file in the place of one is a file in the folder of the run.
+    why = (
+        "not a file of this output, which is to be replaced"
+        if out.endswith("nns")
+        else "a file lies in the place of a folder"
+    )
+    assert (status, err.splitlines()[-1].partition(";")[0]) == (1, f"error: {folder}: {why}")
+    assert folder.read_text() == "mine"
+
+
+def test_an_ensemble_is_refused_with_its_runs_where_a_model_is_needed():
+    pair = SimpleNamespace(members=("sgr", "saf"))
+    nodes = {"runs": {"sgr": 1, "saf": 2}, "ensembles": {"sgraf": pair}, "groups": {}, "transfers": {}}
+    params = SimpleNamespace(**nodes, models=lambda name: (name,))
+    with pytest.raises(UsageError, match=r"'sgraf' is an ensemble .* sgr or saf"):
+        _project.chosen_runs("sgraf", params)
+    assert _project.chosen_runs("saf", params) == ["saf"]
+    assert _project.chosen_runs(None, params) == ["sgr", "saf"]
+
+
+def test_git_checkout_is_advised_only_where_it_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    params = Path("params.yaml")
+    params.write_text("seed: 1\n")
+    assert _project.undo(params) == "", "no repository"
+
+    def git(*command: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *command], check=True)
+
+    git("init", "-q")
+    assert _project.undo(params) == "", "nothing is committed"
+    git("add", "params.yaml")
+    git("commit", "-qm", "start")
+    assert _project.undo(params) == ", `git checkout params.yaml` takes it back"
+    params.write_text("seed: 2\n")
+    assert _project.undo(params) == "", "an edit of the user would be lost"

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.command_line import caller
-from tests.commands.options import arguments
+from tests.commands.script import arguments
 from tests.evaluate.external.files import sample, write
 from vse_pipe.artifacts import captions, evaluation, images, names
 from vse_pipe.artifacts.names import TextIds

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.report import project as artefacts
-from tests.report.audited import write_audit
 from tests.report.conftest import HOSTILE
+from tests.report.project import write_audit
 from vse_pipe.artifacts import audit
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import write_json

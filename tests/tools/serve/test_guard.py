@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 import anyio
 import pytest
+from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
 from tests.tools.serve.test_page import photo
 from vse_pipe.core.errors import MissingResource
-from vse_pipe.tools.serve import requests
+from vse_pipe.tools.serve import desk, requests
 from vse_pipe.tools.serve.app import create
+from vse_pipe.tools.serve.desk import WaitingLine
 from vse_pipe.tools.serve.requests import MAX_UPLOAD
 
 
@@ -201,3 +203,44 @@ def test_the_page_stays_responsive_and_the_engine_serves_one_at_a_time(engines):
             search.join()
     assert len(engine.calls) == 3
     assert engine.most_busy == 1
+
+
+AGAIN = {"Retry-After": "2"}
+
+
+async def visit(one: WaitingLine, address: str, done: anyio.Event, told: list, places: int = 1):
+    try:
+        async with one.turn(address, places):
+            await done.wait()
+        told.append("answered")
+    except HTTPException as error:
+        told.append((error.status_code, error.headers))
+
+
+def visited(*visitors: tuple[str, int], held: float = 0.0) -> list:
+    """What they got, in the order in which it is known; the turns end ``held`` seconds after all have come."""
+
+    async def run():
+        one, done, told = WaitingLine(1), anyio.Event(), []
+        async with anyio.create_task_group() as group:
+            for address, places in visitors:
+                group.start_soon(visit, one, address, done, told, places)
+            await anyio.wait_all_tasks_blocked()
+            await anyio.sleep(held)
+            done.set()
+        async with one.turn("late"):
+            assert one._places == {"late": 1}
+        return told
+
+    return anyio.run(run)
+
+
+@pytest.mark.parametrize("places", [1, 8])
+def test_an_address_has_so_many_places_and_leaves_the_others_theirs(places):
+    own = desk.OF_ADDRESS // places
+    assert visited(*[("loud", places)] * (own + 3), ("other", 1)) == [(429, AGAIN)] * 3 + ["answered"] * (own + 1)
+
+
+def test_a_turn_that_does_not_come_is_status_503(monkeypatch):
+    monkeypatch.setattr(desk, "TURN_SECONDS", 0.05)
+    assert visited(("first", 1), ("second", 1), held=0.1) == [(503, AGAIN), "answered"]

@@ -16,8 +16,7 @@ import pytest
 import uvicorn
 
 from tests.command_line import caller
-from tests.tools.serve.running import served
-from tests.tools.serve.standin import StandIn
+from tests.tools.serve.standin import StandIn, served
 from tests.toy_project import write_params
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.tools.serve import server
