@@ -1,5 +1,6 @@
 """A small project with every artefact the report reads, written by the artefact writers: pictures, captions, rankings."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,16 @@ def write(root: Path, texts: dict[int, str] | None = None) -> None:
         write_json(root / paths.trained(name) / "config.json", digests(name))
         for inference in CRITERIA:
             write_evaluation(root / paths.evaluated(name, inference), name, inference, strength)
+
+
+def section(page: str, name: str) -> str:
+    """The section of the page with the id ``name``; empty where there is none."""
+    found = re.search(rf'<section[^>]*id="{name}".*?\n *</section>', page, re.DOTALL)
+    return found.group(0) if found else ""
+
+
+def words(html: str) -> list[str]:
+    return re.sub(r"<[^>]+>", " ", html).split()
 
 
 def digests(run: str) -> dict:
@@ -252,19 +263,10 @@ def write_audit(root: Path, run: str, known: bool = True, **changes: object) -> 
             "mismatched": pa.array(mismatched, mask=None if known else np.ones(count, bool)),
         }
     )
-    metrics = {
-        "run": run,
-        "model_sha256": DIGEST,
-        "gallery": ids[[4, 9, 19]].tolist(),
-        "partners_from": "all",
-        "pairs": count,
-        "images": IMAGES,
-        "threshold": 0.5,
-        "flagged": 61,
-        "ranked": [{"first": 100, "estimated": 0.5, "precision": 0.6 if known else None}],
-        "truth": "known" if known else "unknown",
-        "mixture": {"doubts": []},
-    }
+    metrics = {"run": run, "model_sha256": DIGEST, "gallery": ids[[4, 9, 19]].tolist(), "mixture": {"doubts": []}}
+    metrics |= {"partners_from": "all", "pairs": count, "images": IMAGES, "threshold": 0.5, "flagged": 61}
+    metrics |= {"ranked": [{"first": 100, "estimated": 0.5, "precision": 0.6 if known else None}]}
+    metrics |= {"truth": "known" if known else "unknown"}
     if known:
         metrics |= {"mismatched": 60, "auc": 0.987, "average_precision": 0.9, "precision": None, "recall": 0.85}
     edges = np.linspace(0, 1, 11)

@@ -198,9 +198,12 @@ def test_what_is_wrong_in_the_file_has_its_address(judge, changes, message):
     assert str(failure.value).startswith(message), str(failure.value)
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_file_that_is_not_there(tmp_path, project):
     with pytest.raises(MissingResource, match=r"nothing\.yaml: no such file; packaged claims are papers"):
         report_claims.read(tmp_path / "nothing.yaml")
+    with pytest.raises(MissingResource, match=r"claims\.yaml: no such file"):
+        report(artefacts.params(runs=["sum", "hal"], inferences=["nns"], claims="claims.yaml"))
+    assert not Path("reports").exists()
 
 
 def test_the_packaged_claims_are_of_five_papers():
@@ -234,16 +237,6 @@ def test_each_claim_is_a_row_with_its_verdict(project):
     assert rows[1][-1] == "holds"
     assert (rows[2][0], rows[2][-1]) == ("HAL has a &lt;future&gt;", "no verdict: there is no run &#39;hal_2040&#39;")
     assert "&lt;Two&gt; papers: 1 hold, 0 do not hold, 0 cannot be told from these data, 1 without a verdict." in html
-
-
-def test_without_a_file_there_is_no_section(page):
-    assert 'id="claims"' not in page
-
-
-def test_a_file_that_is_not_there_is_named(project):
-    with pytest.raises(MissingResource, match=r"claims\.yaml: no such file"):
-        report(artefacts.params(runs=["sum", "hal"], inferences=["nns"], claims="claims.yaml"))
-    assert not Path("reports").exists()
 
 
 @pytest.fixture

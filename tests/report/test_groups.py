@@ -71,7 +71,7 @@ def _rsums(criterion: str) -> list[float]:
     return [evaluation.read_metrics(paths.evaluated(f"max/{seed}", criterion))["rsum"] for seed in SEEDS]
 
 
-def test_metrics_have_the_means_under_the_keys_of_a_run(params):
+def test_a_run_with_seeds_has_the_means_under_the_keys_of_a_run(params):
     report(params)
     found = json.loads((paths.REPORTS / "metrics.json").read_text())
     assert set(found) == {"sum", "max"}
@@ -86,19 +86,12 @@ def test_metrics_have_the_means_under_the_keys_of_a_run(params):
         figures = [Figures.of(evaluation.read_ranks(one), evaluation.read_occurrence(one)) for one in both]
         low, high = spreads(figures, 50, params.seed)[("rsum",)].interval()
         assert one["interval"]["rsum"] == pytest.approx([max(low, 0.0), min(high, 600.0)], abs=1e-4)
-
-
-def test_the_plots_have_the_run_once_and_a_curve_a_seed(params):
-    report(params)
     rsum, history, sweeps = (pd.read_csv(paths.REPORTS / f"plots/{one}.csv") for one in ("rsum", "history", "sweeps"))
     assert sorted(set(rsum["run"])) == ["max", "sum"]
     assert sorted(set(history["run"])) == ["max/1", "max/2", "max/5", "sum"]
     assert list(sweeps["run"]) == ["max", "sum"]
     assert sweeps["rsum"][0] == pytest.approx(statistics.fmean(_rsums("nns")), abs=1e-4)
-
-
-def test_the_page_shows_the_mean_and_folds_the_seeds(params):
-    page = report(params).read_text(encoding="utf-8")
+    page = (paths.REPORTS / "index.html").read_text(encoding="utf-8")
     assert "max: the mean of 3 seeds" in page
     assert "of 600, the mean of 3 seeds" in page
     for seed, value in zip(SEEDS, _rsums("csls"), strict=True):
@@ -134,7 +127,7 @@ def test_seeds_of_different_data_have_no_mean(params):
         read(params)
 
 
-def test_a_mean_keeps_counts_and_words():
+def test_a_mean_keeps_counts_and_words_and_needs_a_figure_of_every_seed():
     documents = [
         {"n": 5, "name": "a", "in": {"x": 1, "y": 2.5}, "flag": True},
         {"n": 5, "name": "b", "in": {"x": 2}, "flag": True},
@@ -142,9 +135,6 @@ def test_a_mean_keeps_counts_and_words():
     found = mean(documents)
     assert found == {"n": 5, "name": "a", "in": {"x": 1.5, "y": 2.5}, "flag": True}
     assert isinstance(found["n"], int)
-
-
-def test_a_figure_that_one_seed_leaves_undefined_has_no_mean():
     documents = [{"hs_sum": 1.0, "a": {"skew@1": 2.0}}, {"hs_sum": None, "a": {"skew@1": None}}]
     for both in (documents, documents[::-1]):
         assert mean(both) == {"hs_sum": None, "a": {"skew@1": None}}

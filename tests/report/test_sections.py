@@ -52,26 +52,12 @@ def test_page_and_metrics_have_it_where_it_was_measured(project, page):
     path = paths.evaluated("max", "csls") / evaluation.METRICS
     write_json(path, read_json(path) | {"calibration": dict.fromkeys(evaluation.DIRECTIONS, FOUND)})
     report(artefacts.params())
-    html = (project / "reports/index.html").read_text(encoding="utf-8")
-    section = re.search(r'<section[^>]*id="calibration".*?</section>', html, re.DOTALL).group(0)
+    section = artefacts.section((project / "reports/index.html").read_text(encoding="utf-8"), "calibration")
     row = re.search(r'<tr><th scope="row">csls</th>(.*?)</tr>', section).group(1)
-    assert re.sub(r"<[^>]+>", " ", row).split() == [
-        "platt",
-        "1,400",
-        "25.6%",
-        "12.1%",
-        "0.043",
-        "0.031\u20130.065",
-        "0.176",
-    ]
+    assert artefacts.words(row) == ["platt", "1,400", "25.6%", "12.1%", "0.043", "0.031\u20130.065", "0.176"]
     assert "text to image: csls is off by 0.043 on average" in section
     told = json.loads((project / "reports/metrics.json").read_text())
     assert told["max"]["csls"]["calibration"]["image_to_text"] == {"ece": 0.0432, "brier": 0.1765}
-
-
-def _section(page: str) -> str:
-    found = re.search(r'<section[^>]*id="changes".*?\n</section>', page, re.DOTALL)
-    return found.group(0) if found else ""
 
 
 def _ranks(root, run: str, inference: str) -> pd.DataFrame:
@@ -102,15 +88,19 @@ def test_counts_of_every_criterion_equal_the_loops(finished, page):
     assert any("+1" in cells for cells in rows.values())
 
 
-def test_the_chart_says_its_numbers(finished, page):
-    label = html.unescape(re.search(r'aria-label="(Image to text, queries right at 1 [^"]*)"', _section(page)).group(1))
+def test_the_chart_of_changes_says_its_numbers(finished, page):
+    label = html.unescape(
+        re.search(r'aria-label="(Image to text, queries right at 1 [^"]*)"', artefacts.section(page, "changes")).group(
+            1
+        )
+    )
     kinds = _kinds(finished, "sum", "csls", "image_to_text", 1)
     assert f"csls repairs {kinds.count('repaired')} and breaks {kinds.count('broken')}" in label
 
 
 def test_examples_are_what_they_are_called(finished, page):
     """A query that is called repaired is wrong under the plain ranking and right under the criterion."""
-    section = _section(page)
+    section = artefacts.section(page, "changes")
     table = re.search(r"Queries that csls repaired and broke at R@1.*?<tbody>(.*?)</tbody>", section, re.DOTALL).group(
         1
     )
@@ -126,19 +116,11 @@ def test_examples_are_what_they_are_called(finished, page):
 
 
 def test_of_a_matching_the_set_of_ten_is_compared(page):
-    table = re.search(r"Queries that gm repaired and broke at R@10.*?</table>", _section(page), re.DOTALL).group(0)
+    table = re.search(
+        r"Queries that gm repaired and broke at R@10.*?</table>", artefacts.section(page, "changes"), re.DOTALL
+    ).group(0)
     assert "Set under gm" in table
     assert "correct item among its 10" in table
-
-
-def test_no_examples_where_none_are_asked_for(project):
-    section = _section(report(artefacts.params(runs=["hal"], examples=0)).read_text())
-    assert "Queries of run hal that turn right" in section
-    assert "drawn by the seed" not in section
-
-
-def test_left_out_with_one_criterion(project):
-    assert _section(report(artefacts.params(runs=["hal"], inferences=["nns"])).read_text()) == ""
 
 
 SIDE = {"queries": 1234, "r@1": 41.23, "map@r": 30.04, "r_precision": 33.3, "graded_ndcg@10": 70.0, "mrr": 50.0}
@@ -146,19 +128,9 @@ SIDE |= {"kendall": {"judgements": 99, "tau_b": 0.4567, "tau_c": -0.1}, "kendall
 LABELLED = {"queries": 60, "pmrp": 40.4, "r_precision_0": 30.3, "r_precision_1": 40.1, "r_precision_2": 50.8}
 
 
-def _judged_section(page: str) -> str:
-    found = re.search(r'<section[^>]*id="judged".*?</section>', page, re.DOTALL)
-    return found.group(0) if found else ""
-
-
 def _judge(run: str, inference: str, **found: dict) -> None:
     path = paths.evaluated(run, inference) / evaluation.METRICS
     write_json(path, {**read_json(path), **found})
-
-
-def test_nothing_where_nobody_judged(page, finished):
-    assert _judged_section(page) == ""
-    assert "judged" not in (finished / "reports" / "metrics.json").read_text()
 
 
 def test_a_row_for_each_evaluation_that_has_them(project):
@@ -166,9 +138,9 @@ def test_a_row_for_each_evaluation_that_has_them(project):
     _judge("hal", "csls", judged={"file": "j.csv", "correct_above": 1.5, **directions})
     _judge("sum", "nns", plausible={"file": "l.csv", **dict.fromkeys(evaluation.DIRECTIONS, LABELLED)})
     report(artefacts.params(runs=["sum", "hal"], inferences=["nns", "csls"], examples=0))
-    section = _judged_section((project / "reports/index.html").read_text())
+    section = artefacts.section((project / "reports/index.html").read_text(), "judged")
     assert "with a mean grade above 1.5" in " ".join(section.split())
-    rows = [re.sub(r"<[^>]+>", " ", row).split() for row in re.findall(r"<tr><th scope=\"row\">.*?</tr>", section)]
+    rows = [artefacts.words(row) for row in re.findall(r"<tr><th scope=\"row\">.*?</tr>", section)]
     side = ["1,234", "41.2", "30.0", "33.3", "70.0"]
     assert rows == [
         ["hal", "csls", *side, "0.457", "−0.100", *side, "–", "–"],
@@ -184,20 +156,9 @@ def test_a_row_for_each_evaluation_that_has_them(project):
 NAMES = {"validation": "validation", "ranked": "test"}
 
 
-def _relaxation_section(page: str) -> str:
-    found = re.search(r'<section[^>]*id="relaxation".*?</section>', page, re.DOTALL)
-    return found.group(0) if found else ""
-
-
 def test_a_line_a_criterion_and_split_and_a_point_at_the_chosen():
-    table = pd.DataFrame(
-        {
-            "lambda": [1.0, 1.5, 2.0],
-            "validation": [40.0, 42.0, 41.0],
-            "ranked": [38.0, None, 39.0],
-            "chosen": [False, True, False],
-        }
-    )
+    recalls = {"validation": [40.0, 42.0, 41.0], "ranked": [38.0, None, 39.0]}
+    table = pd.DataFrame({"lambda": [1.0, 1.5, 2.0], **recalls, "chosen": [False, True, False]})
     spec = charts.curves({"rgm": table, "is+rgm": table}, NAMES)
     rows = spec["data"]["values"]
     own = [row for row in rows if row["criterion"] == "rgm"]
@@ -214,33 +175,18 @@ def test_a_line_a_criterion_and_split_and_a_point_at_the_chosen():
 
 
 def test_figures_of_the_curve(page):
-    section = _relaxation_section(page)
+    section = artefacts.section(page, "relaxation")
     specs = [json.loads(text) for text in re.findall(r'data-chart="[^"]*">(.*?)</script>', section, re.DOTALL)]
     assert len(specs) == len(artefacts.RUNS) * 2 * 3
     assert all({row["criterion"] for row in spec["data"]["values"]} == {"rgm", "is+rgm", "csls+rgm"} for spec in specs)
     row = re.search(r'<tr><th scope="row">rgm</th>(.*?)</tr>', section).group(1)
     # At lambda 1, at the chosen 2.5 and at 4, of validation and of test.
-    assert re.sub(r"<[^>]+>", " ", row).split() == ["1", "2.5", *["40.0", "43.0", "41.0"], *["39.0", "41.5", "40.0"]]
+    assert artefacts.words(row) == ["1", "2.5", *["40.0", "43.0", "41.0"], *["39.0", "41.5", "40.0"]]
     label = html.unescape(re.search(r'aria-label="(R@1, image to text[^"]*)"', section).group(1))
     assert "rgm has 40.0 on validation at 1, 43.0 at the chosen 2.5 and 41.0 at 4" in label
-
-
-def test_every_lambda_stands_in_a_table(page):
     table = re.search(r"<caption>R@K on validation, image to text</caption>.*?</table>", page, re.DOTALL).group(0)
     assert re.findall(r'<th scope="row" class="number">(.*?)</th>', table) == ["1", "2.5", "4"]
     assert re.findall(r"<td[^>]*>(.*?)</td>", table)[:3] == ["40.0"] * 3
-
-
-def test_left_out_where_no_lambda_was_chosen(project):
-    for folder in (paths.DATA / "evaluate").rglob("relaxation.parquet"):
-        folder.unlink()
-    text = report(artefacts.params(runs=["hal"])).read_text(encoding="utf-8")
-    assert _relaxation_section(text) == ""
-
-
-@pytest.mark.parametrize("inferences", [["nns"], ["nns", "csls"]])
-def test_left_out_where_no_criterion_has_a_lambda(project, inferences):
-    assert _relaxation_section(report(artefacts.params(runs=["hal"], inferences=inferences)).read_text()) == ""
 
 
 # Liu et al., AAAI 2020, Table 2: HAL with a memory bank, GRU and ResNet152, measured on five folds.
@@ -248,16 +194,11 @@ ROW, RSUM = "hal-aaai2020 2.12", 466.7
 I2T, T2I = (64.0, 89.9, 95.7, 1.0, 2.8), (46.9, 80.4, 89.9, 2.0, 6.1)
 
 
-def naming(row, inferences=("csls", "nns")):
+def published(row, inferences=("csls", "nns")):
     params = artefacts.params(runs=["sum", "hal"], inferences=list(inferences))
     runs = {**params.runs, "hal": dataclasses.replace(params.runs["hal"], row=row)}
-    return dataclasses.replace(params, runs=runs)
-
-
-def section(root):
-    text = (root / "reports/index.html").read_text()
-    found = re.search(r'<section id="published".*?</section>', text, re.DOTALL)
-    return found and found.group()
+    page = report(dataclasses.replace(params, runs=runs)).read_text(encoding="utf-8")
+    return artefacts.section(page, "published")
 
 
 def numbers(cells):
@@ -265,35 +206,35 @@ def numbers(cells):
 
 
 def test_a_run_that_names_a_row_is_set_beside_it(project):
-    report(naming(ROW))
-    html = section(project)
+    html = published(ROW)
     assert html.count("<table>") == 1, "the paper ranks this model with nns alone"
     assert "row 2.12, beside run hal ranked with nns" in html
+    assert "Measured under protocol full, the row under folds (c2)." in html
     rows = re.findall(r'<th scope="row">(.*?)</th>' + 3 * r'<td class="number">(.*?)</td>', html)
     measured = evaluation.read_metrics(project / paths.evaluated("hal", "nns"))
     ours = [measured[way][key] for way in evaluation.DIRECTIONS for key in ("r@1", "r@5", "r@10", "med_r", "mean_r")]
-    assert numbers(row[1] for row in rows) == [*I2T, *T2I, RSUM]
-    assert numbers(row[2] for row in rows) == pytest.approx([*ours, measured["rsum"]], abs=0.051)
-    differences = [here - there for here, there in zip([*ours, measured["rsum"]], [*I2T, *T2I, RSUM], strict=True)]
+    ours, theirs = [*ours, measured["rsum"]], [*I2T, *T2I, RSUM]
+    assert numbers(row[1] for row in rows) == theirs
+    assert numbers(row[2] for row in rows) == pytest.approx(ours, abs=0.051)
+    differences = [mine - printed for mine, printed in zip(ours, theirs, strict=True)]
     assert numbers(row[3] for row in rows) == pytest.approx(differences, abs=0.051)
-
-
-def test_another_protocol_is_said(project):
-    report(naming(ROW))
-    assert "Measured under protocol full, the row under folds (c2)." in section(project)
-
-
-def test_a_row_without_figures_under_the_criteria_says_so(project):
-    report(naming(ROW, ["csls"]))
-    assert f"{ROW} has no figures under the criteria of this report" in section(project)
-
-
-def test_nothing_where_no_run_names_a_row(project):
-    report(naming(None))
-    assert section(project) is None
+    assert f"{ROW} has no figures under the criteria of this report" in published(ROW, ["csls"])
 
 
 def test_an_unknown_row_writes_nothing(project):
     with pytest.raises(UsageError, match=r"hal-aaai2020 has no row '2\.122'"):
-        report(naming("hal-aaai2020 2.122"))
+        published("hal-aaai2020 2.122")
     assert not (project / "reports").exists()
+
+
+def test_sections_without_content_are_left_out(project):
+    page = report(artefacts.params(runs=["hal"], inferences=["nns"])).read_text(encoding="utf-8")
+    names = ("calibration", "changes", "judged", "relaxation", "published", "claims", "audit", "localisation", "sweeps")
+    assert [name for name in names if f'id="{name}"' in page] == []
+    assert "judged" not in (project / "reports/metrics.json").read_text()
+    for folder in (paths.DATA / "evaluate").rglob("relaxation.parquet"):
+        folder.unlink()
+    page = report(artefacts.params(runs=["hal"], examples=0)).read_text(encoding="utf-8")
+    assert 'id="relaxation"' not in page, "no lambda was chosen"
+    assert "Queries of run hal that turn right" in artefacts.section(page, "changes")
+    assert "drawn by the seed" not in artefacts.section(page, "changes")

@@ -136,13 +136,20 @@ def _edit(path: Path, **changes: object) -> None:
     write_json(path, read_json(path) | changes)
 
 
-def test_nothing_to_say_of_runs_that_are_well(project):
+def test_runs_that_are_well_have_no_notes_and_pictures_that_cannot_be_shown_have_one(project):
     assert "Before you read" not in _notes_top()
+    for path in Path("pictures").glob("*.png"):
+        path.write_bytes(b"no picture")
+    assert "pictures could not be read where this page was written; the caption stands in for each." in _notes_top()
 
 
-def test_a_training_that_came_to_a_halt(project):
+def test_a_training_that_came_to_a_halt_and_pictures_left_out_are_said(project):
     _edit(paths.trained("hal") / "config.json", ended={"by": "epochs", "stuck": "the loss is 0; lower train.lr"})
     assert "Run hal: the loss is 0; lower train.lr." in _notes_top()
+    for run in artefacts.LITTLE["runs"]:
+        _edit(paths.evaluated(run, "nns") / evaluation.METRICS, left_out={"images": 2, "captions": 10})
+    said = "Run sum, run hal: 2 images of the test split could not be read; they are left out of the figures with 10 captions."
+    assert said in _notes_top()
 
 
 def test_a_run_at_chance_says_so_with_the_rsum_of_chance(project):
@@ -175,26 +182,3 @@ def test_the_rsum_of_chance_is_that_of_random_rankings(project, captions):
     drawn = sum(100 * (best < k).mean() for k in (1, 5, 10))
     of_texts = sum(100 * k / artefacts.IMAGES for k in (1, 5, 10))
     assert page.chance_rsum(group.runs[0], group) == pytest.approx(drawn + of_texts, abs=1.0)
-
-
-def test_pictures_that_could_not_be_read_are_left_out_of_the_figures(project):
-    for run in artefacts.LITTLE["runs"]:
-        _edit(paths.evaluated(run, "nns") / evaluation.METRICS, left_out={"images": 2, "captions": 10})
-    said = "Run sum, run hal: 2 images of the test split could not be read; they are left out of the figures with 10 captions."
-    assert said in _notes_top()
-
-
-def test_pictures_that_cannot_be_shown(project):
-    for path in Path("pictures").glob("*.png"):
-        path.write_bytes(b"no picture")
-    assert "pictures could not be read where this page was written; the caption stands in for each." in _notes_top()
-
-
-def test_a_figure_that_is_not_defined_is_a_dash(project):
-    path = paths.evaluated("hal", "nns") / evaluation.METRICS
-    content = read_json(path)
-    content["text_to_image"]["skew@1"] = None
-    write_json(path, content | {"hs_sum": None})
-    report(artefacts.params(**artefacts.LITTLE))
-    assert "hs_sum" not in read_json(paths.REPORTS / "metrics.json")["hal"]["nns"]
-    assert "hs_sum" in read_json(paths.REPORTS / "metrics.json")["sum"]["nns"]
