@@ -53,7 +53,7 @@ def test_parquet_gives_the_figures_of_the_loops(call, tmp_path, kind):
     )
 
 
-def test_npy_with_ids_gives_the_document_of_parquet(call, tmp_path):
+def test_npy_with_ids_or_without_gives_the_document_of_parquet(call, tmp_path):
     one = sample()
     paths = {"images", "captions"}
     first, second = (
@@ -61,10 +61,6 @@ def test_npy_with_ids_gives_the_document_of_parquet(call, tmp_path):
         for files in (write(one, tmp_path), write_npy(one, tmp_path))
     )
     assert first == second
-
-
-def test_without_ids_images_are_numbered(call, tmp_path):
-    one = sample()
     place = {image: row for row, image in enumerate(one.image_ids.tolist())}
     files = write_npy(one.but(owners=np.array([place[owner] for owner in one.owners.tolist()])), tmp_path)
     bare = replace(files, image_ids=None, caption_ids=None)

@@ -1,37 +1,25 @@
 """vse-pipe export and pack, and rankings in the format of TREC."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tests.command_line import caller
 from tests.commands.script import arguments
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.external.files import sample, write, write_npy
 from tests.toy_project import write_params
 
+FILES = ("--images", "a.parquet", "--captions", "b.parquet")
+
 
 def test_files_are_exported_outside_a_project(call, tmp_path):
     files = write_npy(sample(), tmp_path)
-    status, out, err = call(
-        "-S",
-        "inference.is.beta=20",
-        "export",
-        "--inference",
-        "is",
-        "--to",
-        "clip-retrieval",
-        "--out",
-        "o",
-        "--images",
-        files.images,
-        "--captions",
-        files.captions,
-        "--image-ids",
-        files.image_ids,
-    )
+    given = ("--images", files.images, "--captions", files.captions, "--image-ids", files.image_ids)
+    command = ("export", "--inference", "is", "--to", "clip-retrieval", "--out", "o")
+    status, out, err = call("-S", "inference.is.beta=20", *command, *given)
     assert (status, out) == (0, "")
     assert err == "o: 24 items and 60 queries of 9 values\n"
     assert np.load(tmp_path / "o" / "img_emb" / "img_emb_0.npy").shape == (24, 9)
@@ -54,15 +42,9 @@ def test_a_run_is_exported_to_where_the_command_was_called(call, tmp_path, monke
     [
         ((), "export what? give --run, or --images and --captions"),
         (("--run", "summ"), "unknown run 'summ'; did you mean 'sum'? known: sum"),
-        (("--run", "sum", "--images", "a.parquet", "--captions", "b.parquet"), "--run and --images exclude each other"),
-        (
-            ("--images", "a.parquet", "--captions", "b.parquet", "--to", "fais"),
-            "unknown export target 'fais'; did you mean",
-        ),
-        (
-            ("--images", "a.parquet", "--captions", "b.parquet", "--inference", "rgm"),
-            "rgm is more than one number an item",
-        ),
+        (("--run", "sum", *FILES), "--run and --images exclude each other"),
+        ((*FILES, "--to", "fais"), "unknown export target 'fais'; did you mean"),
+        ((*FILES, "--inference", "rgm"), "rgm is more than one number an item"),
     ],
 )
 def test_wrong_usage_is_status_2_and_one_line(call, tmp_path, given, message):
@@ -76,21 +58,13 @@ def test_wrong_usage_is_status_2_and_one_line(call, tmp_path, given, message):
     assert not (tmp_path / "o").exists()
 
 
-@pytest.fixture
-def project(made, call, monkeypatch):
-    monkeypatch.chdir(made)
-    return made
-
-
-def test_a_run_is_packed_to_where_the_command_was_called(project, call):
+def test_a_run_is_packed_to_where_the_command_was_called(made, monkeypatch, capsys):
+    call = caller(monkeypatch, capsys)
     status, out, err = call("pack", "--run", "sum", "--out", "deep/hub", "--licence", "mit", "--json")
     assert status == 0, err
     digests = json.loads(out)["sha256"]
     assert f"deep/hub: run sum, sha256 of config.json {digests['config.json']}" in err
-    assert "license: mit" in (project / "deep" / "hub" / "README.md").read_text()
-
-
-def test_a_typo_gets_the_near_miss(project, call):
+    assert "license: mit" in (made / "deep" / "hub" / "README.md").read_text()
     status, _, err = call("pack", "--run", "summ", "--out", "hub")
     assert (status, err) == (2, "error: unknown run 'summ'; did you mean 'sum'? known: sum\n")
 
@@ -100,10 +74,9 @@ def test_an_exported_ranking_has_the_figures_of_its_evaluation(call, tmp_path, d
     files = write(sample(), tmp_path)
     _, out, _ = call("evaluate", *arguments(files), "--inference", "csls", "--json")
     wanted = json.loads(out)[direction]
-    given = replace(files, similarity="cosine")
     status, _, err = call(
         *("export", "--inference", "csls", "--to", "trec", "--out", "o", "--direction", direction),
-        *("--images", given.images, "--captions", given.captions),
+        *("--images", files.images, "--captions", files.captions),
     )
     assert status == 0, err
     status, out, err = call(

@@ -2,13 +2,15 @@
 
 import resource
 import shlex
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
 import typer
 
 from tests.command_line import caller
-from tests.commands.script import run
+from tests.commands.script import environment, run
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.cli import app
 from vse_pipe.commands import _help
@@ -130,12 +132,9 @@ def test_what_is_offered(complete, words, offered):
     assert complete(*words) == offered
 
 
-def test_a_project_that_cannot_be_read_offers_nothing(complete, tmp_path):
-    (tmp_path / "params.yaml").write_text("runs: [", encoding="utf-8")
-    assert complete("train", "--run", "") == []
-    (tmp_path / "params.yaml").write_text("runs: 3\n", encoding="utf-8")
-    assert complete("train", "--run", "") == []
-    (tmp_path / "params.yaml").unlink()
+@pytest.mark.parametrize("text", ["runs: [", "runs: 3\n", None], ids=["no YAML", "no mapping", "no file"])
+def test_a_project_that_cannot_be_read_offers_nothing(complete, tmp_path, text):
+    (tmp_path / "params.yaml").unlink() if text is None else (tmp_path / "params.yaml").write_text(text)
     assert complete("train", "--run", "") == []
 
 
@@ -173,11 +172,6 @@ def _children_s() -> float:
 
 
 def test_completing_imports_nothing_heavy(tmp_path):
-    import subprocess
-    import sys
-
-    from tests.commands.script import environment
-
     write_params(tmp_path)
     code = (
         "import sys; from vse_pipe.commands import _help as c; c.section('runs')(''); c.inferences('');"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.command_line import caller
-from tests.commands.script import COMMAND, environment
+from tests.commands.script import COMMAND, environment, succeed
 from tests.prepare._data import picture, pictures
 from tests.report import project
 from tests.tools.search import project as artefacts
@@ -22,18 +22,42 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import partial
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Dataset, Member
 from vse_pipe.tools import index
+from vse_pipe.tools.search.engine import Engine
+from vse_pipe.tools.search.query import TO_IMAGES
+
+
+def _project(searched: Path, folder: Path) -> Path:
+    """A copy of a small project with trained runs, a folder of pictures beside it."""
+    root = folder / "project"
+    shutil.copytree(searched, root)
+    artefacts.params(root, runs={name: artefacts.RUNS[name] for name in ("sum", "scan", "given")}, ensembles={})
+    photos(folder / "My Photos", NAMES)
+    return root
 
 
 @pytest.fixture
 def call(searched, tmp_path, monkeypatch, capsys):
-    """The command line in a copy of a small project with trained runs, a folder of pictures beside it."""
-    root = tmp_path / "project"
-    shutil.copytree(searched, root)
-    artefacts.params(root, runs={name: artefacts.RUNS[name] for name in ("sum", "scan", "given")}, ensembles={})
-    photos(tmp_path / "My Photos", NAMES)
-    monkeypatch.chdir(root)
+    monkeypatch.chdir(_project(searched, tmp_path))
+    monkeypatch.setenv("COLUMNS", "100")
+    return caller(monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def indexed(searched, tmp_path_factory) -> tuple[Path, str]:
+    """A project whose pictures are indexed, for tests that only look, and what the command said."""
+    root = _project(searched, tmp_path_factory.mktemp("indexed"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        return root, succeed(patch, "index", "../My Photos", "--run", "sum", "--device", "cpu")
+
+
+@pytest.fixture
+def look(indexed, monkeypatch, capsys):
+    """The command line in the project ``indexed``."""
+    monkeypatch.chdir(indexed[0])
     monkeypatch.setenv("COLUMNS", "100")
     return caller(monkeypatch, capsys)
 
@@ -64,10 +88,8 @@ def _outputs() -> dict[str, bytes]:
     )
 
 
-def test_one_command_makes_a_folder_searchable(call):
-    status, _, err = call("index", "../My Photos", "--run", "sum", "--device", "cpu")
-    assert status == 0, err
-    told = " ".join(err.split())
+def test_one_command_makes_a_folder_searchable(indexed, look):
+    told = " ".join(indexed[1].split())
     assert "index: params.yaml has datasets.My-Photos, features.filters_My-Photos, transfers.My-Photos now" in told
     assert "prepare My-Photos: test 5 images; repeated: 0 images; " in told
     assert "embed My-Photos: 5 images, " in told
@@ -82,7 +104,7 @@ def test_one_command_makes_a_folder_searchable(call):
         "max_errors": 0.5,
     }
     assert document["transfers"] == {"My-Photos": {"run": "sum", "dataset": "My-Photos"}}
-    status, out, err = call("search", "a red disc", "--json", "--k", 9, "--device", "cpu")
+    status, out, err = look("search", "a red disc", "--json", "--k", 9, "--device", "cpu")
     assert status == 0, err
     found = json.loads(out)
     assert {hit["image_id"] for hit in found["hits"]} == set(NAMES)
@@ -90,28 +112,24 @@ def test_one_command_makes_a_folder_searchable(call):
     assert (found["searched"], found["chosen"]) == (5, "the only one of pictures without captions")
 
 
-def test_scores_are_those_of_each_picture_seen_alone(call):
-    call("index", "../My Photos", "--run", "sum", "--device", "cpu")
-    hits = json.loads(call("search", "a red disc", "--json", "--device", "cpu")[1])["hits"]
+def test_scores_are_those_of_each_picture_seen_alone(look):
+    hits = json.loads(look("search", "a red disc", "--json", "--device", "cpu")[1])["hits"]
     assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
-    from vse_pipe.tools.search.engine import Engine
-
-    engine = Engine.open(artefacts.load_params(Path(), **read_document(Path("params.yaml"))), "sum", device="cpu")
+    engine = Engine.open(load(paths.PARAMS), "sum", device="cpu")
     asked = engine._network.sentence("a red disc").side
     for hit in hits:
         seen = engine._network.photo((Path("../My Photos") / hit["file"]).read_bytes(), "it").side
         assert hit["score"] == pytest.approx(float((seen * asked).sum()), abs=1e-5)
 
 
-def test_the_table_has_no_column_of_captions(call):
-    call("index", "../My Photos", "--run", "sum", "--device", "cpu")
-    status, out, err = call("search", "a red disc", "--html", "found.html", "--device", "cpu")
+def test_the_table_has_no_column_of_captions(look):
+    status, out, err = look("search", "a red disc", "--html", "found.html", "--device", "cpu")
     assert status == 0, err
     assert "caption" not in out
     assert "image_id" not in out
     assert "deep/c.png" in out
     assert "deep/c.png" in Path("found.html").read_text()
-    status, out, err = call("search", "--image-id", "deep/c.png", "--device", "cpu")
+    status, out, err = look("search", "--image-id", "deep/c.png", "--device", "cpu")
     assert (status, "d.png" in out) == (0, True), err
 
 
@@ -124,10 +142,7 @@ def test_how_probable_a_match_is_was_learnt_on_val_of_the_run(call):
     assert found["calibration"]["run"] == "sum"
     keys = ("run", "split", "queries", "pairs", "base_rate")
     assert [found["calibration"][key] for key in keys] == [own["calibration"][key] for key in keys]
-    from vse_pipe.tools.search.engine import Engine
-    from vse_pipe.tools.search.query import TO_IMAGES
-
-    engine = Engine.open(artefacts.load_params(Path(), **read_document(Path("params.yaml"))), "sum", device="cpu")
+    engine = Engine.open(load(paths.PARAMS), "sum", device="cpu")
     for hit in found["hits"]:
         assert hit["probability"] == pytest.approx(
             float(engine.calibration(TO_IMAGES)(np.array([hit["score"]]))[0]), abs=1e-6
@@ -174,10 +189,9 @@ def test_what_needs_captions_says_so_in_a_line(call):
     assert (status, len(err.splitlines())) == (3, 1), err
 
 
-def test_hubs_are_corrected_by_the_sentences_that_the_run_was_trained_on(call):
-    call("index", "../My Photos", "--run", "sum", "--name", "mine", "--device", "cpu")
+def test_hubs_are_corrected_by_the_sentences_that_the_run_was_trained_on(look):
     given = ("-S", "evaluate.bank=data/embed/sum")
-    status, out, err = call(*given, "search", "a red disc", "--inference", "csls", "--json", "--device", "cpu")
+    status, out, err = look(*given, "search", "a red disc", "--inference", "csls", "--json", "--device", "cpu")
     assert status == 0, err
     assert json.loads(out)["correction"]["bank"] == "data/embed/sum"
 
@@ -367,15 +381,9 @@ def params(tmp_path, monkeypatch):
     return dataclasses.replace(project.params(), datasets={key: Dataset(folder, at) for key, at in sources.items()})
 
 
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [("v1.2", "v1-2"), ("a b..c", "a-b-c"), (".hidden", "hidden"), ("...", "pictures"), ("x_y+z-", "x_y+z")],
-)
-def test_a_name_has_no_dot(params, folder, name):
-    assert index.dataset_of(params, f"../{folder}", None) == name
-
-
-def test_a_name_with_a_dot_is_refused(params):
+def test_a_name_has_no_dot(params):
+    names = {"v1.2": "v1-2", "a b..c": "a-b-c", ".hidden": "hidden", "...": "pictures", "x_y+z-": "x_y+z"}
+    assert {folder: index.dataset_of(params, f"../{folder}", None) for folder in names} == names
     with pytest.raises(UsageError, match=r"--name 'v1\.2': expected letters, digits and _ \+ -"):
         index.dataset_of(params, "../other", "v1.2")
 

@@ -24,9 +24,6 @@ def test_the_papers_are_listed_outside_a_project(call):
     assert status == 0
     for word in ("hal-aaai2020", "vsepp", "CVPR 2024", "runs"):
         assert word in out
-
-
-def test_the_list_for_programs(call):
     found = {one["paper"]: one for one in json.loads(call("papers", "--json")[1])}
     assert (found["hal-aaai2020"]["rows"], found["hal-aaai2020"]["own"]) == (34, 24)
     assert 0 < found["hal-aaai2020"]["runs"] <= 24
@@ -40,9 +37,6 @@ def test_the_rows_of_a_paper(call):
     assert "runs, :code" in line
     assert "quoted" in next(line for line in out.splitlines() if line.split()[:1] == ["2.15"])
     assert "mean over five folds of 1,000 test images" in out
-
-
-def test_the_rows_for_programs(call):
     found = {one["row"]: one for one in json.loads(call("papers", "hal-rgm-emnlp", "--json")[1])}
     assert found["4.12"]["published"]["rsum"] == 427.6
     assert found["4.12"]["inference"] == "csls"
@@ -63,9 +57,6 @@ def test_the_parameters_of_a_row_with_what_was_printed(call):
 def test_values_of_set_are_in_the_parameters_shown(call):
     out = call("-S", "datasets.coco.source=/data/coco", "papers", "hal-aaai2020", "2.12")[1]
     assert YAML(typ="safe").load(out)["datasets"]["coco"]["source"] == "/data/coco"
-
-
-def test_a_section_replaced_by_a_value_is_refused(call):
     status, _, err = call("-S", "train=5", "papers", "hal-aaai2020", "2.12")
     assert (status, err) == (2, "error: --set: train: expected a mapping of values, got 5\n")
 

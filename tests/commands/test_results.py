@@ -24,23 +24,20 @@ def project(tmp_path):
 @pytest.mark.parametrize(
     ("given", "status", "message"),
     [
+        ((), 2, None),
+        (("--run", "sum", "--threshold", "1.5"), 2, None),
+        (("--run", "sum", "--limit", "-1"), 2, None),
         (("--run", "summ"), 2, "error: unknown run 'summ'; did you mean 'sum'? known: sum\n"),
         (("--run", "sum"), 3, "error: data/train/sum/model.safetensors does not exist; make it with `vse-pipe train"),
     ],
 )
-def test_a_run_that_cannot_be_audited_is_one_line(call, project, given, status, message):
+def test_an_audit_that_cannot_be_made_has_its_status(call, project, given, status, message):
     write_prepared()
     found, out, err = call("audit", *given)
-    assert (found, out, err.count("\n")) == (status, "", 1)
-    assert err.startswith(message)
-    assert not list(project.glob("data/audit/*/"))
-
-
-@pytest.mark.parametrize("given", [(), ("--run", "sum", "--threshold", "1.5"), ("--run", "sum", "--limit", "-1")])
-def test_wrong_usage_is_status_2(call, project, given):
-    status, out, err = call("audit", *given)
-    assert (status, out) == (2, "")
+    assert (found, out) == (status, "")
     assert err
+    assert message is None or (err.startswith(message), err.count("\n")) == (True, 1)
+    assert not list(project.glob("data/audit/*/"))
 
 
 def test_options_reach_the_stage_and_json_is_one_document(call, project, monkeypatch):
@@ -57,14 +54,6 @@ def test_options_reach_the_stage_and_json_is_one_document(call, project, monkeyp
     assert json.loads(out)["flagged"] == 1
     assert seen == [("sum", 0.8, 5, "cpu")]
     assert "flagged as mismatched" in call(*arguments)[1]
-
-
-def test_an_interrupt_is_status_130(call, project, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(stage, "audit", interrupted)
-    assert call("audit", "--run", "sum") == (130, "", "interrupted\n")
 
 
 ASKED = ("--run", "toy", "--image", "none\x1b[31m.png", "--phrase")
@@ -121,25 +110,16 @@ def test_what_is_wrong_is_one_line(call, localize_project, given, status, messag
     assert (localize_project / "notes.png").read_text() == "keep me"
 
 
-@pytest.mark.parametrize(
-    ("overrides", "status", "message"),
-    [
-        (
-            REGIONS,
-            3,
-            "error: data/prepare/boxes/regions.parquet does not exist; make it with `vse-pipe prepare --dataset",
-        ),
-        (
-            (),
-            2,
-            "error: localize toy: data set 'boxes' has no regions; train the run on a data set of `format: regions`",
-        ),
-    ],
-)
-def test_regions_that_are_not_made_and_pictures_that_have_none(
-    call, localize_project, overrides, status, message
-) -> None:
+REASONS = {
+    "error: data/prepare/boxes/regions.parquet does not exist; make it with `vse-pipe prepare --dataset": (REGIONS, 3),
+    "error: localize toy: data set 'boxes' has no regions; train the run on a data set of `format: regions`": ((), 2),
+}
+
+
+@pytest.mark.parametrize("message", REASONS)
+def test_regions_that_are_not_made_and_pictures_that_have_none(call, localize_project, message) -> None:
     (localize_project / "data/prepare/boxes/regions.parquet").unlink()
+    overrides, status = REASONS[message]
     found, _, err = call(*overrides, "localize", "--run", "toy")
     assert found == status
     assert err.splitlines()[-1].startswith(message)

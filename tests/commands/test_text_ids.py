@@ -151,16 +151,8 @@ def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
     (tmp_path / "owners.txt").write_text("\n".join(map(_image, one.owners)) + "\n")
     pairs = [f"{_caption(caption)} {_image(image)}" for caption, image in zip(one.caption_ids, one.owners, strict=True)]
     (tmp_path / "pairs.txt").write_text("\n".join(["caption_id image_id", *pairs]) + "\n")
-    given = (
-        "--images",
-        tmp_path / "a.npy",
-        "--captions",
-        tmp_path / "b.npy",
-        "--image-ids",
-        tmp_path / "ids.npy",
-        "--caption-ids",
-        tmp_path / "names.txt",
-    )
+    names = {"images": "a.npy", "captions": "b.npy", "image-ids": "ids.npy", "caption-ids": "names.txt"}
+    given = [part for option, name in names.items() for part in (f"--{option}", tmp_path / name)]
     found = []
     for correct in (("--caption-images", tmp_path / "owners.txt"), ("--qrels", tmp_path / "pairs.txt")):
         status, out, err = call("evaluate", *given, *correct, "--json", "--inference", "nns")
@@ -177,24 +169,23 @@ def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
     assert all(row["image_name"] for row in ranks)
 
 
+def _first(text: str, ids: np.ndarray) -> np.ndarray:
+    """The ids as text, the first of them replaced."""
+    return np.r_[[text], ids[1:].astype(str)].astype(object)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         (
-            {
-                "image_ids": lambda one: np.r_[["A"], one.image_ids[1:].astype(str)].astype(object),
-                "owners": lambda one: one.owners,
-            },
+            {"image_ids": lambda one: _first("A", one.image_ids), "owners": lambda one: one.owners},
             "b.parquet: the image_ids are numbers, those of",
         ),
         (
             {"image_ids": lambda one: np.r_[["A", "a"], one.image_ids[2:].astype(str)].astype(object)},
             "'a' differs from 'A'",
         ),
-        (
-            {"owners": lambda one: np.r_[["gone"], one.owners[1:].astype(str)].astype(object)},
-            "b.parquet: the image_ids are text, those of",
-        ),
+        ({"owners": lambda one: _first("gone", one.owners)}, "b.parquet: the image_ids are text, those of"),
         (
             {"image_ids": lambda one: one.image_ids[[0, *range(len(one.image_ids) - 1)]].astype(str).astype(object)},
             "1 image_ids occur more than once: image_id ",
@@ -210,19 +201,6 @@ def test_faults_are_told_with_the_text(call, tmp_path, changes, message):
     assert message in " ".join(err.split())
 
 
-def test_judgements_name_images_and_captions_by_their_text(project, tmp_path):
-    call, *_ = project
-    prepared = paths.prepared("toy")
-    said = captions.read(prepared).filter(pc.equal(captions.read(prepared)["split"], "test")).to_pylist()
-    rows = [f"{_image(row['image_id'])},{_caption(row['caption_id'])},1" for row in said]
-    (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *rows]) + "\n")
-    of_run = "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}"
-    status, _, err = call(*of_run, "evaluate", "--run", "sum", "--device", "cpu")
-    assert status == 0, err
-    found = read_json(paths.evaluated("sum", "csls") / evaluation.METRICS)
-    assert found["judged"]["image_to_text"]["kendall"]["judgements"] == len(rows)
-
-
 def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
     """Running numbers of another folder mean other pictures; the same name with the same vector is the same picture."""
     call, *_ = project
@@ -231,6 +209,8 @@ def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
     (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *rows]) + "\n")
     status, _, err = call("--set", f"evaluate.judgements={tmp_path / 'judged.csv'}", "evaluate", "--run", "sum")
     assert status == 0, err
+    metrics = read_json(paths.evaluated("sum", "csls") / evaluation.METRICS)
+    assert metrics["judged"]["image_to_text"]["kendall"]["judgements"] == len(rows)
     found = evaluation.read_judged(paths.evaluated("sum", "csls") / evaluation.JUDGED).to_pylist()
     assert {row["query_name"] for row in found if row["direction"] == "image_to_text"} <= {
         _image(row["image_id"]) for row in test
