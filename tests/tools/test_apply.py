@@ -38,24 +38,18 @@ def test_options_of_the_overlay_before_are_named_unless_the_next_or_the_command_
     assert "runs" not in kept
 
 
-def test_of_a_new_project_nothing_is_kept(call):
+def test_of_a_new_project_nothing_is_kept_and_pictures_that_are_not_rendered_keep_their_source(call):
     assert "kept" not in call("apply", "flickr8k_losses")[2]
-
-
-def test_pictures_that_are_not_rendered_keep_their_source(call):
     Path("own.yaml").write_text("datasets: {mine: {format: csv, source: pipeline/captions.csv}}")
     assert call("apply", "own.yaml")[0] == 0
     assert "source: pipeline/captions.csv" in Path("params.yaml").read_text()
-
-
-def test_data_sets_that_are_no_mapping_are_one_line(call):
     Path("own.yaml").write_text("datasets: [1]")
     status, _, said = call("apply", "own.yaml")
     assert status == 2
     assert "params.yaml datasets: input should be a valid dictionary" in said
 
 
-DIGEST, COMMIT = "0c" * 32, "1f" * 20
+DIGEST, COMMIT, WHEEL = "0c" * 32, "1f" * 20, "https://host.org/v-0.9-py3-none-any.whl"
 
 
 @pytest.fixture
@@ -90,14 +84,8 @@ def test_from_an_index_it_is_the_version(installed):
             {"url": "https://me:secret@host.org/vse.git", "vcs_info": {"vcs": "git", "commit_id": COMMIT}},
             f"vse-pipe @ git+https://host.org/vse.git@{COMMIT}",
         ),
-        (
-            {"url": "https://host.org/v-0.9-py3-none-any.whl", "archive_info": {"hashes": {"sha256": DIGEST}}},
-            f"vse-pipe @ https://host.org/v-0.9-py3-none-any.whl#sha256={DIGEST}",
-        ),
-        (
-            {"url": "https://host.org/v-0.9-py3-none-any.whl", "archive_info": {"hash": f"sha256={DIGEST}"}},
-            f"vse-pipe @ https://host.org/v-0.9-py3-none-any.whl#sha256={DIGEST}",
-        ),
+        ({"url": WHEEL, "archive_info": {"hashes": {"sha256": DIGEST}}}, f"vse-pipe @ {WHEEL}#sha256={DIGEST}"),
+        ({"url": WHEEL, "archive_info": {"hash": f"sha256={DIGEST}"}}, f"vse-pipe @ {WHEEL}#sha256={DIGEST}"),
     ],
 )
 def test_from_a_repository_the_commit_and_from_a_wheel_its_digest(installed, about, line):

@@ -234,29 +234,19 @@ def test_the_same_pictures_under_other_ids_are_paired(revisions_run, turned):
     )
 
 
-def test_other_captions_are_refused_with_their_number(revisions_run):
+@pytest.mark.parametrize(
+    ("text", "data", "sides", "status", "message"),
+    [
+        ("a photograph", None, "{}", 3, "60 and 60 images with their captions, of which 120 are on one side only"),
+        ("a picture", "0" * 16, "{}", 5, "other images or captions of split test than data/prepare/cleaned now holds"),
+        ("a picture", None, "data/evaluate/{}/nns", 3, "are paired where both are named as runs of a project"),
+    ],
+    ids=["other captions", "prepared anew", "folders"],
+)
+def test_other_data_is_refused(revisions_run, text, data, sides, status, message):
     tables = ranked.tables(images=60)
     _write("first", tables, _prepare("whole", tables[0]))
-    _write("second", _shifted(*tables), _prepare("cleaned", tables[0], SHIFT, text="a photograph"))
-    status, _, err = revisions_run("compare", "first", "second")
-    assert status == 3
-    assert "measured on other data, 60 and 60 images with their captions, of which 120 are on one side only" in err
-
-
-def test_a_data_set_that_was_prepared_anew_is_refused(revisions_run):
-    tables = ranked.tables(images=60)
-    _write("first", tables, _prepare("whole", tables[0]))
-    _write("second", _shifted(*tables), "0123456789abcdef")
-    _prepare("cleaned", tables[0], SHIFT)
-    status, _, err = revisions_run("compare", "first", "second")
-    assert status == 5
-    assert "made from other images or captions of split test than data/prepare/cleaned now holds" in err, err
-
-
-def test_folders_of_other_data_are_refused_with_what_to_do(revisions_run):
-    tables = ranked.tables(images=60)
-    _write("first", tables, _prepare("whole", tables[0]))
-    _write("second", _shifted(*tables), _prepare("cleaned", tables[0], SHIFT))
-    status, _, err = revisions_run("compare", "data/evaluate/first/nns", "data/evaluate/second/nns")
-    assert status == 3
-    assert "under other ids are paired where both are named as runs of a project" in err
+    cleaned = _prepare("cleaned", tables[0], SHIFT, text=text)
+    _write("second", _shifted(*tables), data or cleaned)
+    found, _, err = revisions_run("compare", sides.format("first"), sides.format("second"))
+    assert (found, message in err) == (status, True), err

@@ -33,13 +33,10 @@ def _problems() -> list[str]:
     return [problem.line for problem in found]
 
 
-def test_this_repository_is_well(monkeypatch):
+def test_this_repository_is_well_and_a_project_that_has_left_shapes(monkeypatch, tmp_path):
+    """With the source tree there, as in a clone: the renderer of shapes is nothing that other data sets must name."""
     monkeypatch.chdir(ROOT)
     assert _problems() == []
-
-
-def test_a_project_that_has_left_shapes_is_well(tmp_path, monkeypatch):
-    """With the source tree there, as in a clone: the renderer of shapes is nothing that other data sets must name."""
     for name in ("params.yaml", "dvc.yaml"):
         shutil.copy(ROOT / name, tmp_path)
     (tmp_path / "pipeline").symlink_to(ROOT / "pipeline")
@@ -113,7 +110,7 @@ def listed(made, monkeypatch):
     return made
 
 
-def test_each_stage_has_a_list_of_what_it_runs(listed):
+def test_each_stage_has_a_list_of_what_it_runs_and_entries_that_go_take_theirs_along(listed):
     params = load(Path("params.yaml"))
     found = {str(path.relative_to(paths.CODE)) for path in paths.CODE.rglob("*") if path.is_file()}
     assert {"inject/clean", "inject/half", "train/sum", "evaluate/sum", "report"} <= found
@@ -123,6 +120,11 @@ def test_each_stage_has_a_list_of_what_it_runs(listed):
     assert text == code.listing(code.needed(train, members) | code.defaults(train, members)) + "\n"
     assert "vse_pipe.train.losses.sum " in text
     assert "vse_pipe.train.losses.max" not in text
+    text = Path("params.yaml").read_text(encoding="utf-8")
+    Path("params.yaml").write_text(re.sub(r"  half:\n(    .*\n)+", "", text), encoding="utf-8")
+    command.code()
+    assert (paths.CODE / "inject" / "clean").is_file()
+    assert not (paths.CODE / "inject" / "half").exists()
 
 
 def test_a_module_that_changed_makes_stale_what_runs_it(listed, tmp_path, monkeypatch):
@@ -137,14 +139,11 @@ def test_a_module_that_changed_makes_stale_what_runs_it(listed, tmp_path, monkey
     assert [one.line for one in check([]).problems] == [found.line]
 
 
-def test_a_list_that_is_nowhere_any_more_says_nothing(listed):
+def test_a_list_that_is_nowhere_says_nothing_and_a_stage_that_watches_none_is_named(listed):
     path = paths.CODE / "train" / "sum"
     lock.cached(lock.md5(path)).unlink()
     path.write_text("vse_pipe.train.losses.sum 0\n", encoding="utf-8")
     assert check([]).problems == []
-
-
-def test_a_stage_that_watches_no_list_is_named(listed):
     text = Path("dvc.yaml").read_text(encoding="utf-8")
     line = '"data/code/inject/${key}", '
     assert text.count(line) == 1
@@ -155,14 +154,6 @@ def test_a_stage_that_watches_no_list_is_named(listed):
         f"dvc.yaml inject@{name}: data/code/inject/{name}, which lists the code that it runs, {told}"
         for name in ("clean", "half")
     ]
-
-
-def test_entries_that_go_take_their_lists_along(listed):
-    text = Path("params.yaml").read_text(encoding="utf-8")
-    Path("params.yaml").write_text(re.sub(r"  half:\n(    .*\n)+", "", text), encoding="utf-8")
-    command.code()
-    assert (paths.CODE / "inject" / "clean").is_file()
-    assert not (paths.CODE / "inject" / "half").exists()
 
 
 def test_what_was_found_is_kept_until_a_module_or_the_parameters_change(tmp_path, monkeypatch):
@@ -234,16 +225,12 @@ def test_the_cache_lies_where_the_configuration_says(tmp_path, monkeypatch, text
     assert lock.cache_folder() == Path(expected)
 
 
-def test_what_has_changed_since_dvc_ran(made):
+def test_what_has_changed_since_dvc_ran_makes_an_output_stale(made):
     record()
     assert check([]).problems == []
     found = Lock(read_document(Path("params.yaml")))
     assert all(found.changed(stage) == [] for stage in found.stages)
     assert Lock({"seed": 4}).changed("inject@clean") == ["params.yaml seed", "params.yaml noises.clean"]
-
-
-def test_an_output_made_with_another_value_is_stale(made):
-    record()
     text = Path("params.yaml").read_text(encoding="utf-8")
     Path("params.yaml").write_text(text.replace("resamples: 10", "resamples: 20"), encoding="utf-8")
     (found,) = check([]).problems

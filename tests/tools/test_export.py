@@ -135,13 +135,10 @@ def test_the_last_dimension_is_the_correction_and_its_factor():
     assert queries.dtype == items.dtype == torch.float32
 
 
-def test_a_correction_beyond_the_precision_is_refused():
+def test_a_correction_that_cannot_be_folded_is_refused():
     bias = ItemBias(1.0, torch.tensor([1e300, -1e300], dtype=torch.float64))
     with pytest.raises(InputError, match="leaves the range of the vectors' precision"):
         folded(torch.ones(1, 1), torch.ones(2, 1), bias)
-
-
-def test_a_scale_that_turns_the_order_round_is_refused():
     with pytest.raises(ValueError, match="turns the order round"):
         folded(torch.ones(1, 1), torch.ones(1, 1), ItemBias(-1.0, torch.zeros(1)))
 
@@ -188,14 +185,9 @@ def test_plain_search_ranks_as_every_criterion(files, with_bank, tmp_path, infer
     assert same(found(tmp_path / "out", "npy", direction), tops(tmp_path / "e" / inference, direction))
 
 
-def test_an_export_fits_no_probability_and_needs_no_validation_data_for_one(files, tmp_path):
-    params = EvaluateParams(calibrate="platt")
-    manifest = exported(files, "csls", "npy", "text_to_image", tmp_path / "out", params)
-    assert manifest["inference"] == "csls"
-
-
-def test_the_manifest_says_where_it_comes_from(files, tmp_path):
-    manifest = exported(files, "sinkhorn", "npy", "text_to_image", tmp_path / "out")
+def test_the_manifest_says_where_it_comes_from_and_the_bytes_are_the_same(files, tmp_path):
+    params = EvaluateParams(calibrate="platt")  # an export fits no probability and needs no validation data for one
+    manifest = exported(files, "sinkhorn", "npy", "text_to_image", tmp_path / "out", params)
     assert manifest == json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["parameters"] == {"tau": 0.05, "tolerance": 1e-3, "max_iterations": 500}
     assert (manifest["items"], manifest["queries"], manifest["dimensions"]) == (24, 60, 17)
@@ -203,9 +195,6 @@ def test_the_manifest_says_where_it_comes_from(files, tmp_path):
     assert manifest["sources"] == {str(path): sha256(path) for path in (files.images, files.captions)}
     assert manifest["scale"] == pytest.approx(20.0)
     assert 0 <= manifest["notes"]["residual"] <= 1e-3
-
-
-def test_the_same_input_gives_the_same_bytes_and_an_export_replaces_an_export(files, tmp_path):
     written = []
     for _ in range(2):
         exported(files, "is", "npy", "text_to_image", tmp_path / "out")

@@ -1,6 +1,5 @@
 """A run packed for a hub, its card, and what loads the pack."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -182,12 +181,8 @@ def test_the_same_run_gives_the_same_bytes_and_a_pack_replaces_a_pack(params):
 def test_hubs_read_figures_licence_and_data_from_the_card(params):
     pack(params, "sum", HUB.resolve(), "apache-2.0")
     data = ModelCard.load(HUB / "README.md").data
-    assert (data.license, data.library_name, data.datasets, data.model_name) == (
-        "apache-2.0",
-        "vse-pipe",
-        ["toy"],
-        "sum",
-    )
+    said = (data.license, data.library_name, data.datasets, data.model_name)
+    assert said == ("apache-2.0", "vse-pipe", ["toy"], "sum")
     found = {one.metric_name: one.metric_value for one in data.eval_results}
     assert len(found) == len(data.eval_results) == 12
     for name in INFERENCES:
@@ -220,48 +215,32 @@ def test_without_an_evaluation_the_card_says_so(params, capsys):
     assert "had not been evaluated" in card.text
 
 
+def damaged() -> None:
+    (paths.trained("sum") / model_files.VOCABULARY).write_text('{"words": []}')
+
+
+def of_other_texts() -> None:
+    meta = paths.extracted("toy", "words") / "meta.json"
+    content = read_json(meta)
+    write_json(meta, {**content, "sha256": {**content["sha256"], "x": "0"}})
+
+
+def retrained(change: str) -> None:
+    stage.train(load(paths.PARAMS, [change]), "sum", "cpu")
+
+
+OTHER_WEIGHTS = "data/embed/sum: made from other weights than there are now"
 WRONG = {
     "no model": (lambda: (paths.trained("sum") / model_files.MODEL).unlink(), InputError, "does not exist"),
-    "damaged": (
-        lambda: (paths.trained("sum") / model_files.VOCABULARY).write_text('{"words": []}'),
-        IntegrityError,
-        "content does not match the digest",
-    ),
-    "other texts": (
-        lambda: rewrite(paths.extracted("toy", "words") / "meta.json", lambda meta: meta["sha256"].update(x="0")),
-        IntegrityError,
-        "made from other texts than there are now",
+    "damaged": (damaged, IntegrityError, "content does not match the digest"),
+    "other texts": (of_other_texts, IntegrityError, "made from other texts than there are now"),
+    "figures of another model": (lambda: retrained("train.lr=0.02"), IntegrityError, OTHER_WEIGHTS),
+    "another loss": (
+        lambda: retrained("runs.sum.loss=max"),
+        UsageError,
+        "params.yaml runs.sum.loss is .*write what it has",
     ),
 }
-
-
-def retrained() -> None:
-    changed = load(paths.PARAMS, ["train.lr=0.02"])
-    stage.train(changed, "sum", "cpu")
-
-
-WRONG["figures of another model"] = (
-    retrained,
-    IntegrityError,
-    "data/embed/sum: made from other weights than there are now",
-)
-
-
-def retrained_with_another_loss() -> None:
-    stage.train(load(paths.PARAMS, ["runs.sum.loss=max"]), "sum", "cpu")
-
-
-WRONG["another loss than params.yaml names"] = (
-    retrained_with_another_loss,
-    UsageError,
-    "params.yaml runs.sum.loss is .*write what it has",
-)
-
-
-def rewrite(path: Path, change) -> None:
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize("wrong", WRONG)

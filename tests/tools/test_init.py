@@ -60,13 +60,8 @@ def test_git_takes_tables_and_no_pictures_arrays_or_weights(call):
     call("init", "mine")
     os.chdir("mine")
     before = set(_added())
-    tables = {
-        "photos/captions.csv",
-        "photos/dataset_mine.json",
-        "cc/train_caps.tsv",
-        "f30k/train_caps.txt",
-        "f30k/train_ids.txt",
-    }
+    tables = {"photos/captions.csv", "photos/dataset_mine.json", "cc/train_caps.tsv"}
+    tables |= {"f30k/train_caps.txt", "f30k/train_ids.txt"}
     data = {
         "photos/a.jpg",
         "photos/b.JPG",
@@ -142,7 +137,7 @@ def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
     assert kept_settings == [repository["stages"][name]["do"]["outs"] for name in ("extract", "train")]
 
 
-def test_the_workflow_installs_the_package_and_is_otherwise_that_of_this_repository(call):
+def test_the_workflow_installs_the_package_and_pages_are_said_to_be_of_it(call):
     call("init", "mine")
     text = Path("mine/.github/workflows/experiments.yml").read_text(encoding="utf-8")
     assert not [word for word in ("make ", "tests/") if word in text]
@@ -155,10 +150,6 @@ def test_the_workflow_installs_the_package_and_is_otherwise_that_of_this_reposit
     assert "pip install --requirement requirements.txt" in different[0][1]
     mark, text = Path("mine/requirements.txt").read_text().split("\n", 1)
     assert (mark.startswith("# Written by `vse-pipe init`"), text) == (True, stage.requirement())
-
-
-def test_pages_that_a_project_does_not_have_are_said_to_be_of_the_package(call):
-    call("init", "mine")
     texts = {
         path: path.read_text()
         for path in Path("mine").rglob("*")
@@ -170,37 +161,25 @@ def test_pages_that_a_project_does_not_have_are_said_to_be_of_the_package(call):
     } == {}
 
 
-def _occupied(root: Path) -> str:
-    (root / "mine").mkdir()
-    (root / "mine" / "notes.txt").write_text("mine")
-    return "is not empty (notes.txt)"
+def _written(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
 
 
-def _a_file(root: Path) -> str:
-    (root / "mine").write_text("mine")
-    return "is there and no folder"
+PLACES = {
+    "is not empty (notes.txt)": lambda root: _written(root / "mine/notes.txt"),
+    "is there and no folder": lambda root: _written(root / "mine"),
+    "mine is there and no folder": lambda root: (root / "mine").symlink_to("."),
+    "would lie in the git repository": lambda root: subprocess.run(["git", "init", "-q", str(root)], check=True),
+    "mine.partial is not empty (x); choose another name, or move it away; an init that was killed leaves such a folder": (
+        lambda root: _written(root / "mine.partial/x")
+    ),
+}
 
 
-def _a_link(root: Path) -> str:
-    (root / "elsewhere").mkdir()
-    (root / "mine").symlink_to("elsewhere")
-    return "is there and no folder"
-
-
-def _in_a_repository(root: Path) -> str:
-    subprocess.run(["git", "init", "-q", str(root)], check=True)
-    return f"would lie in the git repository {root}"
-
-
-def _left(root: Path) -> str:
-    (root / "mine.partial").mkdir()
-    (root / "mine.partial" / "x").write_text("")
-    return "mine.partial is not empty (x); choose another name, or move it away; an init that was killed leaves such a folder"
-
-
-@pytest.mark.parametrize("prepare", [_occupied, _a_file, _a_link, _in_a_repository, _left])
-def test_a_place_that_is_taken_stays_as_it_is(call, tmp_path, prepare):
-    said = prepare(tmp_path)
+@pytest.mark.parametrize("said", PLACES)
+def test_a_place_that_is_taken_stays_as_it_is(call, tmp_path, said):
+    PLACES[said](tmp_path)
     before = _everything(tmp_path)
     status, out, err = call("init", "mine")
     assert (status, out) == (2, "")
@@ -235,12 +214,6 @@ def test_other_names_are_taken_as_they_are(call, name):
     assert (Path(name) / ".git").is_dir()
 
 
-def test_an_empty_folder_is_taken(call):
-    Path("mine").mkdir()
-    assert call("init", "mine")[0] == 0
-    assert Path("mine/params.yaml").is_file()
-
-
 def test_without_git(call, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     status, _, err = call("init", "mine")
@@ -262,10 +235,12 @@ def test_a_git_that_fails_leaves_nothing(call, tmp_path, monkeypatch):
     assert _everything(tmp_path) == {"bin", "bin/git"}
 
 
-def test_a_hook_of_another_repository_does_not_lend_its_own(call, tmp_path, monkeypatch):
+def test_an_empty_folder_is_taken_and_a_hook_of_another_repository_does_not_lend_its_own(call, tmp_path, monkeypatch):
+    Path("mine").mkdir()
     subprocess.run(["git", "init", "-q", str(tmp_path / "other")], check=True)
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
     assert call("init", "mine")[0] == 0
+    assert Path("mine/params.yaml").is_file()
     assert Path("mine/.git").is_dir()
 
 

@@ -14,15 +14,8 @@ from tests.rules.sources import PACKAGE, modules
 from vse_pipe.tools import doctor, kernels
 from vse_pipe.tools.doctor import FAIL, OK, WARN, Line
 
-REPORT = {
-    "torch": "2.15.0",
-    "vision": "0.29.2",
-    "built_for": "",
-    "cpu": "AVX512",
-    "threads": 2,
-    "devices": [],
-    "native": ["amx_bf16", "avx512_bf16"],
-}
+REPORT = {"torch": "2.15.0", "vision": "0.29.2", "built_for": "", "cpu": "AVX512", "threads": 2, "devices": []}
+REPORT |= {"native": ["amx_bf16", "avx512_bf16"]}
 
 
 @pytest.fixture(autouse=True)
@@ -130,13 +123,10 @@ def test_extras_that_are_there_and_how_to_install_others(monkeypatch):
     assert (absent.text, absent.remedy) == ("no-such is not installed", "pip install 'vse-pipe[no]'")
 
 
-def test_the_ranges_are_those_of_pyproject():
+def test_the_ranges_are_those_of_pyproject_and_an_old_python_fails(monkeypatch):
     needed = doctor.requirements()
     assert any(text.startswith("torch>=") for text in needed[""])
     assert needed["faiss"] == ["faiss-cpu>=1.12"]
-
-
-def test_an_old_python_fails(monkeypatch):
     assert next(doctor.packages()).state == OK
     monkeypatch.setattr(platform, "python_version", lambda: "3.9.1")
     assert next(doctor.packages()).state == FAIL

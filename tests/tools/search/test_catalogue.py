@@ -39,9 +39,6 @@ def test_a_picture_inside_a_shard(tmp_path):
     assert pictures.shown(path) == b"picture"
     (tmp_path / "t.tar").unlink()
     assert catalogue(tmp_path, "t.tar::8:7::a.jpg").path(1) is None
-
-
-def test_a_shard_outside_of_the_root(tmp_path):
     with pytest.raises(InputError, match="lies outside its root"):
         catalogue(tmp_path, "../t.tar::8:7::a.jpg").path(1)
 
@@ -117,6 +114,13 @@ def test_what_python_says_row_by_row(condition):
     np.testing.assert_array_equal(rows_where(condition, TABLE), wanted)
 
 
+UNREADABLE = [
+    "", "width", "width >", "width > 5 or", "width + 1 > 5", "__import__('os').system('true') = 0", "width.real > 5",
+    "f'{width}' = 'a'", "b'a' = file", "split is 'x'", "width > True", "(lambda: 1)() > 0", "width > 5; split = 'x'",
+    "(" * 400, "not " * 240 + "width", "5 = 5", "1and 2", "'\\d' = ", "a\0b = 1",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
@@ -129,30 +133,7 @@ def test_what_python_says_row_by_row(condition):
         ("file = 'it''s.jpg'", "two texts stand side by side"),
         ("split in ('a' 'b')", "two texts stand side by side"),
         ("file = 'a' \t\"b\"", "two texts stand side by side"),
-        *[
-            (text, "cannot read")
-            for text in (
-                "",
-                "width",
-                "width >",
-                "width > 5 or",
-                "width + 1 > 5",
-                "__import__('os').system('true') = 0",
-                "width.real > 5",
-                "f'{width}' = 'a'",
-                "b'a' = file",
-                "split is 'x'",
-                "width > True",
-                "(lambda: 1)() > 0",
-                "width > 5; split = 'x'",
-                "(" * 400,
-                "not " * 240 + "width",
-                "5 = 5",
-                "1and 2",
-                "'\\d' = ",
-                "a\0b = 1",
-            )
-        ],
+        *[(text, "cannot read") for text in UNREADABLE],
         ("width > 5 or " * 200 + "width > 5", "characters; 1,000 are the most"),
     ],
 )
@@ -333,13 +314,10 @@ def test_query_what_cannot_be_read_is_one_line(text, message):
     assert "\n" not in str(raised.value)
 
 
-def test_a_web_page_opens_no_file():
+def test_a_web_page_opens_no_file_and_a_query_is_told_as_it_was_understood():
     with pytest.raises(UsageError, match=r"'/etc/x.png': no file is opened by its name here"):
         parse("dog + /etc/x.png", files=False)
     assert parse('dog + "/etc/x.png"', files=False)[1].kind == TEXT
-
-
-def test_it_is_told_as_it_was_understood():
     assert query.described(parse("dog:2 + pool.jpg - image:7")) == "2 x 'dog' + picture 'pool.jpg' - image '7'"
     assert query.described(parse("- a + b")) == "- 'a' + 'b'"
     assert query.described((Term(IMAGE, "7"),)) == "image 7"
@@ -362,16 +340,8 @@ def test_what_is_found(text, to, wanted):
     assert query.direction(parse(text), to, captions=0) == (query.TO_CAPTIONS if to == "captions" else query.TO_IMAGES)
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("pool.jpg", "pool.jpg"),
-        (" my pictures/POOL.JPG ", "my pictures/POOL.JPG"),
-        ("a dog", None),
-        ("dog + pool.jpg", None),
-        ('"pool.jpg"', None),
-        ("pool.jpg near a dog", None),
-    ],
-)
-def test_the_name_of_a_picture_alone_is_told(text, name):
-    assert query.picture_name(text) == name
+def test_the_name_of_a_picture_alone_is_told():
+    for text in ("pool.jpg", " my pictures/POOL.JPG "):
+        assert query.picture_name(text) == text.strip()
+    for text in ("a dog", "dog + pool.jpg", '"pool.jpg"', "pool.jpg near a dog"):
+        assert query.picture_name(text) is None

@@ -22,16 +22,9 @@ def test_a_search_is_the_engines_answer(client, engines):
     told = answer.json()
     ours = json.loads(json.dumps(asdict(engines["csls"].by_text("green", 2))))
     assert {key: told[key] for key in ours} == ours
-    assert {key: value for key, value in told.items() if key not in ours} == {
-        "chosen": "as asked",
-        "split": "test",
-        "direction": "text_to_image",
-        "searched": 5,
-        "left_out": {},
-        "correction": {},
-        "offset": 0,
-        "next": 2,
-    }
+    more = {"chosen": "as asked", "split": "test", "direction": "text_to_image", "searched": 5, "left_out": {}}
+    more |= {"correction": {}, "offset": 0, "next": 2}
+    assert {key: value for key, value in told.items() if key not in ours} == more
     assert [hit["image_id"] for hit in answer.json()["hits"]] == [17, 7]
 
 
@@ -87,33 +80,18 @@ def test_health_says_what_is_served(client):
 SERVED = ["csls", "nns"]
 
 
-def test_a_text_with_the_defaults():
+def test_what_is_asked_with_the_defaults_for_the_rest():
     assert read([("text", "  two \n dogs ")], SERVED) == Query(10, "csls", text="two dogs")
-
-
-def test_all_fields():
     asked = [("text", "x"), ("k", "100"), ("inference", "nns")]
     assert read(asked, SERVED) == Query(100, "nns", text="x")
     assert read([("image_id", "-5"), ("k", "1")], SERVED) == Query(1, "csls", image_id=-5)
     assert read([("k", "3")], SERVED, b"jpeg") == Query(3, "csls", photo=b"jpeg")
-
-
-def test_what_narrows_and_boxes_left_empty():
-    asked = [
-        ("text", "x"),
-        ("offset", "20"),
-        ("to", "captions"),
-        ("where", " width > 3 "),
-        ("group", "0.97"),
-        ("min_probability", "1"),
-    ]
+    narrow = {"offset": "20", "to": "captions", "where": " width > 3 ", "group": "0.97", "min_probability": "1"}
+    asked = [("text", "x"), *narrow.items()]
     assert read(asked, SERVED) == Query(10, "csls", "x", None, None, 20, "captions", "width > 3", 0.97, 1.0)
     assert read([("text", "x"), ("to", ""), ("where", ""), ("group", ""), ("min_probability", "")], SERVED) == Query(
         10, "csls", text="x"
     )
-
-
-def test_nothing_asked_is_no_query_but_still_checked():
     assert read([], SERVED) is None
     assert read([("k", "5"), ("inference", "nns")], SERVED) is None
     with pytest.raises(UsageError, match="k must be"):
@@ -163,24 +141,18 @@ def test_a_photo_stands_alone(name):
         read([(name, "1")], SERVED, b"jpeg")
 
 
-PAIRS = st.lists(
-    st.tuples(
-        st.sampled_from(["text", "image_id", "k", "offset", "group", "to", "where", "min_probability", "K"]),
-        st.text(max_size=8),
-    ),
-    max_size=4,
-)
+FIELDS = ["text", "image_id", "k", "offset", "group", "to", "where", "min_probability", "K"]
+PAIRS = st.lists(st.tuples(st.sampled_from(FIELDS), st.text(max_size=8)), max_size=4)
 
 
 @given(PAIRS)
 def test_anything_is_a_query_within_the_limits_or_refused_in_one_line(pairs):
+    query, refusal = None, ""
     try:
         query = read(pairs, SERVED)
     except UsageError as error:
         refusal = str(error)
-    else:
-        refusal = None
-    if refusal is not None:
+    if refusal:
         assert len(refusal.splitlines()) == 1
     elif query is None:
         assert {"text", "image_id"}.isdisjoint(name for name, _ in pairs)

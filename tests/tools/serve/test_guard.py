@@ -37,25 +37,28 @@ def test_only_requests_to_this_machines_names_are_answered(client, engines, host
     assert len(engines["nns"].calls) == (status == 200)
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/?text=red", "/?k=0", "/nothing", "/picture/7", "/api/search?text=red", "/style.css", "/icon.svg"]
-)
-def test_every_response_carries_the_headers(client, path):
-    check_headers(client.get(path))
-
-
 def check_headers(answer):
     policy = answer.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; img-src 'self' data:; style-src 'self'; ")
     assert "unsafe" not in policy
     assert "script-src 'self';" in policy
-    assert "unsafe" not in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "same-origin"
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_a_refused_host_and_a_failure_carry_them_too(client):
+def test_every_response_carries_the_headers(client):
+    for path in (
+        "/",
+        "/?text=red",
+        "/?k=0",
+        "/nothing",
+        "/picture/7",
+        "/api/search?text=red",
+        "/style.css",
+        "/icon.svg",
+    ):
+        check_headers(client.get(path))
     check_headers(client.get("/", headers={"host": "evil.example"}))
     for path in ("/?text=crash", "/api/search?text=crash"):
         answer = client.get(path)

@@ -66,7 +66,7 @@ def test_a_host_that_is_not_here(host, message):
         server.listen(host, 0)
 
 
-def test_accepted_hosts():
+def test_accepted_hosts_and_private_addresses():
     local = ["localhost", "127.0.0.1", "[::1]"]
     assert server.accepted_hosts("127.0.0.1", "127.0.0.1") == local
     assert server.accepted_hosts("::1", "::1") == local
@@ -74,9 +74,6 @@ def test_accepted_hosts():
     everywhere = server.accepted_hosts("0.0.0.0", "0.0.0.0")
     assert socket.gethostname().lower() in everywhere
     assert "*" not in everywhere
-
-
-def test_is_private():
     assert [server.is_private(one) for one in ("127.0.0.1", "127.9.9.9", "::1")] == [True] * 3
     assert [server.is_private(one) for one in ("0.0.0.0", "::", "192.168.1.20", "8.8.8.8")] == [False] * 4
 
@@ -93,25 +90,19 @@ def call(monkeypatch, project, capsys):
     return caller(monkeypatch, capsys)
 
 
-def test_a_missing_package_is_status_4_and_says_how_to_install_it(call, monkeypatch):
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert call("serve") == (
-        4, "", "error: vse-pipe serve needs uvicorn, which is not installed: pip install 'vse-pipe[serve]'\n",
-    )  # fmt: skip
-
-
-def test_wrong_usage_is_status_2(call):
+def test_a_missing_package_wrong_usage_and_a_taken_port_have_their_status(call, monkeypatch):
     for arguments in (("--run", "no"), ("--inference", "no"), ("--host", "203.0.113.7"), ("--port", "70000")):
         status, out, err = call("serve", *arguments)
         assert (status, out) == (2, ""), err
-
-
-def test_a_taken_port_is_status_1(call):
     with server.listen("127.0.0.1", 0) as listening:
         status, out, err = call("serve", "--port", listening.getsockname()[1])
     assert (status, out) == (1, "")
     assert err.startswith("error: port ")
     assert err.count("\n") == 1
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert call("serve") == (
+        4, "", "error: vse-pipe serve needs uvicorn, which is not installed: pip install 'vse-pipe[serve]'\n",
+    )  # fmt: skip
 
 
 def test_ctrl_c_ends_it_with_status_130_after_the_search_under_way(project):
