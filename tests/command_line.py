@@ -1,5 +1,6 @@
 """The command line, called in this process."""
 
+import json
 import os
 import signal
 import sys
@@ -35,3 +36,15 @@ def caller(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, *firs
         return int(stop.value.code or 0), captured.out, captured.err
 
     return call
+
+
+def done(call: Call, *arguments: object) -> tuple[str, str]:
+    """stdout and stderr of a command that must succeed."""
+    status, out, err = call(*arguments)
+    assert status == 0, err
+    return out, err
+
+
+def json_document(call: Call, *arguments: object) -> dict:
+    """The JSON document that a command prints."""
+    return json.loads(done(call, *arguments)[0])

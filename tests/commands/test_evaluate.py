@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.command_line import done, json_document
 from tests.commands.script import arguments
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
@@ -18,9 +19,7 @@ from vse_pipe.artifacts import evaluation
 
 
 def evaluated(call, files, *more: object, before: tuple = ()) -> dict:
-    status, out, err = call(*before, "evaluate", *arguments(files), *more, "--json", "--device", "cpu")
-    assert status == 0, err
-    return json.loads(out)
+    return json_document(call, *before, "evaluate", *arguments(files), *more, "--json", "--device", "cpu")
 
 
 def expected(scores: np.ndarray, correct: list[set[int]]) -> dict[str, float]:
@@ -88,8 +87,7 @@ def test_dot_leaves_lengths_alone(call, tmp_path):
 
 def test_one_criterion_is_one_document_several_are_keyed(call, tmp_path):
     files = write(sample(), tmp_path)
-    status, out, _ = call("evaluate", *arguments(files), "--inference", "csls", "--json")
-    assert status == 0
+    out, _ = done(call, "evaluate", *arguments(files), "--inference", "csls", "--json")
     document = json.loads(out)
     assert out == json.dumps(document, indent=2, sort_keys=True) + "\n"
     assert {"image_to_text", "text_to_image", "rsum", "hs_sum", "inference", "bank"} <= set(document)
@@ -256,24 +254,22 @@ def test_a_project_around_it_changes_nothing(call, tmp_path):
 def test_runs_of_a_project_are_keyed_by_run(call, tmp_path):
     write_params(tmp_path)
     write_run(*sides({"test": 24}))
-    status, out, err = call("evaluate", "--run", "sum", "--inference", "nns,is", "--inference", "csls", "--json")
-    assert status == 0, err
-    assert list(json.loads(out)["sum"]) == ["csls", "is", "nns"]
-    status, out, _ = call("evaluate")
+    assert list(
+        json_document(call, "evaluate", "--run", "sum", "--inference", "nns,is", "--inference", "csls", "--json")["sum"]
+    ) == ["csls", "is", "nns"]
+    _, out, _ = call("evaluate")
     assert "test split, protocol full" in out
 
 
 def test_where_all_items_are_retrieved_alike_skewness_is_undefined(call, tmp_path):
     """Six images: each query has all of them among its best ten."""
     files = arguments(write(sample(images=6), tmp_path))
-    status, out, err = call("evaluate", *files, "--json", "--inference", "nns")
-    assert status == 0, err
-    found = json.loads(out)
+    found = json_document(call, "evaluate", *files, "--json", "--inference", "nns")
     assert (found["text_to_image"]["skew@10"], found["hs_sum"]) == (None, None)
     assert found["image_to_text"]["skew@10"] is not None
     assert "skew@10" not in found["intervals"]["text_to_image"]
     assert "r@1" in found["intervals"]["text_to_image"]
-    status, out, err = call("evaluate", *files, "--inference", "nns,csls")
+    status, out, _ = call("evaluate", *files, "--inference", "nns,csls")
     assert (status, next(line.split()[-1] for line in out.splitlines() if "csls" in line)) == (0, "-")
 
 
@@ -289,8 +285,7 @@ def test_rows_that_are_not_finite_are_dropped_when_asked_for(call, tmp_path):
     status, _, err = call("evaluate", *arguments(files))
     assert status == 3
     assert f"a.parquet: 1 rows hold NaN or infinite values: image_id {lost[0]}; --nan drop leaves them out" in err
-    status, out, err = call("evaluate", *arguments(replace(files, nan="drop")), "--json")
-    assert status == 0
+    out, err = done(call, "evaluate", *arguments(replace(files, nan="drop")), "--json")
     assert f"a.parquet: 1 rows hold NaN or infinite values and are left out: image_id {lost[0]}" in err
     assert "with them 1 images and 1 captions" in err
     kept, told = ~np.isin(one.image_ids, lost), ~np.isin(one.owners, lost)

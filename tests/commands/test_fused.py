@@ -1,11 +1,11 @@
 """Several models ranked together: files against loops over queries, and ensembles of params.yaml."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tests.command_line import done, json_document
 from tests.commands.script import arguments
 from tests.evaluate.embedded import ABOUT, sides
 from tests.evaluate.external.files import Sample, sample, write, write_npy
@@ -69,9 +69,7 @@ def test_the_figures_are_those_of_a_loop(tmp_path, name, weights):
 def test_arrays_have_their_ids_in_one_file_and_the_command_fuses_them(tmp_path, call):
     one = write_npy(sample(), tmp_path)
     beside = ("--more-images", one.images, "--more-captions", one.captions, "--fusion", "rrf", "--weights", "2,1")
-    status, out, err = call("evaluate", *arguments(one), *beside, "--inference", "nns", "--json", "--device", "cpu")
-    assert status == 0, err
-    found = json.loads(out)
+    found = json_document(call, "evaluate", *arguments(one), *beside, "--inference", "nns", "--json", "--device", "cpu")
     alone = evaluate_files(one, ["nns"], EvaluateParams(resamples=0), {}, "cpu")["nns"]
     assert found["weights"] == [2 / 3, 1 / 3]
     assert found["rsum"] == alone["rsum"]
@@ -163,9 +161,7 @@ def project(tmp_path, monkeypatch):
 
 
 def test_runs_and_their_ensembles_are_ranked(project, call):
-    status, out, err = call("evaluate", "--inference", "nns", "--json", "--device", "cpu")
-    assert status == 0, err
-    found = json.loads(out)
+    found = json_document(call, "evaluate", "--inference", "nns", "--json", "--device", "cpu")
     assert set(found) == {"sum", "max", "both", "tuned", "ranks", "given", "quick"}
     assert [name for name, one in found.items() if "ensemble" in one["nns"]] == ["given", "quick", "ranks", "tuned"]
     told = {name: found[name]["nns"].get("ensemble") for name in found}
@@ -183,9 +179,9 @@ def test_runs_and_their_ensembles_are_ranked(project, call):
 def test_one_ensemble_is_ranked_between_its_runs(project, call):
     rsum = {}
     for run in ("sum", "max", "both"):
-        status, out, err = call("evaluate", "--run", run, "--inference", "nns", "--json", "--device", "cpu")
-        assert status == 0, err
-        rsum[run] = json.loads(out)[run]["nns"]["rsum"]
+        rsum[run] = json_document(call, "evaluate", "--run", run, "--inference", "nns", "--json", "--device", "cpu")[
+            run
+        ]["nns"]["rsum"]
     assert rsum["max"] < rsum["both"] < rsum["sum"]
 
 
@@ -202,14 +198,11 @@ def test_weights_are_not_chosen_on_what_is_ranked(project, call):
 
 
 def test_a_cascade_is_ranked_under_the_grid_but_for_matchings(project, call):
-    status, out, err = call("evaluate", "--run", "quick", "--json", "--device", "cpu")
-    assert status == 0, err
-    found = json.loads(out)["quick"]
+    found = json_document(call, "evaluate", "--run", "quick", "--json", "--device", "cpu")["quick"]
     assert list(found) == ["csls", "nns"]
     # What is not among the first's best seven is where the first has it.
     first = evaluation.read_ranks(paths.evaluated("quick", "nns")).to_pandas()
-    status, _, err = call("evaluate", "--run", "max", "--inference", "nns", "--device", "cpu")
-    assert status == 0, err
+    done(call, "evaluate", "--run", "max", "--inference", "nns", "--device", "cpu")
     alone = evaluation.read_ranks(paths.evaluated("max", "nns")).to_pandas()
     behind = alone["rank"] > 7
     assert behind.any()

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.command_line import caller
+from tests.command_line import caller, done, json_document
 from tests.commands.script import COMMAND, environment, succeed
 from tests.prepare._data import picture, pictures
 from tests.report import project
@@ -104,9 +104,7 @@ def test_one_command_makes_a_folder_searchable(indexed, look):
         "max_errors": 0.5,
     }
     assert document["transfers"] == {"My-Photos": {"run": "sum", "dataset": "My-Photos"}}
-    status, out, err = look("search", "a red disc", "--json", "--k", 9, "--device", "cpu")
-    assert status == 0, err
-    found = json.loads(out)
+    found = json_document(look, "search", "a red disc", "--json", "--k", 9, "--device", "cpu")
     assert {hit["image_id"] for hit in found["hits"]} == set(NAMES)
     assert [hit["file"] for hit in found["hits"]] == [hit["image_id"] for hit in found["hits"]]
     assert (found["searched"], found["chosen"]) == (5, "the only one of pictures without captions")
@@ -123,8 +121,7 @@ def test_scores_are_those_of_each_picture_seen_alone(look):
 
 
 def test_the_table_has_no_column_of_captions(look):
-    status, out, err = look("search", "a red disc", "--html", "found.html", "--device", "cpu")
-    assert status == 0, err
+    out, _ = done(look, "search", "a red disc", "--html", "found.html", "--device", "cpu")
     assert "caption" not in out
     assert "image_id" not in out
     assert "deep/c.png" in out
@@ -135,9 +132,7 @@ def test_the_table_has_no_column_of_captions(look):
 
 def test_how_probable_a_match_is_was_learnt_on_val_of_the_run(call):
     call("index", "../My Photos", "--run", "sum", "--device", "cpu")
-    status, out, err = call("search", "a red disc", "--probability", "--json", "--device", "cpu")
-    assert status == 0, err
-    found = json.loads(out)
+    found = json_document(call, "search", "a red disc", "--probability", "--json", "--device", "cpu")
     own = json.loads(call("search", "a red disc", "--probability", "--json", "--run", "sum", "--device", "cpu")[1])
     assert found["calibration"]["run"] == "sum"
     keys = ("run", "split", "queries", "pairs", "base_rate")
@@ -166,8 +161,7 @@ def test_all_commands_go_through_without_captions(call, run):
         ("embed", "--run", "mine", "--device", "cpu"),
         ("search", "a red disc", "--run", "mine", "--split", "all"),
     ):
-        status, _, err = call(*command)
-        assert status == 0, (command, err)
+        done(call, *command)
     assert json.loads((paths.evaluations("mine") / evaluation.UNMEASURED).read_text())["why"] == "no captions"
     status, _, err = call("export", "--run", "mine", "--inference", "nns", "--to", "npy", "--out", "vectors")
     assert (status, "compares by" in err) == ((0, False) if run == "sum" else (2, True)), err
@@ -191,9 +185,12 @@ def test_what_needs_captions_says_so_in_a_line(call):
 
 def test_hubs_are_corrected_by_the_sentences_that_the_run_was_trained_on(look):
     given = ("-S", "evaluate.bank=data/embed/sum")
-    status, out, err = look(*given, "search", "a red disc", "--inference", "csls", "--json", "--device", "cpu")
-    assert status == 0, err
-    assert json.loads(out)["correction"]["bank"] == "data/embed/sum"
+    assert (
+        json_document(look, *given, "search", "a red disc", "--inference", "csls", "--json", "--device", "cpu")[
+            "correction"
+        ]["bank"]
+        == "data/embed/sum"
+    )
 
 
 def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path):
@@ -217,15 +214,14 @@ def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path)
 
 def test_broken_pictures_are_left_out_and_named(call, tmp_path):
     (tmp_path / "My Photos/broken.png").write_bytes(picture(3)[:60])
-    status, _, err = call("index", "../My Photos", "--run", "sum", "--device", "cpu")
-    assert status == 0, err
+    _, err = done(call, "index", "../My Photos", "--run", "sum", "--device", "cpu")
     told = " ".join(err.split())
     assert "1 of 6 images below" in told
     assert "broken.png does not decode" in told
     table = images.read_unreadable(paths.extracted("My-Photos", "filters_My-Photos"))
     assert table["file"].to_pylist() == ["broken.png"]
     assert len(_side("My-Photos").ids) == 5
-    status, _, err = call("search", "a red disc", "--device", "cpu")
+    err = call("search", "a red disc", "--device", "cpu")[2]
     assert "1 images that could not be read are not searched\n" in err
 
 
@@ -241,9 +237,7 @@ def test_a_second_run_on_the_same_folder_has_a_name_of_its_own(call):
 def test_an_index_file_for_another_program(call):
     pytest.importorskip("faiss")
     arguments = ("../My Photos", "--run", "sum", "--to", "faiss", "--out", "index", "--device", "cpu", "--json")
-    status, out, err = call("index", *arguments)
-    assert status == 0, err
-    assert json.loads(out)["outputs"] == ["data/embed/My-Photos", str(Path("index").resolve())]
+    assert json_document(call, "index", *arguments)["outputs"] == ["data/embed/My-Photos", str(Path("index").resolve())]
     assert json.loads(Path("index/manifest.json").read_text())["items"] == 5
 
 
@@ -300,8 +294,7 @@ def test_killed_it_goes_on(call, tmp_path):
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    status, _, err = call("index", "--device", "cpu")
-    assert status == 0, err
+    done(call, "index", "--device", "cpu")
     found = _outputs()
     shutil.rmtree(paths.DATA / "prepare/My-Photos")
     shutil.rmtree(paths.DATA / "extract/My-Photos")
@@ -326,12 +319,12 @@ def test_a_pretrained_pair_searches_at_once_as_open_clip_itself_does(call, pair,
     assert call("init", tmp_path / "fresh")[0] == 0
     shutil.move("models", tmp_path / "fresh")
     os.chdir(tmp_path / "fresh")
-    status, _, err = call("index", tmp_path / "My Photos", *pair, "--device", "cpu")
-    assert status == 0, err
+    done(call, "index", tmp_path / "My Photos", *pair, "--device", "cpu")
     before = contents(paths.embedded("My-Photos"))
-    status, out, err = call("search", "a red dog", "--json", "--device", "cpu")
-    assert status == 0, err
-    hits = {hit["image_id"]: hit["score"] for hit in json.loads(out)["hits"]}
+    hits = {
+        hit["image_id"]: hit["score"]
+        for hit in json_document(call, "search", "a red dog", "--json", "--device", "cpu")["hits"]
+    }
     assert hits == pytest.approx(_by_hand("a red dog", tmp_path / "My Photos"), abs=1e-4)
     folder = tmp_path / "My Photos"
     for again in ((), (folder,), (folder, *pair), (folder, "--run", "My-Photos")):
@@ -342,8 +335,7 @@ def test_a_pretrained_pair_searches_at_once_as_open_clip_itself_does(call, pair,
     assert (status, "embed My-Photos: 6 of 6 pictures computed before" in err) == (0, True), err
     assert json.loads(call("search", "a red dog", "--json", "--device", "cpu")[1])["searched"] == 6
     assert call("evaluate", "--device", "cpu")[0] == 0
-    status, _, err = call("check")
-    assert status == 0, err
+    done(call, "check")
     status, _, err = call("report")
     assert (status, json.loads(Path("reports/metrics.json").read_text())) == (0, {}), err
     assert call("check")[0] == 0

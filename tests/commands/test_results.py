@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import regions_project as made
-from tests.command_line import caller
+from tests.command_line import caller, done, json_document
 from tests.toy_project import write_params, write_prepared
 from vse_pipe.artifacts import embeddings
 from vse_pipe.audit import stage
@@ -70,12 +70,9 @@ def localize_project(call, tmp_path):
 def test_a_table_and_one_document(call, localize_project, capsys) -> None:
     capsys.readouterr()
     made.write_embedded("toy")
-    status, out, _ = call("localize", "--run", "toy", "--device", "cpu")
-    assert status == 0
+    out, _ = done(call, "localize", "--run", "toy", "--device", "cpu")
     assert [line.split()[0] for line in out.splitlines()[-5:] if line.strip()] == ["all", "cool", "plain", "warm"]
-    status, out, _ = call("-q", "localize", "--run", "toy", "--json")
-    assert status == 0
-    assert json.loads(out)["all"]["mentions"] == 21
+    assert json_document(call, "-q", "localize", "--run", "toy", "--json")["all"]["mentions"] == 21
 
 
 @pytest.mark.parametrize(
@@ -142,14 +139,13 @@ def _add_entry() -> None:
 
 
 def test_one_call_embeds_and_ranks_without_an_entry(cli):
-    status, _, err = cli("embed", "--run", "sum", "--dataset", "mine", "--device", "cpu")
-    assert status == 0, err
+    _, err = done(cli, "embed", "--run", "sum", "--dataset", "mine", "--device", "cpu")
     assert "embed sum@mine: words that run 'sum' does not know: test 0.0%, train 0.0%, val 0.0%" in " ".join(
         err.split()
     )
-    status, out, err = cli("evaluate", "--run", "sum", "--dataset", "mine", "--inference", "nns", "--json")
-    assert status == 0, err
-    found = json.loads(out)["sum@mine"]["nns"]
+    found = json_document(cli, "evaluate", "--run", "sum", "--dataset", "mine", "--inference", "nns", "--json")[
+        "sum@mine"
+    ]["nns"]
     assert found["image_to_text"]["queries"] == 9
     assert found["transfer"]["trained_on"] == "toy"
 
@@ -160,15 +156,16 @@ def test_an_entry_is_a_name_like_that_of_a_run(cli, tmp_path):
         ("embed", "--dataset", "mine", "--run", "sum"),
         ("evaluate", "--run", "moved", "--inference", "csls"),
     ):
-        status, _, err = cli(*command, "--device", "cpu")
-        assert status == 0, err
+        done(cli, *command, "--device", "cpu")
     assert not paths.embedded("sum@mine").exists()
     own = embeddings.read(paths.embedded("moved") / embeddings.IMAGES)
-    status, out, err = cli("search", "red dog", "--run", "moved", "--json", "--k", "3", "--inference", "csls")
-    assert status == 0, err
-    assert {hit["image_id"] for hit in json.loads(out)["hits"]} <= set(own.split("test").ids.tolist())
-    status, _, err = cli("export", "--run", "moved", "--inference", "csls", "--to", "npy", "--out", tmp_path / "out")
-    assert status == 0, err
+    assert {
+        hit["image_id"]
+        for hit in json_document(
+            cli, "search", "red dog", "--run", "moved", "--json", "--k", "3", "--inference", "csls"
+        )["hits"]
+    } <= set(own.split("test").ids.tolist())
+    done(cli, "export", "--run", "moved", "--inference", "csls", "--to", "npy", "--out", tmp_path / "out")
     assert json.loads((tmp_path / "out/manifest.json").read_text())["transfer"]["dataset"] == "mine"
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.command_line import caller
+from tests.command_line import caller, done, json_document
 from tests.commands.script import arguments
 from tests.evaluate.external.files import sample, write
 from vse_pipe.artifacts import captions, evaluation, images, names
@@ -43,8 +43,7 @@ def project(made, monkeypatch, capsys):
     names.write(prepared, TextIds.of(**columns))
     call = caller(monkeypatch, capsys, "--set", "evaluate.resamples=10")
     for command in ("embed", "evaluate"):
-        status, _, err = call(command, "--run", "sum", "--device", "cpu")
-        assert status == 0, err
+        done(call, command, "--run", "sum", "--device", "cpu")
     return call, *before
 
 
@@ -66,13 +65,12 @@ def test_figures_stay_and_ranks_tell_the_text(project):
 
 def test_search_shows_and_takes_the_text(project):
     call = project[0]
-    status, out, err = call("search", "red dog", "--run", "sum", "--json", "--k", "3")
-    assert status == 0, err
-    found = [hit["image_id"] for hit in json.loads(out)["hits"]]
+    found = [
+        hit["image_id"]
+        for hit in json_document(call, "search", "red dog", "--run", "sum", "--json", "--k", "3")["hits"]
+    ]
     assert all(one.startswith("beach/") for one in found)
-    status, out, err = call("search", "--image-id", found[0], "--run", "sum", "--json", "--k", "2")
-    assert status == 0, err
-    told = json.loads(out)
+    told = json_document(call, "search", "--image-id", found[0], "--run", "sum", "--json", "--k", "2")
     assert told["query"] == f"image {found[0]}"
     assert all(hit["caption_id"].startswith("uuid:") for hit in told["hits"])
     assert found[0] in call("search", "red dog", "--run", "sum")[1]
@@ -88,8 +86,7 @@ def test_a_number_is_asked_for_where_ids_are_numbers(made, monkeypatch, capsys):
 @pytest.mark.parametrize("to", ["parquet", "npy", "clip-retrieval", "trec"])
 def test_exports_hold_the_text(project, tmp_path, to):
     out = tmp_path / "out"
-    status, _, err = project[0]("export", "--run", "sum", "--inference", "csls", "--to", to, "--out", out)
-    assert status == 0, err
+    done(project[0], "export", "--run", "sum", "--inference", "csls", "--to", to, "--out", out)
     test = images.read(paths.prepared("toy"))
     expected = [_image(number) for number in test.filter(pc.equal(test["split"], "test"))["image_id"].to_pylist()]
     if to == "npy":
@@ -125,8 +122,7 @@ def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, t
     }
     files = write(replace(one, **called), tmp_path)
     out = tmp_path / "found"
-    status, told, err = call("evaluate", *arguments(files), "--json", "--inference", "nns,csls", "--out", out)
-    assert status == 0, err
+    told, _ = done(call, "evaluate", *arguments(files), "--json", "--inference", "nns,csls", "--out", out)
     for name, metrics in json.loads(plain).items():
         found = json.loads(told)[name]
         assert {**found, "images": 0, "captions": 0} == {**metrics, "images": 0, "captions": 0}
@@ -137,8 +133,7 @@ def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, t
     pairs = [f"{image},{caption},1" for image, caption in zip(called["owners"], called["caption_ids"], strict=True)]
     (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *pairs]) + "\n")
     judged = "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}"
-    status, told, err = call(*judged, "evaluate", *arguments(files), "--json", "--inference", "nns")
-    assert status == 0, err
+    told, _ = done(call, *judged, "evaluate", *arguments(files), "--json", "--inference", "nns")
     assert json.loads(told)["judged"]["text_to_image"]["kendall"]["judgements"] == len(pairs)
 
 
@@ -155,14 +150,11 @@ def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
     given = [part for option, name in names.items() for part in (f"--{option}", tmp_path / name)]
     found = []
     for correct in (("--caption-images", tmp_path / "owners.txt"), ("--qrels", tmp_path / "pairs.txt")):
-        status, out, err = call("evaluate", *given, *correct, "--json", "--inference", "nns")
-        assert status == 0, err
-        found.append(json.loads(out)["rsum"])
+        found.append(json_document(call, "evaluate", *given, *correct, "--json", "--inference", "nns")["rsum"])
     _, out, _ = call("evaluate", *arguments(write(one, tmp_path)), "--json", "--inference", "nns")
     assert found == [json.loads(out)["rsum"]] * 2
     (tmp_path / "pairs.txt").write_text("\n".join(["caption_id image_id", *pairs[1:]]) + "\n")
-    status, _, err = call("evaluate", *given, *correct, "--inference", "nns", "--out", tmp_path / "found")
-    assert status == 0, err
+    done(call, "evaluate", *given, *correct, "--inference", "nns", "--out", tmp_path / "found")
     ranks = evaluation.read_ranks(tmp_path / "found/nns").to_pylist()
     asked = {row["query_name"] for row in ranks if row["direction"] == "text_to_image"}
     assert asked == set(map(_caption, one.caption_ids.tolist())) - {_caption(int(one.caption_ids[0]))}
@@ -207,8 +199,7 @@ def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
     test = captions.read(paths.prepared("toy")).filter(pc.field("split") == "test").to_pylist()
     rows = [f"{_image(row['image_id'])},{_caption(row['caption_id'])},1" for row in test]
     (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *rows]) + "\n")
-    status, _, err = call("--set", f"evaluate.judgements={tmp_path / 'judged.csv'}", "evaluate", "--run", "sum")
-    assert status == 0, err
+    done(call, "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}", "evaluate", "--run", "sum")
     metrics = read_json(paths.evaluated("sum", "csls") / evaluation.METRICS)
     assert metrics["judged"]["image_to_text"]["kendall"]["judgements"] == len(rows)
     found = evaluation.read_judged(paths.evaluated("sum", "csls") / evaluation.JUDGED).to_pylist()

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from starlette.testclient import TestClient
 
 from tests import made
-from tests.command_line import caller
+from tests.command_line import caller, done, json_document
 from tests.commands.script import succeed
 from tests.prepare._data import picture
 from tests.toy_project import PARAMS
@@ -90,17 +90,14 @@ def test_every_command_says_how_many_are_left_out(finished):
 
 
 def test_search_offers_the_others_and_shows_them(call):
-    status, out, err = call("search", "a red dog", "--json", "--html", "found.html", "--k", 99)
-    assert status == 0, err
-    told = json.loads(out)
+    told = json_document(call, "search", "a red dog", "--json", "--html", "found.html", "--k", 99)
     left = sum(SPLITS.values()) - SPLITS["test"] + BROKEN
     assert left not in {hit["image_id"] for hit in told["hits"]}
     assert len(told["hits"]) == told["searched"] == 4
     assert told["left_out"] == {"images": 1, "captions": 1}
     assert all(hit["file"].startswith("test.tar::") for hit in told["hits"])
     assert Path("found.html").read_text(encoding="utf-8").count("data:image/webp") == 4
-    status, out, err = call("search", "--image-id", told["hits"][0]["image_id"], "--html", "found.html")
-    assert status == 0, err
+    _, err = done(call, "search", "--image-id", told["hits"][0]["image_id"], "--html", "found.html")
     assert "1 images that could not be read are not searched, nor their 1 captions" in err
     assert "The image asked with" in Path("found.html").read_text(encoding="utf-8")
     status, _, err = call("search", "--image-id", left)
@@ -129,8 +126,7 @@ def test_what_does_not_fit_into_the_report_has_its_caption_and_no_link(call, mon
 
 
 def test_the_report_shows_them_and_check_finds_nothing(call, finished):
-    status, out, err = call("check")
-    assert status == 0, out + err
+    _, err = done(call, "check")
     assert "no problems" in err
     page = (finished[0] / "reports/index.html").read_text(encoding="utf-8")
     assert page.count("data:image/webp") >= 4

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from dvc.repo import Repo
 
-from tests.command_line import caller
+from tests.command_line import caller, json_document
 from tests.ranking import ranked
 from tests.tools import compared
 from tests.toy_project import PARAMS, write_params
@@ -211,9 +211,9 @@ def _write(name: str, tables: tuple[pa.Table, pa.Table], data: str) -> None:
 
 
 def _compared(revisions_run, *more: str) -> dict:
-    status, out, err = revisions_run("compare", "first", "second", "--json", "--resamples", "60", *more)
-    assert status == 0, err
-    return json.loads(out)["comparisons"][0]
+    return json_document(revisions_run, "compare", "first", "second", "--json", "--resamples", "60", *more)[
+        "comparisons"
+    ][0]
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["the same order", "another order"])

@@ -1,6 +1,5 @@
 """Compositional sets against loops; what is equal is no preference."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.command_line import json_document
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.external.files import Sample, sample, write
@@ -127,9 +127,7 @@ def test_a_run_on_the_command_line(tmp_path, monkeypatch, capsys):
         for place, (image, caption) in enumerate(zip(read.image_ids, read.ids, strict=True))
     ]
     (tmp_path / "sets.txt").write_text("image_id caption_id negative_id\n" + "".join(rows))
-    status, out, err = call("compose", "sets.txt", "--run", "sum", "--json", "--device", "cpu")
-    assert status == 0, err
-    document = json.loads(out)
+    document = json_document(call, "compose", "sets.txt", "--run", "sum", "--json", "--device", "cpu")
     vectors = dict(zip(seen.ids.tolist(), seen.vectors, strict=True))
     right = [
         vectors[image] @ read.vectors[place] > vectors[image] @ read.vectors[(place + 9) % len(read.ids)]
@@ -137,7 +135,7 @@ def test_a_run_on_the_command_line(tmp_path, monkeypatch, capsys):
     ]
     assert document["accuracy"] == pytest.approx(100 * np.mean(right), abs=1e-4)
     assert document["run"] == "sum"
-    status, out, err = call("compose", "sets.txt", "--run", "sum")
+    _, out, _ = call("compose", "sets.txt", "--run", "sum")
     assert f"{document['accuracy']:.1f}" in out
     assert "chance" in out
 
