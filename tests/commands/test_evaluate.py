@@ -67,17 +67,13 @@ def test_npy_with_ids_or_without_gives_the_document_of_parquet(call, tmp_path):
     assert document["rsum"] == evaluated(call, write(one, tmp_path), "--inference", "csls")["rsum"]
 
 
-def test_float16_input_is_ranked(call, tmp_path):
+def test_float16_is_ranked_and_dot_leaves_lengths_alone(call, tmp_path):
     one = sample()
     narrow = one.but(images=one.images.astype(np.float16), captions=one.captions.astype(np.float16))
     document = evaluated(call, write(narrow, tmp_path, pa.list_(pa.float16(), 8)), "--inference", "nns")
     holds(document["image_to_text"], expected(narrow.cosines(), of_image(one.image_ids, one.owners)))
     again = evaluated(call, write_npy(one, tmp_path, np.float16), "--inference", "nns")
     assert again["image_to_text"] == document["image_to_text"]
-
-
-def test_dot_leaves_lengths_alone(call, tmp_path):
-    one = sample()
     document = evaluated(call, write(one, tmp_path), "--inference", "nns", "--similarity", "dot")
     scores = one.images.astype(np.float64) @ one.captions.T.astype(np.float64)
     holds(document["text_to_image"], expected(scores.T, of_image(one.owners, one.image_ids)))
@@ -244,14 +240,11 @@ def test_out_holds_what_an_evaluation_holds_and_nothing_else_is_replaced(call, t
     assert "exists and is not an evaluation" in err
 
 
-def test_a_project_around_it_changes_nothing(call, tmp_path):
+def test_a_project_around_it_changes_nothing_and_its_runs_are_keyed_by_run(call, tmp_path):
     files = write(sample(), tmp_path)
     before = evaluated(call, files, "--inference", "csls")
     write_params(tmp_path, inference={"csls": {"k": 1}})
     assert evaluated(call, files, "--inference", "csls") == before
-
-
-def test_runs_of_a_project_are_keyed_by_run(call, tmp_path):
     write_params(tmp_path)
     write_run(*sides({"test": 24}))
     assert list(
@@ -297,9 +290,6 @@ def test_rows_that_are_not_finite_are_dropped_when_asked_for(call, tmp_path):
         captions=one.captions[told],
     )
     assert call("evaluate", *arguments(write(rest, tmp_path)), "--json")[1] == out
-
-
-def test_a_file_without_any_finite_row_is_not_emptied(call, tmp_path):
     one = sample()
     files = write(one.but(images=np.full_like(one.images, np.nan)), tmp_path)
     assert call("evaluate", *arguments(replace(files, nan="drop")))[0] == 3

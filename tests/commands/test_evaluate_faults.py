@@ -118,19 +118,20 @@ def test_a_bank_with_vectors_that_are_ranked_is_refused(call, tmp_path, shared):
     assert err.startswith(f"error: {where}: the bank holds 24 of the vectors that are ranked")
 
 
-def test_captions_need_to_say_what_they_describe(call, tmp_path):
+def test_files_that_do_not_belong_together_are_refused(call, tmp_path):
     files = replace(write_npy(sample(), tmp_path), caption_images=None)
     status, _, err = call("evaluate", *arguments(files))
     assert status == 3
     assert "nothing says which caption belongs to which image; give --caption-images or --qrels" in err
-
-
-def test_parameters_are_not_chosen_on_what_is_ranked(call, tmp_path):
     files = write(sample(), tmp_path)
     both = replace(files, val_images=files.images, val_captions=files.captions)
     status, _, err = call("evaluate", *arguments(both), "--inference", "rgm")
     assert status == 3
     assert err.startswith("error: validation data: the split holds 24 of the vectors that are ranked")
+    table = pq.read_table(files.images)
+    pq.write_table(table.append_column("image_id", table["image_id"]), files.images)
+    status, _, err = call("evaluate", *arguments(files))
+    assert (status, "column 'image_id' occurs 2 times" in err) == (3, True)
 
 
 def test_a_bank_of_the_ranked_vectors_under_other_ids_is_noticed(call, tmp_path):
@@ -164,14 +165,6 @@ def test_the_current_folder_takes_the_output(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "here")
     done(call, "evaluate", *arguments(files), "--inference", "nns", "--out", ".")
     assert (tmp_path / "here" / "nns" / "metrics.json").is_file()
-
-
-def test_a_column_that_occurs_twice(call, tmp_path):
-    files = write(sample(), tmp_path)
-    table = pq.read_table(files.images)
-    pq.write_table(table.append_column("image_id", table["image_id"]), files.images)
-    status, _, err = call("evaluate", *arguments(files))
-    assert (status, "column 'image_id' occurs 2 times" in err) == (3, True)
 
 
 def test_vectors_of_zeros_without_end(call, tmp_path):

@@ -75,16 +75,13 @@ def test_arrays_have_their_ids_in_one_file_and_the_command_fuses_them(tmp_path, 
     assert found["rsum"] == alone["rsum"]
 
 
-def test_other_ids_than_those_of_the_first_model_are_refused(tmp_path):
+def test_files_of_further_models_that_do_not_fit_are_refused(tmp_path):
     one = sample()
     files = write(one, tmp_path)
     other = write(one.but(image_ids=one.image_ids + 3, owners=one.owners + 3), tmp_path, prefix="x")
     files = replace(files, more=MoreFiles([other.images], [other.captions]))
     with pytest.raises(InputError, match=r"xa\.parquet: other image_ids than .*a\.parquet, 2 are in one of them only"):
         evaluate_files(files, ["nns"], EvaluateParams(), {}, "cpu")
-
-
-def test_captions_of_other_images_than_those_of_the_first_model_are_refused(tmp_path):
     models, files = _models(tmp_path, 2)
     owners = models[1].owners.copy()
     owners[[2, -1]] = owners[[-1, 2]]
@@ -92,6 +89,17 @@ def test_captions_of_other_images_than_those_of_the_first_model_are_refused(tmp_
     message = r"1b\.parquet: 2 captions belong to other images than in .*b\.parquet, the first is caption_id "
     with pytest.raises(InputError, match=f"{message}{models[0].caption_ids[2]}; every model needs the same"):
         evaluate_files(files, ["nns"], EvaluateParams(), {}, "cpu")
+    models, files = _models(tmp_path, 2)
+    narrow = models[1].but(images=models[1].images[:, :-1], captions=models[1].captions[:, :-1])
+    more = MoreFiles(files.more.images, [write(narrow, tmp_path, prefix="narrow").captions])
+    with pytest.raises(
+        InputError, match=r"narrow.*: vectors of 5 values, those of .* have 6; both must come from one model"
+    ):
+        evaluate_files(replace(files, more=more), ["nns"], EvaluateParams(), {}, "cpu")
+    _, files = _models(tmp_path, 2)
+    files = replace(files, bank_images=files.images, bank_captions=files.captions)
+    with pytest.raises(UsageError, match="--more-images take no bank"):
+        evaluate_files(files, ["is"], EvaluateParams(), {}, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -112,27 +120,10 @@ def test_what_does_not_go_together_is_said(tmp_path, more, message):
         evaluate_files(replace(files, more=MoreFiles(**of)), ["nns"], EvaluateParams(), {}, "cpu")
 
 
-def test_a_bank_would_be_needed_of_every_model(tmp_path):
-    _, files = _models(tmp_path, 2)
-    files = replace(files, bank_images=files.images, bank_captions=files.captions)
-    with pytest.raises(UsageError, match="--more-images take no bank"):
-        evaluate_files(files, ["is"], EvaluateParams(), {}, "cpu")
-
-
 def test_weights_that_are_no_numbers_are_a_users_error(tmp_path, call):
     status, _, err = call("evaluate", *arguments(write(sample(), tmp_path)), "--weights", "2;1")
     assert status == 2
     assert "--weights 2;1: expected numbers with commas between" in err
-
-
-def test_sides_of_a_further_model_that_do_not_fit_are_one_line(tmp_path):
-    models, files = _models(tmp_path, 2)
-    narrow = models[1].but(images=models[1].images[:, :-1], captions=models[1].captions[:, :-1])
-    more = MoreFiles(files.more.images, [write(narrow, tmp_path, prefix="narrow").captions])
-    with pytest.raises(
-        InputError, match=r"narrow.*: vectors of 5 values, those of .* have 6; both must come from one model"
-    ):
-        evaluate_files(replace(files, more=more), ["nns"], EvaluateParams(), {}, "cpu")
 
 
 RUN = PARAMS["runs"]["sum"]
@@ -185,16 +176,16 @@ def test_one_ensemble_is_ranked_between_its_runs(project, call):
     assert rsum["max"] < rsum["both"] < rsum["sum"]
 
 
-def test_a_typo_gets_the_near_miss_among_ensembles_too(project, call):
+def test_an_ensemble_that_cannot_be_ranked_is_one_line(project, call):
     status, _, err = call("evaluate", "--run", "bothh", "--device", "cpu")
     assert status == 2
     assert "unknown run 'bothh'; did you mean 'both'? known: both, given, max, quick, ranks, sum, tuned" in err
-
-
-def test_weights_are_not_chosen_on_what_is_ranked(project, call):
     status, _, err = call("-S", "evaluate.split=val", "evaluate", "--run", "tuned", "--device", "cpu")
     assert status == 3
     assert "ensembles.tuned.weights are chosen on val, which evaluate.split ranks" in err
+    status, _, err = call("evaluate", "--run", "quick", "--inference", "gm", "--device", "cpu")
+    assert status == 2
+    assert "gm matches all queries at once and the scores of cascade 'quick' are on one scale for a query only" in err
 
 
 def test_a_cascade_is_ranked_under_the_grid_but_for_matchings(project, call):
@@ -208,9 +199,3 @@ def test_a_cascade_is_ranked_under_the_grid_but_for_matchings(project, call):
     assert behind.any()
     assert (first["rank"][behind] == alone["rank"][behind]).all()
     assert (first["rank"][~behind] != alone["rank"][~behind]).any()
-
-
-def test_a_cascade_refuses_a_matching(project, call):
-    status, _, err = call("evaluate", "--run", "quick", "--inference", "gm", "--device", "cpu")
-    assert status == 2
-    assert "gm matches all queries at once and the scores of cascade 'quick' are on one scale for a query only" in err

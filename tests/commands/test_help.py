@@ -57,10 +57,11 @@ def _fits(line: str, after: str, columns: int) -> bool:
     return len(line) + 1 + len(after.split()[0]) < columns - 2
 
 
-def test_panels_have_a_heading_of_their_own(call):
+def test_panels_have_a_heading_of_their_own_and_two_dashes_end_the_options(call):
     out = call("evaluate", "--help")[1]
     headings = [line for line in out.splitlines() if line.endswith(":") and line[:1] not in (" ", "")]
     assert headings == ["Options:", "Vectors of your own:", "Examples:"]
+    assert "no params.yaml" in call("search", "--", "-S")[2]
 
 
 @pytest.mark.parametrize(
@@ -76,10 +77,6 @@ def test_panels_have_a_heading_of_their_own(call):
 def test_an_option_of_vse_pipe_behind_the_command_is_said_to_stand_before(call, arguments, shown):
     flag = shown.split()[1][:2] if shown.startswith("vse-pipe -S") else shown.split()[1].partition("=")[0]
     assert call(*arguments) == (2, "", f"error: {flag} stands before the command: {shown}\n")
-
-
-def test_what_stands_behind_two_dashes_is_no_option(call):
-    assert "no params.yaml" in call("search", "--", "-S")[2]
 
 
 @pytest.fixture
@@ -137,12 +134,9 @@ def test_a_project_that_cannot_be_read_offers_nothing(complete, tmp_path, text):
     assert complete("train", "--run", "") == []
 
 
-def test_an_overlay_may_be_a_file_of_the_folder(complete, tmp_path):
+def test_an_overlay_may_be_a_file_and_export_offers_what_it_can_fold(complete, tmp_path):
     (tmp_path / "flow.yaml").write_text("", encoding="utf-8")
     assert complete("apply", "flow") == ["flow.yaml"]
-
-
-def test_what_export_offers_is_what_it_can_fold():
     able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
     assert _help.exportable("") == sorted(able)
     assert _help.targets("") == [name.replace("_", "-") for name in sorted(TARGETS)]

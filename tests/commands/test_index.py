@@ -120,7 +120,7 @@ def test_scores_are_those_of_each_picture_seen_alone(look):
         assert hit["score"] == pytest.approx(float((seen * asked).sum()), abs=1e-5)
 
 
-def test_the_table_has_no_column_of_captions(look):
+def test_the_table_has_no_column_of_captions_and_hubs_are_corrected_by_those_of_the_run(look):
     out, _ = done(look, "search", "a red disc", "--html", "found.html", "--device", "cpu")
     assert "caption" not in out
     assert "image_id" not in out
@@ -128,6 +128,13 @@ def test_the_table_has_no_column_of_captions(look):
     assert "deep/c.png" in Path("found.html").read_text()
     status, out, err = look("search", "--image-id", "deep/c.png", "--device", "cpu")
     assert (status, "d.png" in out) == (0, True), err
+    given = ("-S", "evaluate.bank=data/embed/sum")
+    assert (
+        json_document(look, *given, "search", "a red disc", "--inference", "csls", "--json", "--device", "cpu")[
+            "correction"
+        ]["bank"]
+        == "data/embed/sum"
+    )
 
 
 def test_how_probable_a_match_is_was_learnt_on_val_of_the_run(call):
@@ -181,16 +188,6 @@ def test_what_needs_captions_says_so_in_a_line(call):
     assert (status, err) == (0, "inject of_mine: data set 'mine' has no captions, so there are no pairs\n")
     status, _, err = call("search", "a red disc", "--run", "mine", "--inference", "csls", "--device", "cpu")
     assert (status, len(err.splitlines())) == (3, 1), err
-
-
-def test_hubs_are_corrected_by_the_sentences_that_the_run_was_trained_on(look):
-    given = ("-S", "evaluate.bank=data/embed/sum")
-    assert (
-        json_document(look, *given, "search", "a red disc", "--inference", "csls", "--json", "--device", "cpu")[
-            "correction"
-        ]["bank"]
-        == "data/embed/sum"
-    )
 
 
 def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path):

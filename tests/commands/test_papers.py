@@ -44,12 +44,15 @@ def test_the_rows_of_a_paper(call):
     assert found["2.1"]["settings"]["options"]["loss"] == {"margin": 0.2}
 
 
-def test_the_parameters_of_a_row_with_what_was_printed(call):
+def test_the_parameters_of_a_row_and_that_apply_needs_a_project(call):
     status, out, err = call("papers", "hal-aaai2020", "2.12")
     assert (status, err) == (0, "")
     assert "# published i2t: R@1 64.0, R@5 89.9, R@10 95.7, Med r 1.0, Mean r 2.8\n" in out
     assert "# published: rsum 466.7\n" in out
     assert YAML(typ="safe").load(out)["runs"]["hal-aaai2020_2_12"]["scheme"] == "memory_bank"
+    status, _, err = call("papers", "hal-aaai2020", "2.12", "--apply")
+    assert status == 2
+    assert "no params.yaml" in err
 
 
 def test_values_of_set_are_in_the_parameters_shown(call):
@@ -77,25 +80,16 @@ def test_a_broken_params_file_is_status_2_and_one_line(project, tmp_path):
     assert err == "error: params.yaml: expected a mapping of sections, got NoneType\n"
 
 
-def test_what_is_printed_is_an_overlay(project, tmp_path):
+def test_apply_writes_the_row_and_the_values_of_set(project, tmp_path):
     (tmp_path / "below" / "row.yaml").write_text(project("papers", "vsepp", "4.4")[1])
     assert project("apply", "row.yaml")[0] == 0
     assert list(load(tmp_path / "params.yaml").runs) == ["vsepp_4_4"]
-
-
-def test_apply_writes_the_row_and_the_values_of_set(project, tmp_path):
     status, out, err = project("-S", "datasets.coco.source=/data/coco", "papers", "hal-aaai2020", "2.12", "--apply")
     assert (status, out) == (0, "")
     assert "params.yaml now describes hal-aaai2020 2.12 as run hal-aaai2020_2_12" in " ".join(err.split())
     params = load(tmp_path / "params.yaml")
     assert params.runs["hal-aaai2020_2_12"].row == "hal-aaai2020 2.12"
     assert params.datasets["coco"].source == "/data/coco"
-
-
-def test_apply_needs_a_project(call):
-    status, _, err = call("papers", "hal-aaai2020", "2.12", "--apply")
-    assert status == 2
-    assert "no params.yaml" in err
 
 
 @pytest.mark.parametrize(

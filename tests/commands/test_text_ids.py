@@ -78,9 +78,17 @@ def test_search_shows_and_takes_the_text(project):
     assert (status, "data set 'toy' has no image 'beach/none.jpg'" in " ".join(err.split())) == (3, True)
 
 
-def test_a_number_is_asked_for_where_ids_are_numbers(made, monkeypatch, capsys):
+def test_ids_that_are_numbers_and_lines_that_are_split_at_any_space(made, monkeypatch, capsys, tmp_path):
+    """Readers do so: one that cannot be broken is a space to Python."""
     status, _, err = caller(monkeypatch, capsys)("search", "--image-id", "cat.jpg", "--run", "sum")
     assert (status, "image_id must be a whole number, got 'cat.jpg'" in err) == (2, True)
+    path = paths.embedded("sum")
+    ids = pq.read_table(path / "images.parquet")["image_id"].to_numpy()
+    for folder in (path, paths.prepared("toy")):
+        names.write(folder, TextIds.of(image_id=(ids, pa.array([f"a\u00a0{number}" for number in ids.tolist()]))))
+    call = caller(monkeypatch, capsys)
+    status, _, err = call("export", "--run", "sum", "--inference", "csls", "--to", "trec", "--out", tmp_path / "out")
+    assert (status, "holds a space, at which lines are split" in " ".join(err.split())) == (3, True), err
 
 
 @pytest.mark.parametrize("to", ["parquet", "npy", "clip-retrieval", "trec"])
@@ -236,17 +244,6 @@ def test_names_that_are_lost_or_others_are_no_numbers(project, other):
     for command in (("evaluate", "--run", "sum"), ("search", "red dog", "--run", "sum")):
         status, _, err = project[0](*command)
         assert (status, "names.parquet" in err, "Traceback" in err) == (5, True, False), err
-
-
-def test_lines_are_split_at_any_space(made, monkeypatch, capsys, tmp_path):
-    """Readers do so: one that cannot be broken is a space to Python."""
-    path = paths.embedded("sum")
-    ids = pq.read_table(path / "images.parquet")["image_id"].to_numpy()
-    for folder in (path, paths.prepared("toy")):
-        names.write(folder, TextIds.of(image_id=(ids, pa.array([f"a\u00a0{number}" for number in ids.tolist()]))))
-    call = caller(monkeypatch, capsys)
-    status, _, err = call("export", "--run", "sum", "--inference", "csls", "--to", "trec", "--out", tmp_path / "out")
-    assert (status, "holds a space, at which lines are split" in " ".join(err.split())) == (3, True), err
 
 
 def test_embeddings_of_another_model_are_not_exported(made, monkeypatch, capsys, tmp_path):

@@ -65,7 +65,7 @@ def params(monkeypatch, tmp_path):
     return load_params(tmp_path, runs=runs, ensembles={"both": {"first": "sum", "second": "hal"}})
 
 
-def test_a_run(params):
+def test_a_run_or_an_ensemble_that_has_not_converged_is_a_problem(params):
     write_ended("sum", converged=True)
     assert report_claims.problem(params, "sum") is None
     write_ended("sum", converged=False)
@@ -78,9 +78,6 @@ def test_a_run(params):
     assert report_claims.problem(params, "sum") == (
         "sum: trained before config.json told whether it has converged; train it again"
     )
-
-
-def test_an_ensemble_is_as_its_runs(params):
     write_ended("sum", converged=True)
     assert report_claims.problem(params, "both") == (
         "hal: no data/train/hal/config.json, so that nobody knows whether it has converged"
@@ -153,17 +150,11 @@ def test_there_is_no_verdict_on_what_cannot_be_judged(judge, change, more, why):
     assert found.reason.startswith(why), found.reason
 
 
-def test_a_claim_has_a_floor_of_its_own(judge):
+def test_a_claim_has_its_floor_its_seeds_and_names(judge):
     assert [one.verdict for one in judge(claim(floor=None), claim(), floor=590.0)] == [HOLDS, NONE]
-
-
-def test_models_themselves_are_judged_where_one_training_is_enough(judge):
     (found,) = judge(claim(left="lone"), seeds=1)
     assert found.verdict in (HOLDS, UNSURE)
     assert np.isfinite(found.interval).all()
-
-
-def test_names_of_the_file_lead_to_runs(judge):
     (found,) = judge(claim(left="ours", right="theirs"), runs={"ours": "strong", "theirs": "weak"})
     assert (found.left, found.verdict) == ("strong (nns)", HOLDS)
 
@@ -261,7 +252,7 @@ def test_json_has_the_numbers_behind_each_verdict(run):
     assert "interval" not in second
 
 
-def test_markdown_and_the_terminal_say_the_same(run):
+def test_markdown_and_the_terminal_say_the_same(run, monkeypatch):
     out, _ = done(run, "claims", "claims.yaml", "--md", "--resamples", "60")
     lines = out.splitlines()
     assert lines[2] == "1 hold, 0 do not hold, 0 cannot be told from these data, 1 without a verdict"
@@ -271,9 +262,6 @@ def test_markdown_and_the_terminal_say_the_same(run):
     text = " ".join(run("claims", "claims.yaml", "--resamples", "60")[1].split())
     assert "strong beats weak" in text
     assert "no verdict: lone has 1 training" in text
-
-
-def test_a_narrow_terminal_has_an_interval_in_one_line(run, monkeypatch):
     monkeypatch.setattr("vse_pipe.core.console.stdout.width", 80)
     first = json.loads(run("claims", "claims.yaml", "--json", "--resamples", "60")[1])["claims"][0]
     text = run("claims", "claims.yaml", "--resamples", "60")[1]

@@ -99,11 +99,15 @@ def test_a_run_with_seeds_has_the_means_under_the_keys_of_a_run(params):
         assert f"{value:.1f}" in page
 
 
-def test_a_seed_that_is_not_there_is_named_and_the_others_are_shown(params, capsys):
+def test_a_seed_that_is_not_there_is_named_and_one_of_other_data_is_refused(params, capsys):
     shutil.rmtree(paths.evaluations("max/2"))
     report(params)
     assert "not in the report: run max/2: not evaluated" in capsys.readouterr().err
     assert json.loads((paths.REPORTS / "metrics.json").read_text())["max"]["seeds"] == [1, 5]
+    path = paths.evaluated("max/5", "csls") / evaluation.METRICS
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"data": None}))
+    with pytest.raises(InputError, match="run max: its seeds were evaluated on different data"):
+        read(params)
 
 
 def test_one_seed_has_no_deviation(params):
@@ -118,13 +122,6 @@ def test_one_seed_has_no_deviation(params):
     found = json.loads((paths.REPORTS / "metrics.json").read_text())["max"]["nns"]
     assert "sd" not in found
     assert found["interval"]["rsum"]
-
-
-def test_seeds_of_different_data_have_no_mean(params):
-    path = paths.evaluated("max/5", "csls") / evaluation.METRICS
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"data": None}))
-    with pytest.raises(InputError, match="run max: its seeds were evaluated on different data"):
-        read(params)
 
 
 def test_a_mean_keeps_counts_and_words_and_needs_a_figure_of_every_seed():
@@ -181,13 +178,10 @@ def test_metrics_json_has_the_mean_of_the_seeds_and_what_was_measured_where(proj
     assert found["moved"]["nns"]["rsum"] == pytest.approx(sum(sums) / 2, abs=1e-4)
 
 
-def test_figures_of_another_data_set_are_refused(project, transfers_params):
+def test_transfers_of_other_data_are_refused_and_those_not_evaluated_are_named(project, transfers_params, capsys):
     nodes = {name: node.model_copy(update={"dataset": "other"}) for name, node in transfers_params.transfers.items()}
     with pytest.raises(InputError, match=r"transfer is .*'mine'.*, not what params\.yaml transfers\.moved/1 says"):
         report(dataclasses.replace(transfers_params, transfers=nodes))
-
-
-def test_what_is_not_evaluated_is_left_out_and_named(project, transfers_params, capsys):
     shutil.rmtree(project / paths.evaluations("moved"))
     report(transfers_params)
     assert "not in the report: transfer moved/1: not evaluated" in " ".join(capsys.readouterr().err.split())

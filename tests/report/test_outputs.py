@@ -143,6 +143,9 @@ def test_a_point_is_what_was_measured(finished, table):
     for row in rows.itertuples():
         assert row.rsum == pytest.approx(measured(finished, row.run, "nns"), abs=5e-5)
         assert (row.val_rsum, row.val_epoch) == pytest.approx(kept(finished, row.run), abs=5e-5)
+    lines = (finished / "reports/plots/sweeps.csv").read_text().splitlines()
+    assert any(line.startswith("batch,train.batch_size,128,hal,csls,") for line in lines)
+    assert any(line.startswith("convergence,epoch,1,sum,,,") for line in lines)
 
 
 def test_a_baseline_has_no_value_and_is_never_the_best(finished, table, section):
@@ -165,12 +168,6 @@ def test_learning_curves_have_a_row_an_epoch(finished, table):
         assert list(of_run["val_rsum"]) == pytest.approx(list(curve["val_rsum"]), abs=5e-5)
     assert rows[["inference", "rsum"]].isna().all(axis=None)
     assert set(rows["run"]) == {"sum", "hal"}
-
-
-def test_whole_numbers_are_written_whole(finished):
-    lines = (finished / "reports/plots/sweeps.csv").read_text().splitlines()
-    assert any(line.startswith("batch,train.batch_size,128,hal,csls,") for line in lines)
-    assert any(line.startswith("convergence,epoch,1,sum,,,") for line in lines)
 
 
 def test_runs_of_a_sweep_come_in_any_order_and_names_are_escaped(project):

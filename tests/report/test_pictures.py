@@ -40,19 +40,16 @@ def test_every_colour_mode(mode, kind):
     assert opened(thumbnail(encoded((40, 40), mode, kind), 32)).mode == "RGB"
 
 
-def test_upright():
+def test_a_thumbnail_is_upright_and_has_an_address():
     exif = Image.Exif()
     exif[0x0112] = 6
     assert opened(thumbnail(encoded((80, 40), kind="JPEG", exif=exif), 40)).size == (20, 40)
+    assert data_uri(b"\0\1") == "data:image/webp;base64,AAE="
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>not found</html>", encoded((50, 50))[:60]])
 def test_no_picture(content):
     assert thumbnail(content, 32) is None
-
-
-def test_data_uri():
-    assert data_uri(b"\0\1") == "data:image/webp;base64,AAE="
 
 
 @pytest.mark.parametrize(("budget", "expected"), [(10**6, 200), (4 * 200 * 3, None)])
@@ -80,7 +77,7 @@ def test_below_64_pixels_the_last_are_left_out(budget, kept):
     assert (list(made), side) == (kept, 64)
 
 
-def test_no_program_is_started_for_a_picture(monkeypatch):
+def test_no_program_is_started_and_whatever_a_decoder_raises_is_no_picture(monkeypatch):
     """Pillow draws EPS with Ghostscript; what a data set holds must not decide that."""
     started = []
     monkeypatch.setattr("subprocess.check_call", lambda *given, **_: started.append(given))
@@ -89,8 +86,6 @@ def test_no_program_is_started_for_a_picture(monkeypatch):
     assert thumbnail(eps, 32) is None
     assert not started
 
-
-def test_whatever_a_decoder_raises_is_no_picture(monkeypatch):
     def broken(image):
         raise IndexError("index out of range")
 

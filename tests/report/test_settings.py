@@ -58,16 +58,6 @@ def _setup(page: str, run: str) -> str:
     )
 
 
-def test_settings_are_those_of_the_training_and_what_differs_is_marked(project):
-    _record("hal", loss={"name": "hal", "params": {"beta": 5.0}})
-    _record("sum")
-    page = _page()
-    assert "loss hal beta 5 (params.yaml has 80 now)" in _setup(page, "hal")
-    assert "params.yaml has" not in _setup(page, "sum")
-    assert "Run hal: trained with loss beta 5 (params.yaml has 80 now); `vse-pipe train --run hal`" in _top(page)
-    assert "run sum" not in _top(page)
-
-
 @pytest.mark.parametrize(
     ("changes", "shown"),
     [
@@ -85,13 +75,20 @@ def test_whatever_made_a_model_is_compared(project, changes, shown):
     assert "Before you read the figures Run hal: trained with" in _top(page)
 
 
-def test_a_model_that_does_not_say_is_shown_with_the_values_of_params(project):
+def test_settings_are_those_of_the_training_and_what_differs_is_marked(project):
     page = _page()
     assert "loss hal beta 80 (of params.yaml: config.json does not say)" in _setup(page, "hal")
     assert "Before you read" not in page
+    _record("hal", loss={"name": "hal", "params": {"beta": 5.0}})
+    _record("sum")
+    page = _page()
+    assert "loss hal beta 5 (params.yaml has 80 now)" in _setup(page, "hal")
+    assert "params.yaml has" not in _setup(page, "sum")
+    assert "Run hal: trained with loss beta 5 (params.yaml has 80 now); `vse-pipe train --run hal`" in _top(page)
+    assert "run sum" not in _top(page)
 
 
-def test_criteria_are_those_that_ranked(project):
+def test_criteria_are_those_that_ranked_with_the_values_chosen_on_val(project):
     for run, beta in (("sum", 30.0), ("hal", 12.0)):
         path = paths.evaluated(run, "is") / evaluation.METRICS
         both = {direction: {"beta": beta} for direction in evaluation.DIRECTIONS}
@@ -100,9 +97,6 @@ def test_criteria_are_those_that_ranked(project):
     setup = _text(page[page.index('id="setup"') :])
     assert "is sum: beta 30 hal: beta 12 (params.yaml has 30 now)" in setup
     assert "Criterion is: ranked with beta 12 (params.yaml has 30 now)" in _top(page)
-
-
-def test_values_chosen_on_val_differ_from_params_without_a_note(project):
     path = paths.evaluated("hal", "is") / evaluation.METRICS
     both = {direction: {"beta": 7.0} for direction in evaluation.DIRECTIONS}
     write_json(path, read_json(path) | {"parameters": both, "tuned": both})

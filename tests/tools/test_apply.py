@@ -72,8 +72,14 @@ def installed(monkeypatch):
     return lines
 
 
-def test_from_an_index_it_is_the_version(installed):
+def test_the_version_of_an_index_and_a_wheel_or_folder_of_this_machine(installed, tmp_path):
     assert installed(None) == ([], ["vse-pipe==0.9"])
+    wheel = (tmp_path / "vse_pipe-0.9-py3-none-any.whl").as_uri()
+    told, lines = installed({"url": wheel, "archive_info": {"hashes": {"sha256": DIGEST}}})
+    assert lines == [f"vse-pipe @ {wheel}#sha256={DIGEST}"]
+    assert "other machines and CI do not have" in " ".join(told)
+    assert installed({"url": tmp_path.as_uri(), "dir_info": {}})[1] == [f"vse-pipe @ {tmp_path.as_uri()}"]
+    assert installed({"url": tmp_path.as_uri(), "dir_info": {"editable": True}})[1] == [f"--editable {tmp_path}"]
 
 
 @pytest.mark.parametrize(
@@ -90,15 +96,6 @@ def test_from_an_index_it_is_the_version(installed):
 def test_from_a_repository_the_commit_and_from_a_wheel_its_digest(installed, about, line):
     assert installed(about) == ([], [line])
     assert Requirement(line).name == "vse-pipe"
-
-
-def test_a_wheel_or_a_folder_of_this_machine_is_named_and_said_to_be_here_alone(installed, tmp_path):
-    wheel = (tmp_path / "vse_pipe-0.9-py3-none-any.whl").as_uri()
-    told, lines = installed({"url": wheel, "archive_info": {"hashes": {"sha256": DIGEST}}})
-    assert lines == [f"vse-pipe @ {wheel}#sha256={DIGEST}"]
-    assert "other machines and CI do not have" in " ".join(told)
-    assert installed({"url": tmp_path.as_uri(), "dir_info": {}})[1] == [f"vse-pipe @ {tmp_path.as_uri()}"]
-    assert installed({"url": tmp_path.as_uri(), "dir_info": {"editable": True}})[1] == [f"--editable {tmp_path}"]
 
 
 def _git(folder: Path, *arguments: str) -> str:

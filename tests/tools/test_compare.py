@@ -63,7 +63,7 @@ def test_anything_else_passes(row):
     compare.check([_comparison(row)], 1.0)
 
 
-def test_every_fall_of_every_criterion_is_named():
+def test_every_significant_fall_is_named_and_the_corrected_p_value_decides():
     rows = [_row(("image_to_text", "r@1"), 40.0), _row(("rsum",), 45.0), _row(("image_to_text", "r@5"), 50.0)]
     with pytest.raises(Regression) as failure:
         compare.check([_comparison(*rows), _comparison(rows[0])], 0.0)
@@ -72,9 +72,6 @@ def test_every_fall_of_every_criterion_is_named():
         "nns: rsum",
         "nns: image_to_text r@1",
     ]
-
-
-def test_the_corrected_p_value_decides_and_is_named():
     row = replace(_row(("rsum",), 40.0, p=0.01), holm=0.03)
     with pytest.raises(Regression, match=r"p = 0\.030"):
         compare.check([_comparison(row)], 1.0)
@@ -327,13 +324,10 @@ def test_runs_with_seeds_are_compared_by_seed_and_image(repeated):
     )
 
 
-def test_a_narrow_terminal_cuts_no_figure(repeated, monkeypatch):
+def test_a_narrow_terminal_cuts_no_figure_and_a_seed_that_is_not_evaluated_is_named(repeated, monkeypatch, tmp_path):
     monkeypatch.setattr("vse_pipe.core.console.stdout.width", 80)
     status, out, _ = repeated("compare", "sum", "max", "hal", "--inference", "nns", "--resamples", "60")
     assert (status, "±" in out, "…" in out) == (0, True, False)
-
-
-def test_a_seed_that_is_not_evaluated_is_named(repeated, tmp_path):
     shutil.rmtree(paths.evaluations("max/2"))
     status, _, err = repeated("compare", "sum", "max")
     assert (status, "data/evaluate/max/2 does not exist" in err, "--run max/2" in err) == (3, True, True)

@@ -63,7 +63,7 @@ def run(monkeypatch, tmp_path, capsys, repository):
     return caller(monkeypatch, capsys, "compare")
 
 
-def test_a_run_against_what_it_was(run):
+def test_a_run_against_what_it_was_another_run_or_a_folder(run):
     status, out, err = run("sum", "--base", "one", "--json", "--resamples", "60")
     assert (status, err) == (0, "")
     (found,) = json.loads(out)["comparisons"]
@@ -72,9 +72,6 @@ def test_a_run_against_what_it_was(run):
     here = json.loads((paths.evaluated("sum", "nns") / "metrics.json").read_text())
     assert found["rsum"]["b"] == here["rsum"]
     assert found["rsum"]["difference"] > 50
-
-
-def test_another_run_or_a_folder_of_a_revision(run):
     both = run("sum", "hal", "--base", "HEAD", "--json", "--resamples", "60")
     folder = run("data/evaluate/sum/nns", "hal", "--base", "HEAD", "--json", "--resamples", "60")
     (first,), (second,) = (json.loads(out)["comparisons"] for _, out, _ in (both, folder))

@@ -127,15 +127,12 @@ def test_inner_products_rank_as_the_criterion_does(name, own, rows, columns, dim
     assert ahead.any() or (found.amax(dim=1) - found.amin(dim=1) <= _FOLD_APART).all()
 
 
-def test_the_last_dimension_is_the_correction_and_its_factor():
+def test_the_last_dimension_is_the_correction_where_it_can_be_folded():
     bias = ItemBias(2.0, torch.tensor([1.0, -3.0], dtype=torch.float64))
     queries, items = folded(torch.tensor([[0.5]]), torch.tensor([[0.25], [0.125]]), bias)
     assert queries.tolist() == [[0.5, 1.0]]
     assert items.tolist() == [[0.25, -1.0], [0.125, 1.0]]
     assert queries.dtype == items.dtype == torch.float32
-
-
-def test_a_correction_that_cannot_be_folded_is_refused():
     bias = ItemBias(1.0, torch.tensor([1e300, -1e300], dtype=torch.float64))
     with pytest.raises(InputError, match="leaves the range of the vectors' precision"):
         folded(torch.ones(1, 1), torch.ones(2, 1), bias)
@@ -269,7 +266,7 @@ def test_a_folder_with_other_things_is_not_replaced(files, tmp_path):
     assert (tmp_path / "out" / "thesis.tex").read_text() == "years of work"
 
 
-def test_a_failure_leaves_nothing(files, tmp_path, monkeypatch):
+def test_a_failure_leaves_nothing_and_a_missing_package_is_named(files, tmp_path, monkeypatch):
     def broken(folder, content):
         (folder / "items.npy").write_bytes(b"half")
         raise OSError(28, "No space left on device")
@@ -278,9 +275,6 @@ def test_a_failure_leaves_nothing(files, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         exported(files, "is", "npy", "text_to_image", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
-
-
-def test_without_its_package_a_target_names_the_extra(files, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     wanted = r"--to faiss needs the package faiss-cpu, which is not installed: pip install 'vse-pipe\[faiss\]'"
     with pytest.raises(MissingResource, match=wanted):

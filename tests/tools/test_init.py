@@ -212,7 +212,7 @@ def test_other_names_are_taken_as_they_are(call, name):
     assert (Path(name) / ".git").is_dir()
 
 
-def test_without_git(call, tmp_path, monkeypatch):
+def test_a_git_that_is_not_there_or_fails_leaves_nothing(call, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     status, _, err = call("init", "mine")
     assert (status, err) == (
@@ -220,9 +220,6 @@ def test_without_git(call, tmp_path, monkeypatch):
         "error: init: git is not on the PATH, and DVC keeps experiments in a git repository; install git\n",
     )
     assert _everything(tmp_path) == set()
-
-
-def test_a_git_that_fails_leaves_nothing(call, tmp_path, monkeypatch):
     git = tmp_path / "bin" / "git"
     git.parent.mkdir()
     git.write_text("#!/bin/sh\necho no room >&2\nexit 3\n")

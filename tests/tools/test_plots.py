@@ -55,14 +55,11 @@ def page(template):
     return render_html(_renderers(), template.parent.parent / "dvc_plots" / "index.html", html_template=str(template))
 
 
-def test_every_plot_of_dvc_yaml_has_a_template_here():
+def test_dvc_finds_the_page_and_a_template_for_every_plot():
     plots = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["plots"]
     named = {settings["template"] for plot in plots for settings in plot.values()}
     assert named == {str(path.relative_to(ROOT)) for path in OURS}
     assert set(COLUMNS) == {path.stem for path in OURS}
-
-
-def test_dvc_finds_the_page_where_it_is_written_and_git_leaves_it_out():
     config = (ROOT / ".dvc" / "config").read_text()
     name = re.search(r"^\[plots\]\s+html_template = (\S+)$", config, flags=re.M)[1]
     assert plots_page.PAGE.parts == (".dvc", name)

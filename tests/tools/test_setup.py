@@ -56,23 +56,12 @@ def test_the_pair_is_really_imported(monkeypatch):
     assert set(report) == set(REPORT)
 
 
-def test_a_pair_of_two_builds_fails_with_the_remedy(report):
+def test_devices_instructions_and_a_pair_of_two_builds(report, monkeypatch):
     error = "RuntimeError: operator torchvision::nms does not exist"
     line = report(vision=None, error=error)["torchvision"]
     assert line.state == FAIL
     assert error in line.text
     assert "from one index" in line.remedy
-
-
-def test_torch_that_does_not_import_fails_with_its_last_line(monkeypatch):
-    monkeypatch.undo()
-    monkeypatch.setattr(doctor, "_PROBE", "raise ImportError('libtorch.so')")
-    assert next(doctor.devices()).text == "does not import: ImportError: libtorch.so"
-    monkeypatch.setattr(doctor, "_PROBE", "import sys; sys.exit(3)")
-    assert next(doctor.devices()).text == "does not import: status 3"
-
-
-def test_devices_and_instructions(report, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     gpus = [{"name": "H200", "memory": 141 * 2**30, "bf16": True}, {"name": "T4", "memory": 16 * 2**30, "bf16": False}]
     lines = report(devices=gpus, built_for="13.2", native=[])
@@ -82,6 +71,14 @@ def test_devices_and_instructions(report, monkeypatch):
     assert "no native bfloat16" in lines["instructions"].text
     assert lines["threads"].text.endswith("OMP_NUM_THREADS is 3")
     assert "amx_bf16, avx512_bf16" in report()["instructions"].text
+
+
+def test_torch_that_does_not_import_fails_with_its_last_line(monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(doctor, "_PROBE", "raise ImportError('libtorch.so')")
+    assert next(doctor.devices()).text == "does not import: ImportError: libtorch.so"
+    monkeypatch.setattr(doctor, "_PROBE", "import sys; sys.exit(3)")
+    assert next(doctor.devices()).text == "does not import: status 3"
 
 
 RANGES = [

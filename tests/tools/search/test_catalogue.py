@@ -168,13 +168,7 @@ def params(tmp_path, monkeypatch):
     return artefacts.params(tmp_path)
 
 
-def test_the_only_run_is_chosen_without_figures(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    runs = {"sum": artefacts.RUNS["sum"]}
-    assert default_run(artefacts.params(tmp_path, runs=runs, ensembles={}), "nns") == ("sum", "the only run")
-
-
-def test_the_best_rsum_under_the_criterion_is_chosen_among_the_runs_of_params(params, tmp_path):
+def test_the_best_rsum_under_the_criterion_is_chosen_among_the_runs_of_params(params, tmp_path, monkeypatch):
     figures = {
         "sum": {"nns": {"rsum": 3.0}, "csls": {"rsum": 9.0}, "data": "ours"},
         "both": {"nns": {"rsum": 7.5}, "data": "ours"},
@@ -189,6 +183,9 @@ def test_the_best_rsum_under_the_criterion_is_chosen_among_the_runs_of_params(pa
     run, why = default_run(params, "nns")
     assert (run, why) == ("both", "the best rsum of 2 runs under nns in reports/metrics.json, 7.5")
     assert default_run(params, "csls")[0] == "sum"
+    monkeypatch.chdir(tmp_path)
+    runs = {"sum": artefacts.RUNS["sum"]}
+    assert default_run(artefacts.params(tmp_path, runs=runs, ensembles={}), "nns") == ("sum", "the only run")
 
 
 @pytest.mark.parametrize("figures", [None, {}, {"sum": {"csls": {"rsum": 1.0}}}, {"sum": 3}])

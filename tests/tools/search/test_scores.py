@@ -143,21 +143,18 @@ def test_of_many_that_are_alike_twenty_are_named_and_all_counted(opened):
     assert list(hit.alike) == [one for one in order if one in hit.alike]
 
 
-def test_items_in_many_blocks_are_grouped_as_in_one(monkeypatch):
+def test_the_best_are_those_of_a_sort_and_many_blocks_are_grouped_as_one(monkeypatch):
+    scores = np.array([1.0, 3.0, 3.0, 2.0, 3.0, -1.0], np.float32)
+    for k in range(1, 9):
+        assert best(scores, k).tolist() == [1, 2, 4, 3, 0, 5][:k]
+    with pytest.raises(InputError, match="not finite"):
+        best(np.array([1.0, np.nan]), 1)
     rng = np.random.default_rng(3)
     scores, alike = rng.standard_normal(40), rng.random((40, 40)) < 0.1
     monkeypatch.setattr(scoring, "_BLOCK", 7)
     found = leaders(scores, np.full(40, True), 12, lambda items, others: alike[np.ix_(others, items)].T)
     wanted = naive.grouped(scores.tolist(), [True] * 40, 12, lambda a, b: alike[a][b])
     assert [(leader, group.tolist()) for leader, group in found] == wanted
-
-
-def test_the_best_are_those_of_a_sort_and_ties_keep_their_order():
-    scores = np.array([1.0, 3.0, 3.0, 2.0, 3.0, -1.0], np.float32)
-    for k in range(1, 9):
-        assert best(scores, k).tolist() == [1, 2, 4, 3, 0, 5][:k]
-    with pytest.raises(InputError, match="not finite"):
-        best(np.array([1.0, np.nan]), 1)
 
 
 def test_without_captions_pictures_find_pictures(opened):

@@ -158,20 +158,14 @@ def ask(app, headers: dict[str, str], chunk: bytes, instead: Callable | None = N
     return sent[0]["status"], taken
 
 
-def test_no_more_of_an_upload_is_read_than_is_allowed(engines):
+def test_uploads_have_limits_of_size_time_and_room(engines, monkeypatch):
     app, chunk = create(engines), bytes(MAX_UPLOAD // 4)
     assert ask(app, {"content-length": str(MAX_UPLOAD + 1)}, chunk) == (413, 0)
     assert ask(app, {"content-length": "-1"}, chunk) == (413, 0)
     assert ask(app, {"transfer-encoding": "chunked"}, chunk) == (413, 5)
     assert ask(app, {"content-length": "1000"}, chunk) == (413, 5)
-
-
-def test_an_upload_that_does_not_come_is_status_408(engines, monkeypatch):
     monkeypatch.setattr(requests, "UPLOAD_SECONDS", 0.05)
     assert ask(create(engines), {"content-length": "1000"}, b"", anyio.sleep_forever) == (408, 0)
-
-
-def test_uploads_under_way_have_so_much_room_together(engines, monkeypatch):
     chunk = bytes(MAX_UPLOAD // 4)
     monkeypatch.setattr(requests, "TOGETHER", MAX_UPLOAD // 2)
     app = create(engines)

@@ -75,12 +75,17 @@ def test_a_sentence_gives_a_gallery_in_order_and_unknown_words_and_notes(client,
     assert "a note" not in get(client, text="green").text
 
 
-def test_captions_and_queries_are_text_and_never_markup(client):
+def test_captions_and_queries_are_text_and_the_only_script_is_ours(client):
     page = get(client, text=HOSTILE)
     assert page.all("script") == []
     assert all("onerror" not in one for one in page.all("img"))
     assert page.text.count(HOSTILE) == 3  # the title, the heading and the first picture's caption
     assert page.all("input")[0]["value"] == HOSTILE
+    (script,) = get(client, text="blue", k="2").all("script")
+    assert script["src"] == "/more.js"
+    answer = client.get("/more.js")
+    assert answer.headers["content-type"].startswith("text/javascript")
+    assert "script-src 'self';" in answer.headers["content-security-policy"]
 
 
 def test_another_criterion_is_asked_and_stays_chosen(client, engines):
@@ -186,7 +191,7 @@ def test_without_grouping_every_result_comes_once_and_in_order(client):
     assert len({number for _, number in ranks}) == 5
 
 
-def test_parts_conditions_and_what_is_alike_are_shown(client, engines):
+def test_parts_conditions_groups_and_probabilities_are_shown(client, engines):
     page = get(client, text="green:2 - red", where="e", group="0.95")
     words = " ".join(page.text.split())
     assert "with green × 2 without red" in words
@@ -196,9 +201,6 @@ def test_parts_conditions_and_what_is_alike_are_shown(client, engines):
     boxes = {one["name"]: one["value"] for one in page.all("input") if one["name"] in ("text", "where", "group")}
     assert boxes == {"text": "green:2 - red", "where": "e", "group": "0.95"}
     assert all("open" in one for one in page.all("details") if one.get("class") == "narrow")
-
-
-def test_only_what_is_probable_enough_is_shown_and_nothing_is_an_answer(client, engines):
     page = get(client, text="green", min_probability="0.5")
     assert engines["nns"].wanted == Limits(11, None, None, None, 0, True, 0.5)
     assert "90% sure" in " ".join(page.text.split())
@@ -250,14 +252,6 @@ def test_pictures_like_a_picture_and_a_collection_without_captions(client, engin
     assert "Images nearest to image 7" in " ".join(page.text.split())
     assert "0 captions" not in page.text
     assert "captions" not in [one.get("value") for one in page.all("option")]
-
-
-def test_the_script_is_ours_and_the_only_one(client):
-    (script,) = get(client, text="blue", k="2").all("script")
-    assert script["src"] == "/more.js"
-    answer = client.get("/more.js")
-    assert answer.headers["content-type"].startswith("text/javascript")
-    assert "script-src 'self';" in answer.headers["content-security-policy"]
 
 
 def png(width: int, height: int) -> bytes:
