@@ -247,9 +247,8 @@ def test_a_project_around_it_changes_nothing_and_its_runs_are_keyed_by_run(call,
     assert evaluated(call, files, "--inference", "csls") == before
     write_params(tmp_path)
     write_run(*sides({"test": 24}))
-    assert list(
-        json_document(call, "evaluate", "--run", "sum", "--inference", "nns,is", "--inference", "csls", "--json")["sum"]
-    ) == ["csls", "is", "nns"]
+    found = json_document(call, "evaluate", "--run", "sum", "--inference", "nns,is", "--inference", "csls", "--json")
+    assert list(found["sum"]) == ["csls", "is", "nns"]
     _, out, _ = call("evaluate")
     assert "test split, protocol full" in out
 
@@ -290,7 +289,6 @@ def test_rows_that_are_not_finite_are_dropped_when_asked_for(call, tmp_path):
         captions=one.captions[told],
     )
     assert call("evaluate", *arguments(write(rest, tmp_path)), "--json")[1] == out
-    one = sample()
     files = write(one.but(images=np.full_like(one.images, np.nan)), tmp_path)
     assert call("evaluate", *arguments(replace(files, nan="drop")))[0] == 3
     assert call("evaluate", *arguments(replace(files, nan="keep")))[0] == 2

@@ -128,13 +128,8 @@ def test_the_table_has_no_column_of_captions_and_hubs_are_corrected_by_those_of_
     assert "deep/c.png" in Path("found.html").read_text()
     status, out, err = look("search", "--image-id", "deep/c.png", "--device", "cpu")
     assert (status, "d.png" in out) == (0, True), err
-    given = ("-S", "evaluate.bank=data/embed/sum")
-    assert (
-        json_document(look, *given, "search", "a red disc", "--inference", "csls", "--json", "--device", "cpu")[
-            "correction"
-        ]["bank"]
-        == "data/embed/sum"
-    )
+    given = ("-S", "evaluate.bank=data/embed/sum", "search", "a red disc", "--inference", "csls")
+    assert json_document(look, *given, "--json", "--device", "cpu")["correction"]["bank"] == "data/embed/sum"
 
 
 def test_how_probable_a_match_is_was_learnt_on_val_of_the_run(call):
