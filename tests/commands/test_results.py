@@ -159,12 +159,8 @@ def test_an_entry_is_a_name_like_that_of_a_run(cli, tmp_path):
         done(cli, *command, "--device", "cpu")
     assert not paths.embedded("sum@mine").exists()
     own = embeddings.read(paths.embedded("moved") / embeddings.IMAGES)
-    assert {
-        hit["image_id"]
-        for hit in json_document(
-            cli, "search", "red dog", "--run", "moved", "--json", "--k", "3", "--inference", "csls"
-        )["hits"]
-    } <= set(own.split("test").ids.tolist())
+    found = json_document(cli, "search", "red dog", "--run", "moved", "--json", "--k", "3", "--inference", "csls")
+    assert {hit["image_id"] for hit in found["hits"]} <= set(own.split("test").ids.tolist())
     done(cli, "export", "--run", "moved", "--inference", "csls", "--to", "npy", "--out", tmp_path / "out")
     assert json.loads((tmp_path / "out/manifest.json").read_text())["transfer"]["dataset"] == "mine"
 

@@ -65,10 +65,8 @@ def test_figures_stay_and_ranks_tell_the_text(project):
 
 def test_search_shows_and_takes_the_text(project):
     call = project[0]
-    found = [
-        hit["image_id"]
-        for hit in json_document(call, "search", "red dog", "--run", "sum", "--json", "--k", "3")["hits"]
-    ]
+    told = json_document(call, "search", "red dog", "--run", "sum", "--json", "--k", "3")
+    found = [hit["image_id"] for hit in told["hits"]]
     assert all(one.startswith("beach/") for one in found)
     told = json_document(call, "search", "--image-id", found[0], "--run", "sum", "--json", "--k", "2")
     assert told["query"] == f"image {found[0]}"

@@ -208,9 +208,8 @@ def _write(name: str, tables: tuple[pa.Table, pa.Table], data: str) -> None:
 
 
 def _compared(revisions_run, *more: str) -> dict:
-    return json_document(revisions_run, "compare", "first", "second", "--json", "--resamples", "60", *more)[
-        "comparisons"
-    ][0]
+    given = ("compare", "first", "second", "--json", "--resamples", "60")
+    return json_document(revisions_run, *given, *more)["comparisons"][0]
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["the same order", "another order"])
