@@ -1,7 +1,9 @@
 """vse-pipe audit and localize, and runs on another data set."""
 
+import contextlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -60,15 +62,22 @@ ASKED = ("--run", "toy", "--image", "none\x1b[31m.png", "--phrase")
 REGIONS = ("-S", "datasets.boxes.format=regions", "-S", "datasets.boxes.source=data/prepare/scenes")
 
 
+@pytest.fixture(scope="module")
+def regions_root(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("regions")
+    with contextlib.chdir(root):
+        made.write_regions_project(root, toy=made.run_of())
+    return root
+
+
 @pytest.fixture
-def localize_project(call, tmp_path):
+def localize_project(call, regions_root, tmp_path):
     """call: the command line, in ``tmp_path``."""
-    made.write_regions_project(tmp_path, toy=made.run_of())
+    shutil.copytree(regions_root, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
-def test_a_table_and_one_document(call, localize_project, capsys) -> None:
-    capsys.readouterr()
+def test_a_table_and_one_document(call, localize_project) -> None:
     made.write_embedded("toy")
     out, _ = done(call, "localize", "--run", "toy", "--device", "cpu")
     assert [line.split()[0] for line in out.splitlines()[-5:] if line.strip()] == ["all", "cool", "plain", "warm"]

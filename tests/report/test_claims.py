@@ -1,5 +1,6 @@
 """Claims about runs: verdicts, the file of claims, the section of the page and the command."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -27,25 +28,28 @@ SEEDS = (1, 2, 3)
 
 
 def write(root: Path, **more: object) -> Path:
-    """Runs weak and strong with three seeds, lone with none; ``more``: keys of the file of claims. In the working directory."""
+    """params.yaml and the file of claims, whose keys are ``more``."""
     node = dict(PARAMS["runs"]["sum"])
     runs = {"weak": {**node, "seeds": list(SEEDS)}, "strong": {**node, "seeds": list(SEEDS)}, "lone": node}
     write_params(root, runs=runs, grid={"inferences": ["nns", "csls"]})
-    if not paths.evaluations("lone").is_dir():
-        _evaluate()
     path = root / "claims.yaml"
     with path.open("w", encoding="utf-8") as file:
         YAML().dump(more or {"claims": [claim()]}, file)
     return path
 
 
-def _evaluate() -> None:
-    for number, (run, quality) in enumerate({"weak": 0.3, "strong": 0.9}.items()):
-        for seed in SEEDS:
-            compared.write_run(f"{run}/{seed}", "nns", "csls", images=60, quality=quality, seed=10 * number + seed)
-            write_ended(f"{run}/{seed}", converged=True)
-    compared.write_run("lone", "nns", images=60, quality=0.6, seed=40)
-    write_ended("lone", converged=True)
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory) -> Path:
+    """Runs weak and strong with three seeds, lone with none."""
+    root = tmp_path_factory.mktemp("evaluated")
+    with contextlib.chdir(root):
+        for number, (run, quality) in enumerate({"weak": 0.3, "strong": 0.9}.items()):
+            for seed in SEEDS:
+                compared.write_run(f"{run}/{seed}", "nns", "csls", images=60, quality=quality, seed=10 * number + seed)
+                write_ended(f"{run}/{seed}", converged=True)
+        compared.write_run("lone", "nns", images=60, quality=0.6, seed=40)
+        write_ended("lone", converged=True)
+    return root / "data"
 
 
 def claim(**changes: object) -> dict:
@@ -87,8 +91,9 @@ def test_a_run_or_an_ensemble_that_has_not_converged_is_a_problem(params):
 
 
 @pytest.fixture
-def judge(monkeypatch, tmp_path):
+def judge(evaluated, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(evaluated, tmp_path / "data")
 
     def judge(*claims: dict, skip_unknown: bool = False, change=lambda: None, **more: object):
         path = write(tmp_path, claims=list(claims), **more)
@@ -231,8 +236,9 @@ def test_each_claim_is_a_row_with_its_verdict(project):
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path, capsys):
+def run(evaluated, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(evaluated, tmp_path / "data")
     monkeypatch.setattr("vse_pipe.core.console.stdout.width", 240)
     write(tmp_path, title="Two | claims", claims=[claim(), claim(left="lone", text="lone beats weak")])
     return caller(monkeypatch, capsys)

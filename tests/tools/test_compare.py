@@ -1,10 +1,12 @@
 """--max-drop fails on what fell, by more than allowed and significantly, and on nothing else."""
 
+import contextlib
 import functools
 import json
 import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -134,15 +136,23 @@ def test_terminal_shows_names_as_they_are(comparison, capsys, monkeypatch):
     assert "-2.50 to -0.25" in out
 
 
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("evaluated")
+    with contextlib.chdir(root):
+        compared.write_run("sum", "nns", "csls", "is", images=120, quality=0.3)
+        compared.write_run("hal", "csls", "nns", images=120, quality=0.9)
+    return root / "data"
+
+
 @pytest.fixture
-def run(monkeypatch, tmp_path, capsys):
+def run(evaluated, monkeypatch, tmp_path, capsys):
     """Call the command in a project with the runs sum and hal; returns (exit status, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("vse_pipe.core.console.stdout.width", 120)
     runs = {name: dict(PARAMS["runs"]["sum"]) for name in ("sum", "hal", "max")}
     write_params(tmp_path, runs=runs, grid={"inferences": ["nns", "is", "csls"]})
-    compared.write_run("sum", "nns", "csls", "is", images=120, quality=0.3)
-    compared.write_run("hal", "csls", "nns", images=120, quality=0.9)
+    shutil.copytree(evaluated, tmp_path / "data")
     return caller(monkeypatch, capsys)
 
 

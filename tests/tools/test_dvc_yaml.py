@@ -1,5 +1,6 @@
 """dvc.yaml, dvc.lock and the lists of code against params.yaml and the code."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -99,15 +100,27 @@ def test_code_that_no_dependency_covers_is_named(tmp_path, monkeypatch):
     assert all("vse_pipe/train/" in line for line in found), found
 
 
+@pytest.fixture(scope="module")
+def listed_once(_made_once, tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("listed") / "project"
+    shutil.copytree(_made_once, root)
+    with contextlib.chdir(root), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_project, "overrides", [])
+        Path("pipeline").rmdir()
+        Path("dvc.yaml").write_text(stage.stages_text(), encoding="utf-8")
+        command.code()
+        record()
+    return root
+
+
 @pytest.fixture
-def listed(made, monkeypatch):
-    """The project as `vse-pipe init` makes them, run by DVC."""
+def listed(listed_once, tmp_path, monkeypatch) -> Path:
+    """A copy of the project as `vse-pipe init` makes them, run by DVC; the working directory."""
+    root = tmp_path / "project"
+    shutil.copytree(listed_once, root)
     monkeypatch.setattr(_project, "overrides", [])
-    Path("pipeline").rmdir()
-    Path("dvc.yaml").write_text(stage.stages_text(), encoding="utf-8")
-    command.code()
-    record()
-    return made
+    monkeypatch.chdir(root)
+    return root
 
 
 def test_each_stage_has_a_list_of_what_it_runs_and_entries_that_go_take_theirs_along(listed):
