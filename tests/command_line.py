@@ -38,7 +38,7 @@ def caller(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, *firs
     return call
 
 
-def done(call: Call, *arguments: object) -> tuple[str, str]:
+def output(call: Call, *arguments: object) -> tuple[str, str]:
     """stdout and stderr of a command that must succeed."""
     status, out, err = call(*arguments)
     assert status == 0, err
@@ -47,4 +47,4 @@ def done(call: Call, *arguments: object) -> tuple[str, str]:
 
 def json_document(call: Call, *arguments: object) -> dict:
     """The JSON document that a command prints."""
-    return json.loads(done(call, *arguments)[0])
+    return json.loads(output(call, *arguments)[0])

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.command_line import done, json_document
+from tests.command_line import json_document, output
 from tests.commands.script import arguments
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
@@ -83,7 +83,7 @@ def test_float16_is_ranked_and_dot_leaves_lengths_alone(call, tmp_path):
 
 def test_one_criterion_is_one_document_several_are_keyed(call, tmp_path):
     files = write(sample(), tmp_path)
-    out, _ = done(call, "evaluate", *arguments(files), "--inference", "csls", "--json")
+    out, _ = output(call, "evaluate", *arguments(files), "--inference", "csls", "--json")
     document = json.loads(out)
     assert out == json.dumps(document, indent=2, sort_keys=True) + "\n"
     assert {"image_to_text", "text_to_image", "rsum", "hs_sum", "inference", "bank"} <= set(document)
@@ -277,7 +277,7 @@ def test_rows_that_are_not_finite_are_dropped_when_asked_for(call, tmp_path):
     status, _, err = call("evaluate", *arguments(files))
     assert status == 3
     assert f"a.parquet: 1 rows hold NaN or infinite values: image_id {lost[0]}; --nan drop leaves them out" in err
-    out, err = done(call, "evaluate", *arguments(replace(files, nan="drop")), "--json")
+    out, err = output(call, "evaluate", *arguments(replace(files, nan="drop")), "--json")
     assert f"a.parquet: 1 rows hold NaN or infinite values and are left out: image_id {lost[0]}" in err
     assert "with them 1 images and 1 captions" in err
     kept, told = ~np.isin(one.image_ids, lost), ~np.isin(one.owners, lost)

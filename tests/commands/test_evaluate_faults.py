@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests import bombs
-from tests.command_line import done
+from tests.command_line import output
 from tests.commands.script import arguments
 from tests.evaluate.external.files import sample, write, write_npy
 
@@ -18,7 +18,7 @@ def test_a_collapsed_model_is_named_and_scores_next_to_nothing(call, tmp_path):
     one = sample()
     flat = one.but(images=np.ones_like(one.images), captions=np.ones_like(one.captions))
     files = write(flat, tmp_path)
-    out, err = done(call, "evaluate", *arguments(files), "--inference", "nns,is,csls", "--json")
+    out, err = output(call, "evaluate", *arguments(files), "--inference", "nns,is,csls", "--json")
     assert err.count("the model has collapsed") == 2
     assert all(document["text_to_image"]["r@1"] <= 10 for document in json.loads(out).values())
 
@@ -142,7 +142,7 @@ def test_a_bank_of_the_ranked_vectors_under_other_ids_is_noticed(call, tmp_path)
         prefix="bank_",
     )
     bank = {"bank_images": tmp_path / "bank_a.parquet", "bank_captions": tmp_path / "bank_b.parquet"}
-    _, err = done(call, "evaluate", *arguments(replace(write(one, tmp_path), **bank)), "--inference", "is")
+    _, err = output(call, "evaluate", *arguments(replace(write(one, tmp_path), **bank)), "--inference", "is")
     assert "24 of the 24 images that are ranked are in the bank too, under other ids" in " ".join(err.split())
 
 
@@ -163,7 +163,7 @@ def test_the_current_folder_takes_the_output(call, tmp_path, monkeypatch):
     files = write(sample(), tmp_path)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    done(call, "evaluate", *arguments(files), "--inference", "nns", "--out", ".")
+    output(call, "evaluate", *arguments(files), "--inference", "nns", "--out", ".")
     assert (tmp_path / "here" / "nns" / "metrics.json").is_file()
 
 

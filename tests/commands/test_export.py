@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.command_line import caller, done, json_document
+from tests.command_line import caller, json_document, output
 from tests.commands.script import arguments
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
@@ -31,7 +31,7 @@ def test_a_run_is_exported_to_where_the_command_was_called(call, tmp_path, monke
     write_run(*sides({"test": 24}))
     (tmp_path / "deep").mkdir()
     monkeypatch.chdir(tmp_path / "deep")
-    done(call, "export", "--run", "sum", "--inference", "csls", "--to", "npy", "--out", "o")
+    output(call, "export", "--run", "sum", "--inference", "csls", "--to", "npy", "--out", "o")
     assert np.load(tmp_path / "deep" / "o" / "items.npy").shape == (24, 9)
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["o"], "no lock is left"
 
@@ -59,7 +59,7 @@ def test_wrong_usage_is_status_2_and_one_line(call, tmp_path, given, message):
 
 def test_a_run_is_packed_to_where_the_command_was_called(made, monkeypatch, capsys):
     call = caller(monkeypatch, capsys)
-    out, err = done(call, "pack", "--run", "sum", "--out", "deep/hub", "--licence", "mit", "--json")
+    out, err = output(call, "pack", "--run", "sum", "--out", "deep/hub", "--licence", "mit", "--json")
     digests = json.loads(out)["sha256"]
     assert f"deep/hub: run sum, sha256 of config.json {digests['config.json']}" in err
     assert "license: mit" in (made / "deep" / "hub" / "README.md").read_text()
@@ -72,7 +72,7 @@ def test_an_exported_ranking_has_the_figures_of_its_evaluation(call, tmp_path, d
     files = write(sample(), tmp_path)
     _, out, _ = call("evaluate", *arguments(files), "--inference", "csls", "--json")
     wanted = json.loads(out)[direction]
-    done(
+    output(
         call,
         *("export", "--inference", "csls", "--to", "trec", "--out", "o", "--direction", direction),
         *("--images", files.images, "--captions", files.captions),
@@ -89,7 +89,7 @@ def test_an_exported_ranking_has_the_figures_of_its_evaluation(call, tmp_path, d
 def test_the_best_of_each_query_are_exported(call, tmp_path):
     files = write(sample(), tmp_path)
     given = ("--images", files.images, "--captions", files.captions)
-    done(call, "export", "--inference", "nns", "--to", "trec", "--out", "o", "--depth", 3, *given)
+    output(call, "export", "--inference", "nns", "--to", "trec", "--out", "o", "--depth", 3, *given)
     lines = [line.split() for line in (tmp_path / "o" / "run.txt").read_text().splitlines()]
     one = sample()
     assert len(lines) == 3 * len(one.caption_ids)
@@ -104,7 +104,7 @@ def test_the_best_of_each_query_are_exported(call, tmp_path):
 def test_the_table_and_what_does_not_go_together(call, tmp_path):
     (tmp_path / "run.txt").write_text("q 0 a 1 2 t\nq 0 b 2 1 t\nr 0 a 1 1 t\n")
     (tmp_path / "qrels.txt").write_text("q 0 b 1\np 0 b 1\n")
-    out, _ = done(call, "evaluate", "--trec-run", "run.txt", "--qrels", "qrels.txt")
+    out, _ = output(call, "evaluate", "--trec-run", "run.txt", "--qrels", "qrels.txt")
     assert "mrr 25.00" in " ".join(out.split())
     assert "1 of them have no answer in the run" in out
     assert "1 queries of the run have no correct item" in out

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.command_line import done, json_document
+from tests.command_line import json_document, output
 from tests.commands.script import arguments
 from tests.evaluate.embedded import ABOUT, sides
 from tests.evaluate.external.files import Sample, sample, write, write_npy
@@ -193,7 +193,7 @@ def test_a_cascade_is_ranked_under_the_grid_but_for_matchings(project, call):
     assert list(found) == ["csls", "nns"]
     # What is not among the first's best seven is where the first has it.
     first = evaluation.read_ranks(paths.evaluated("quick", "nns")).to_pandas()
-    done(call, "evaluate", "--run", "max", "--inference", "nns", "--device", "cpu")
+    output(call, "evaluate", "--run", "max", "--inference", "nns", "--device", "cpu")
     alone = evaluation.read_ranks(paths.evaluated("max", "nns")).to_pandas()
     behind = alone["rank"] > 7
     assert behind.any()

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 import typer
 
-from tests.command_line import caller, done
+from tests.command_line import caller, output
 from tests.commands.script import environment, run
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.cli import app
@@ -40,7 +40,7 @@ def test_an_example_is_a_call_that_the_command_takes(example):
 @pytest.mark.parametrize("name", ["", *EXAMPLES])
 def test_lines_fill_the_terminal(call, monkeypatch, name, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
-    out, _ = done(call, *filter(None, [name]), "--help")
+    out, _ = output(call, *filter(None, [name]), "--help")
     assert "╭" not in out
     lines = out.split("\nExamples:")[0].splitlines()
     assert [line for line in lines if len(line) > min(columns, WIDEST)] == []

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.command_line import caller, done, json_document
+from tests.command_line import caller, json_document, output
 from tests.commands.script import COMMAND, environment, succeed
 from tests.prepare._data import picture, pictures
 from tests.report import project
@@ -121,7 +121,7 @@ def test_scores_are_those_of_each_picture_seen_alone(look):
 
 
 def test_the_table_has_no_column_of_captions_and_hubs_are_corrected_by_those_of_the_run(look):
-    out, _ = done(look, "search", "a red disc", "--html", "found.html", "--device", "cpu")
+    out, _ = output(look, "search", "a red disc", "--html", "found.html", "--device", "cpu")
     assert "caption" not in out
     assert "image_id" not in out
     assert "deep/c.png" in out
@@ -163,7 +163,7 @@ def test_all_commands_go_through_without_captions(call, run):
         ("embed", "--run", "mine", "--device", "cpu"),
         ("search", "a red disc", "--run", "mine", "--split", "all"),
     ):
-        done(call, *command)
+        output(call, *command)
     assert json.loads((paths.evaluations("mine") / evaluation.UNMEASURED).read_text())["why"] == "no captions"
     status, _, err = call("export", "--run", "mine", "--inference", "nns", "--to", "npy", "--out", "vectors")
     assert (status, "compares by" in err) == ((0, False) if run == "sum" else (2, True)), err
@@ -206,7 +206,7 @@ def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path)
 
 def test_broken_pictures_are_left_out_and_named(call, tmp_path):
     (tmp_path / "My Photos/broken.png").write_bytes(picture(3)[:60])
-    _, err = done(call, "index", "../My Photos", "--run", "sum", "--device", "cpu")
+    _, err = output(call, "index", "../My Photos", "--run", "sum", "--device", "cpu")
     told = " ".join(err.split())
     assert "1 of 6 images below" in told
     assert "broken.png does not decode" in told
@@ -286,7 +286,7 @@ def test_killed_it_goes_on(call, tmp_path):
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    done(call, "index", "--device", "cpu")
+    output(call, "index", "--device", "cpu")
     found = _outputs()
     shutil.rmtree(paths.DATA / "prepare/My-Photos")
     shutil.rmtree(paths.DATA / "extract/My-Photos")
@@ -311,7 +311,7 @@ def test_a_pretrained_pair_searches_at_once_as_open_clip_itself_does(call, pair,
     assert call("init", tmp_path / "fresh")[0] == 0
     shutil.move("models", tmp_path / "fresh")
     os.chdir(tmp_path / "fresh")
-    done(call, "index", tmp_path / "My Photos", *pair, "--device", "cpu")
+    output(call, "index", tmp_path / "My Photos", *pair, "--device", "cpu")
     before = contents(paths.embedded("My-Photos"))
     hits = {
         hit["image_id"]: hit["score"]
@@ -327,7 +327,7 @@ def test_a_pretrained_pair_searches_at_once_as_open_clip_itself_does(call, pair,
     assert (status, "embed My-Photos: 6 of 6 pictures computed before" in err) == (0, True), err
     assert json.loads(call("search", "a red dog", "--json", "--device", "cpu")[1])["searched"] == 6
     assert call("evaluate", "--device", "cpu")[0] == 0
-    done(call, "check")
+    output(call, "check")
     status, _, err = call("report")
     assert (status, json.loads(Path("reports/metrics.json").read_text())) == (0, {}), err
     assert call("check")[0] == 0

@@ -5,7 +5,7 @@ import sys
 import pytest
 from ruamel.yaml import YAML
 
-from tests.command_line import caller, done
+from tests.command_line import caller, output
 from tests.rules.sources import ROOT
 from vse_pipe.project.params.load import load
 
@@ -20,7 +20,7 @@ def project(tmp_path, monkeypatch, capsys):
 
 
 def test_the_papers_are_listed_outside_a_project(call):
-    out, _ = done(call, "papers")
+    out, _ = output(call, "papers")
     for word in ("hal-aaai2020", "vsepp", "CVPR 2024", "runs"):
         assert word in out
     found = {one["paper"]: one for one in json.loads(call("papers", "--json")[1])}
@@ -29,7 +29,7 @@ def test_the_papers_are_listed_outside_a_project(call):
 
 
 def test_the_rows_of_a_paper(call):
-    out, _ = done(call, "papers", "hal-aaai2020")
+    out, _ = output(call, "papers", "hal-aaai2020")
     line = next(line for line in out.splitlines() if line.split()[:1] == ["2.12"])
     assert "466.7" in line
     assert "runs, :code" in line

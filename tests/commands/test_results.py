@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import regions_project as made
-from tests.command_line import caller, done, json_document
+from tests.command_line import caller, json_document, output
 from tests.toy_project import write_params, write_prepared
 from vse_pipe.artifacts import embeddings
 from vse_pipe.audit import stage
@@ -79,7 +79,7 @@ def localize_project(call, regions_root, tmp_path):
 
 def test_a_table_and_one_document(call, localize_project) -> None:
     made.write_embedded("toy")
-    out, _ = done(call, "localize", "--run", "toy", "--device", "cpu")
+    out, _ = output(call, "localize", "--run", "toy", "--device", "cpu")
     assert [line.split()[0] for line in out.splitlines()[-5:] if line.strip()] == ["all", "cool", "plain", "warm"]
     assert json_document(call, "-q", "localize", "--run", "toy", "--json")["all"]["mentions"] == 21
 
@@ -148,7 +148,7 @@ def _add_entry() -> None:
 
 
 def test_one_call_embeds_and_ranks_without_an_entry(cli):
-    _, err = done(cli, "embed", "--run", "sum", "--dataset", "mine", "--device", "cpu")
+    _, err = output(cli, "embed", "--run", "sum", "--dataset", "mine", "--device", "cpu")
     assert "embed sum@mine: words that run 'sum' does not know: test 0.0%, train 0.0%, val 0.0%" in " ".join(
         err.split()
     )
@@ -165,12 +165,12 @@ def test_an_entry_is_a_name_like_that_of_a_run(cli, tmp_path):
         ("embed", "--dataset", "mine", "--run", "sum"),
         ("evaluate", "--run", "moved", "--inference", "csls"),
     ):
-        done(cli, *command, "--device", "cpu")
+        output(cli, *command, "--device", "cpu")
     assert not paths.embedded("sum@mine").exists()
     own = embeddings.read(paths.embedded("moved") / embeddings.IMAGES)
     found = json_document(cli, "search", "red dog", "--run", "moved", "--json", "--k", "3", "--inference", "csls")
     assert {hit["image_id"] for hit in found["hits"]} <= set(own.split("test").ids.tolist())
-    done(cli, "export", "--run", "moved", "--inference", "csls", "--to", "npy", "--out", tmp_path / "out")
+    output(cli, "export", "--run", "moved", "--inference", "csls", "--to", "npy", "--out", tmp_path / "out")
     assert json.loads((tmp_path / "out/manifest.json").read_text())["transfer"]["dataset"] == "mine"
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.command_line import caller, done, json_document
+from tests.command_line import caller, json_document, output
 from tests.tools.search import project as artefacts
 from vse_pipe.commands.export import _warm
 from vse_pipe.core.errors import InputError
@@ -28,7 +28,7 @@ def call(searched, tmp_path, monkeypatch, capsys):
 
 
 def test_a_sentence_gives_a_table_and_its_remarks(call):
-    out, err = done(call, "search", "a red zorg disc", "--run", "sum", "--k", 3)
+    out, err = output(call, "search", "a red zorg disc", "--run", "sum", "--k", 3)
     rows = [line for line in out.splitlines() if line.strip()[:1] in set("123")]
     assert len(rows) == 3
     assert "its first caption" in out
@@ -59,7 +59,7 @@ def test_json_is_one_document_on_stdout(call):
 
 
 def test_a_photo_and_an_image_of_the_data_set_give_captions(call, tmp_path):
-    out, _ = done(call, "search", "--image", "pictures/5.png", "--run", "sum", "--html", "out.html")
+    out, _ = output(call, "search", "--image", "pictures/5.png", "--run", "sum", "--html", "out.html")
     assert "caption_id" in out
     assert "The image asked with: 5.png" in (tmp_path / "project/out.html").read_text()
     told = json.loads(call("search", "--image-id", 5, "--run", "sum", "--json")[1])
@@ -68,7 +68,7 @@ def test_a_photo_and_an_image_of_the_data_set_give_captions(call, tmp_path):
 
 
 def test_a_picture_alone_is_the_file_and_in_quotes_it_is_words(call):
-    out, err = done(call, "search", "pictures/5.png", "--run", "sum", "--json")
+    out, err = output(call, "search", "pictures/5.png", "--run", "sum", "--json")
     assert "pictures/5.png: searched with the picture in this file; to search for these words, write" in err
     told, expected = (
         json.loads(one) for one in (out, call("search", "--image", "pictures/5.png", "--run", "sum", "--json")[1])
@@ -104,7 +104,7 @@ def test_parts_of_text_pictures_and_images_are_one_query(call):
 
 def test_a_condition_and_groups_narrow_the_answer_until_nothing_fits(call):
     given = ("search", "a red disc", "--run", "sum", "--split", "all", "--where", "split = 'val'", "--group", 0.01)
-    out, err = done(call, *given, "--html", "out.html")
+    out, err = output(call, *given, "--html", "out.html")
     assert "+7 alike" in out
     assert "8 of 38 images fit split = 'val'" in err
     assert "+7 alike</span>" in Path("out.html").read_text()
@@ -118,7 +118,7 @@ def test_a_condition_and_groups_narrow_the_answer_until_nothing_fits(call):
 
 def test_a_probability_is_a_column_and_says_what_it_is_of(call):
     given = ("search", "a red disc", "--run", "sum", "--inference", "csls")
-    out, err = done(call, *given, "--probability", "--html", "out.html")
+    out, err = output(call, *given, "--probability", "--html", "out.html")
     assert "probability" in out
     assert "probability that one of the 10 best of a sentence is its own image: isotonic on 16 queries of val" in err
     assert Path("out.html").read_text().count("<span>probability 0.") == 10

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.command_line import caller, done
+from tests.command_line import caller, output
 from tests.extract import project
 from tests.toy_project import write_params
 from vse_pipe.commands import _project
@@ -69,7 +69,7 @@ def extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 def test_shares_and_then_the_whole(extract) -> None:
     for share in ("2/2", "1/2", "1/2"):  # a share that is finished says so too
-        _, err = done(extract, "--features", "small", "--shard", share)
+        _, err = output(extract, "--features", "small", "--shard", share)
         assert f"share {share} is finished" in err
     status, _, err = extract("--features", "small")
     assert (status, "5 shards were there, put together" in err) == (0, True)
@@ -89,7 +89,7 @@ def test_a_mistake_in_a_run_is_told_before_anything_is_extracted(extract) -> Non
 
 def test_batch_sizes_are_measured_and_nothing_is_written(extract) -> None:
     before = sorted(Path().rglob("*"))
-    out, err = done(extract, "--features", "small", "--find-batch-size")
+    out, err = output(extract, "--features", "small", "--find-batch-size")
     assert re.fullmatch(r"features\.small\.batch_size: [1248]\n", out)
     assert [int(line.split()[0]) for line in err.splitlines()][:2] == [1, 2]
     _, out, _ = extract("--features", "small", "--find-batch-size", "--json")

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.command_line import caller, done, json_document
+from tests.command_line import caller, json_document, output
 from tests.commands.script import arguments
 from tests.evaluate.external.files import sample, write
 from vse_pipe.artifacts import captions, evaluation, images, names
@@ -43,7 +43,7 @@ def project(made, monkeypatch, capsys):
     names.write(prepared, TextIds.of(**columns))
     call = caller(monkeypatch, capsys, "--set", "evaluate.resamples=10")
     for command in ("embed", "evaluate"):
-        done(call, command, "--run", "sum", "--device", "cpu")
+        output(call, command, "--run", "sum", "--device", "cpu")
     return call, *before
 
 
@@ -92,7 +92,7 @@ def test_ids_that_are_numbers_and_lines_that_are_split_at_any_space(made, monkey
 @pytest.mark.parametrize("to", ["parquet", "npy", "clip-retrieval", "trec"])
 def test_exports_hold_the_text(project, tmp_path, to):
     out = tmp_path / "out"
-    done(project[0], "export", "--run", "sum", "--inference", "csls", "--to", to, "--out", out)
+    output(project[0], "export", "--run", "sum", "--inference", "csls", "--to", to, "--out", out)
     test = images.read(paths.prepared("toy"))
     expected = [_image(number) for number in test.filter(pc.equal(test["split"], "test"))["image_id"].to_pylist()]
     if to == "npy":
@@ -128,7 +128,7 @@ def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, t
     }
     files = write(replace(one, **called), tmp_path)
     out = tmp_path / "found"
-    told, _ = done(call, "evaluate", *arguments(files), "--json", "--inference", "nns,csls", "--out", out)
+    told, _ = output(call, "evaluate", *arguments(files), "--json", "--inference", "nns,csls", "--out", out)
     for name, metrics in json.loads(plain).items():
         found = json.loads(told)[name]
         assert {**found, "images": 0, "captions": 0} == {**metrics, "images": 0, "captions": 0}
@@ -139,7 +139,7 @@ def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, t
     pairs = [f"{image},{caption},1" for image, caption in zip(called["owners"], called["caption_ids"], strict=True)]
     (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *pairs]) + "\n")
     judged = "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}"
-    told, _ = done(call, *judged, "evaluate", *arguments(files), "--json", "--inference", "nns")
+    told, _ = output(call, *judged, "evaluate", *arguments(files), "--json", "--inference", "nns")
     assert json.loads(told)["judged"]["text_to_image"]["kendall"]["judgements"] == len(pairs)
 
 
@@ -160,7 +160,7 @@ def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
     _, out, _ = call("evaluate", *arguments(write(one, tmp_path)), "--json", "--inference", "nns")
     assert found == [json.loads(out)["rsum"]] * 2
     (tmp_path / "pairs.txt").write_text("\n".join(["caption_id image_id", *pairs[1:]]) + "\n")
-    done(call, "evaluate", *given, *correct, "--inference", "nns", "--out", tmp_path / "found")
+    output(call, "evaluate", *given, *correct, "--inference", "nns", "--out", tmp_path / "found")
     ranks = evaluation.read_ranks(tmp_path / "found/nns").to_pylist()
     asked = {row["query_name"] for row in ranks if row["direction"] == "text_to_image"}
     assert asked == set(map(_caption, one.caption_ids.tolist())) - {_caption(int(one.caption_ids[0]))}
@@ -205,7 +205,7 @@ def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
     test = captions.read(paths.prepared("toy")).filter(pc.field("split") == "test").to_pylist()
     rows = [f"{_image(row['image_id'])},{_caption(row['caption_id'])},1" for row in test]
     (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *rows]) + "\n")
-    done(call, "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}", "evaluate", "--run", "sum")
+    output(call, "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}", "evaluate", "--run", "sum")
     metrics = read_json(paths.evaluated("sum", "csls") / evaluation.METRICS)
     assert metrics["judged"]["image_to_text"]["kendall"]["judgements"] == len(rows)
     found = evaluation.read_judged(paths.evaluated("sum", "csls") / evaluation.JUDGED).to_pylist()

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from starlette.testclient import TestClient
 
 from tests import made
-from tests.command_line import caller, done, json_document
+from tests.command_line import caller, json_document, output
 from tests.commands.script import succeed
 from tests.prepare._data import picture
 from tests.toy_project import PARAMS
@@ -97,7 +97,7 @@ def test_search_offers_the_others_and_shows_them(call):
     assert told["left_out"] == {"images": 1, "captions": 1}
     assert all(hit["file"].startswith("test.tar::") for hit in told["hits"])
     assert Path("found.html").read_text(encoding="utf-8").count("data:image/webp") == 4
-    _, err = done(call, "search", "--image-id", told["hits"][0]["image_id"], "--html", "found.html")
+    _, err = output(call, "search", "--image-id", told["hits"][0]["image_id"], "--html", "found.html")
     assert "1 images that could not be read are not searched, nor their 1 captions" in err
     assert "The image asked with" in Path("found.html").read_text(encoding="utf-8")
     status, _, err = call("search", "--image-id", left)
@@ -126,7 +126,7 @@ def test_what_does_not_fit_into_the_report_has_its_caption_and_no_link(call, mon
 
 
 def test_the_report_shows_them_and_check_finds_nothing(call, finished):
-    _, err = done(call, "check")
+    _, err = output(call, "check")
     assert "no problems" in err
     page = (finished[0] / "reports/index.html").read_text(encoding="utf-8")
     assert page.count("data:image/webp") >= 4

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
-from tests.command_line import caller, done
+from tests.command_line import caller, output
 from tests.report import project as artefacts
 from tests.tools import compared
 from tests.toy_project import PARAMS, load_params, write_params
@@ -259,7 +259,7 @@ def test_json_has_the_numbers_behind_each_verdict(run):
 
 
 def test_markdown_and_the_terminal_say_the_same(run, monkeypatch):
-    out, _ = done(run, "claims", "claims.yaml", "--md", "--resamples", "60")
+    out, _ = output(run, "claims", "claims.yaml", "--md", "--resamples", "60")
     lines = out.splitlines()
     assert lines[2] == "1 hold, 0 do not hold, 0 cannot be told from these data, 1 without a verdict"
     row = next(line for line in lines if line.startswith("| strong beats weak | Table 1 | rsum, left greater |"))

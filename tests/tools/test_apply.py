@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.command_line import caller, done
+from tests.command_line import caller, output
 from vse_pipe.tools.init import stage
 from vse_pipe.tools.plots import plots_page
 
@@ -27,7 +27,7 @@ def call(monkeypatch, tmp_path, capsys):
 def test_options_of_the_overlay_before_are_named_unless_the_next_or_the_command_has_them(call):
     status, _, said = call("apply", "flickr8k_strong")
     assert (status, "kept" in said) == (0, False)
-    _, said = done(call, "-S", "evaluate={bank: test}", "apply", "flickr8k_losses")
+    _, said = output(call, "-S", "evaluate={bank: test}", "apply", "flickr8k_losses")
     kept = said.splitlines()[0]
     assert kept.startswith("kept from before, unlike a new project: ")
     assert "train.average: 0.998" in kept

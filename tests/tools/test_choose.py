@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import caller, done, json_document
+from tests.command_line import caller, json_document, output
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import DeadRun, MissingResource, ParamsError, UsageError
@@ -50,7 +50,7 @@ def test_the_best_on_val_is_written_and_nothing_of_test_is_read(project, call):
     assert {"train.lr": run.train.lr, "loss.margin": run.loss.params.margin} == best["values"]
     assert (project / "params.yaml").read_text().startswith("# kept\n")
     assert evaluated == {path: path.read_bytes() for path in Path("data/evaluate").rglob("*") if path.is_file()}
-    out, err = done(call, "choose", "--grid", "grid.yaml", "--device", "cpu", "--seeds", "3")
+    out, err = output(call, "choose", "--grid", "grid.yaml", "--device", "cpu", "--seeds", "3")
     assert err.count("is up to date") == 4, "the seeds that the first call wrote train nothing anew"
     assert out.count("* sum") == 1
     assert len(_written(project).groups["sum"]) == 3
@@ -66,7 +66,7 @@ def test_a_dead_setting_ends_no_other_and_is_not_chosen(project, call, monkeypat
 
     monkeypatch.setattr(train_stage, "train", train)
     (project / "grid.yaml").write_text("sum: {train.lr: [1.0e-2, 1.0e-4]}\n")
-    out, err = done(call, "choose", "--grid", "grid.yaml", "--device", "cpu")
+    out, err = output(call, "choose", "--grid", "grid.yaml", "--device", "cpu")
     assert "warning: it is dead" in err
     assert "  sum train.lr=0.01: dead\n" in out
     assert _written(project).runs["sum/1"].train.lr == 1e-4
@@ -78,7 +78,7 @@ def test_a_dead_setting_ends_no_other_and_is_not_chosen(project, call, monkeypat
 
 def test_what_was_tried_under_set_and_is_not_written_is_said(project, call):
     (project / "grid.yaml").write_text("sum: {train.lr: [1.0e-2]}\n")
-    _, err = done(call, "-S", "train.epochs=1", "choose", "--grid", "grid.yaml", "--device", "cpu")
+    _, err = output(call, "-S", "train.epochs=1", "choose", "--grid", "grid.yaml", "--device", "cpu")
     assert "choose: tried with train.epochs=1, which params.yaml does not have" in err
     assert _written(project).runs["sum/1"].train.epochs == 2
 

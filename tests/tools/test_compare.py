@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.command_line import caller, done
+from tests.command_line import caller, output
 from tests.tools import compared
 from tests.tools.compared import evaluation
 from tests.toy_project import PARAMS, write_params
@@ -186,7 +186,7 @@ def test_the_same_call_gives_the_same_bytes_and_another_seed_others(run):
 
 
 def test_table_names_sides_protocol_and_draws(run):
-    out, _ = done(run, "compare", "sum", "hal", "--inference", "csls", "--resamples", "50")
+    out, _ = output(run, "compare", "sum", "hal", "--inference", "csls", "--resamples", "50")
     assert "A: sum (csls), B: hal (csls)" in out
     text = " ".join(out.split())
     figures = ("B - A", "95% interval", "i2t r@1", "t2i largest_hub@10", "hs-sum")

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from tests.command_line import caller, done, json_document
+from tests.command_line import caller, json_document, output
 from tests.train.conftest import extraction, painted_project  # noqa: F401 (fixtures)
 from tests.train.painted import RAW, RUN, loaded
 from vse_pipe.artifacts import captions, embeddings, images, model_files
@@ -103,7 +103,7 @@ def test_both_files_are_ranked_and_exported(painted_project, monkeypatch, capsys
         rows.writerows([files[row["image_id"]], row["text"]] for row in told)
     call = caller(monkeypatch, capsys)
     for arguments in (("--captions", "said.csv", "--out", "c.parquet"), ("--images", RAW, "--out", "i.parquet")):
-        done(call, "encode", "--run", "ft", *arguments, "--device", "cpu")
+        output(call, "encode", "--run", "ft", *arguments, "--device", "cpu")
     measured = []
     whole = paths.embedded("ft")
     for seen, read in (("i.parquet", "c.parquet"), (whole / embeddings.IMAGES, whole / embeddings.CAPTIONS)):
@@ -115,7 +115,7 @@ def test_both_files_are_ranked_and_exported(painted_project, monkeypatch, capsys
     assert "album" not in pq.read_table("i/csls/ranks.parquet")["image_name"].to_pylist()
     assert set(pq.read_table("i/csls/ranks.parquet")["image_name"].to_pylist()) == set(files.values())
     sides = ("--images", "i.parquet", "--captions", "c.parquet")
-    done(call, "export", *sides, "--inference", "csls", "--to", "npy", "--out", "exported")
+    output(call, "export", *sides, "--inference", "csls", "--to", "npy", "--out", "exported")
 
 
 def test_what_cannot_be_encoded_is_said_and_nothing_is_written(said):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.command_line import caller, done
+from tests.command_line import caller, output
 from tests.rules.sources import ROOT
 from vse_pipe.project.params import overlay
 from vse_pipe.project.params.document import read_document
@@ -85,7 +85,7 @@ def _added() -> list[str]:
 
 
 def test_an_overlay_and_values_are_in_it(call):
-    done(call, "-S", "seed=7", "init", "mine", "--overlay", "flickr8k")
+    output(call, "-S", "seed=7", "init", "mine", "--overlay", "flickr8k")
     os.chdir("mine")
     params = load(Path("params.yaml"))
     assert list(params.datasets) == ["flickr8k"]
@@ -95,7 +95,7 @@ def test_an_overlay_and_values_are_in_it(call):
 
 @pytest.mark.parametrize("name", ["shapes_strong", "noise", "localisation"])
 def test_rendered_pictures_need_no_code(call, name):
-    done(call, "init", "mine", "--overlay", name)
+    output(call, "init", "mine", "--overlay", name)
     os.chdir("mine")
     params, document = load(Path("params.yaml")), read_document(Path("params.yaml"))
     assert dvc_yaml.problems(params, document) == []
