@@ -1,4 +1,4 @@
-"""An overlay after another: what it leaves in params.yaml is said, and what it does not speak of is left."""
+"""`vse-pipe apply` of one overlay after another, and the line of requirements.txt that names the installed package."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Settings of a grid against a loop over trainings, and what is left in params.yaml."""
+"""`vse-pipe choose`: settings of a grid against a loop over trainings, and the run that it writes into params.yaml."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""--max-drop fails on what fell, by more than allowed and significantly, and on nothing else."""
+"""`vse-pipe compare`: the tables, --max-drop, which fails on significant falls alone, and the command as a user calls it."""
 
 import contextlib
 import functools

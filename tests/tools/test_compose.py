@@ -1,4 +1,4 @@
-"""Compositional sets against loops; what is equal is no preference."""
+"""`vse-pipe compose`: compositional sets against loops; equal scores are no preference."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The command line where a project is made."""
+"""`vse-pipe init`: the files of a new project, places that it refuses, and --upgrade."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Phrases found in a photo, with a run made by the stages on rendered scenes of four pictures a split."""
+"""Phrases located in a photo, with a run that the stages trained on rendered scenes of four pictures a split."""
 
 import json
 from pathlib import Path

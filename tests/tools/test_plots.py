@@ -1,4 +1,4 @@
-"""The page that `dvc plots` fills: filled as DVC does, in a real browser, with our templates and DVC's own."""
+"""The page that `dvc plots` fills: filled as DVC does, in a real browser, with our templates and those of DVC."""
 
 import re
 
