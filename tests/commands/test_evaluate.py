@@ -1,4 +1,4 @@
-"""vse-pipe evaluate on the user's files: the figures, against plain loops, and what is printed and written."""
+"""`vse-pipe evaluate` on the user's files: figures against plain loops, and what it prints and writes."""
 
 import json
 import math

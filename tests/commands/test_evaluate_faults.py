@@ -1,4 +1,4 @@
-"""vse-pipe evaluate on files that cannot be used: the message and the status of every fault."""
+"""`vse-pipe evaluate` on files that cannot be used: one message and one status for each fault."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Each exit status once, from a process as a script or DVC sees it."""
+"""Each exit status, from a process as a script or DVC runs it."""
 
 import json
 import os

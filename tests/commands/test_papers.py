@@ -1,3 +1,5 @@
+"""`vse-pipe papers`: the list of papers, the rows of a paper, and a row written into params.yaml."""
+
 import json
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""vse-pipe search as people and programs call it."""
+"""`vse-pipe search`, and what `vse-pipe serve` prepares before the first visitor."""
 
 import contextlib
 import json

@@ -1,5 +1,4 @@
-"""Ids that are text, from a data set or from files of one's own, on the command line: the same figures as with numbers, and the
-text wherever an id is shown."""
+"""Ids that are text: the figures of numbers, and the text wherever an id is printed."""
 
 import json
 import shutil

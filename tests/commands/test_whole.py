@@ -1,4 +1,4 @@
-"""Every command in turn on a project made from a data set: pictures in shards, and one that is broken and left out."""
+"""Every command in turn on a data set of pictures in shards, one of them broken and left out."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""A small project with every artefact the report reads, written by the artefact writers: pictures, captions, rankings."""
+"""A small project with every artefact that the report reads: pictures, captions, rankings, audits."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The section of audited runs: what it shows, and what it refuses."""
+"""The section of audited runs: its figures and charts, and the audits that it refuses."""
 
 import html
 import json

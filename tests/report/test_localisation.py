@@ -1,4 +1,4 @@
-"""The section of phrases and their boxes: figures, pictures with true and found boxes, and what it refuses."""
+"""The section of located phrases: figures, pictures with boxes, and the artefacts that it refuses."""
 
 import dataclasses
 import json

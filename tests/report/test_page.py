@@ -1,3 +1,5 @@
+"""The page of the report: its structure, its words, its tables, and nothing from elsewhere."""
+
 import hashlib
 import html
 import re

@@ -1,3 +1,5 @@
+"""The stage report: its files are reproducible, complete or absent, and name what is missing."""
+
 import dataclasses
 import hashlib
 import json

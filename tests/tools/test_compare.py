@@ -1,4 +1,4 @@
-"""`vse-pipe compare`: the tables, --max-drop, which fails on significant falls alone, and the command as a user calls it."""
+"""`vse-pipe compare`: tables, --max-drop, which fails on significant falls alone, and the command itself."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""Captions and photographs of the user's own, encoded with a run: compared with what ``embed`` gives of the same content."""
+"""`vse-pipe encode`: captions and photos of the user have the vectors that ``embed`` gives the same content."""
 
 import csv
 import shutil

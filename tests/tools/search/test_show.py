@@ -1,4 +1,4 @@
-"""The page of an answer, in a real browser where there is one; pictures in a terminal, read back from what is written to it."""
+"""The page of an answer, in a real browser, and pictures in a terminal, read back from its escapes."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""A search engine without a model: it ranks pictures by the colour words they are made of."""
+"""A search engine without a model, which ranks pictures by the colour words they consist of."""
 
 import os
 import re
