@@ -48,3 +48,10 @@ def output(call: Call, *arguments: object) -> tuple[str, str]:
 def json_document(call: Call, *arguments: object) -> dict:
     """The JSON document that a command prints."""
     return json.loads(output(call, *arguments)[0])
+
+
+def failure(call: Call, status: int, *arguments: object) -> str:
+    """stderr of a command that must end with ``status``."""
+    ended, _, err = call(*arguments)
+    assert ended == status, err
+    return err

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.command_line import json_document, output
+from tests.command_line import failure, json_document, output
 from tests.commands.script import arguments
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
@@ -274,8 +274,7 @@ def test_rows_that_are_not_finite_are_dropped_when_asked_for(call, tmp_path):
     images[one.image_ids == lost[0], 3] = np.nan
     captions[one.owners == lost[1], 0] = np.inf
     files = write(one.but(images=images, captions=captions), tmp_path)
-    status, _, err = call("evaluate", *arguments(files))
-    assert status == 3
+    err = failure(call, 3, "evaluate", *arguments(files))
     assert f"a.parquet: 1 rows hold NaN or infinite values: image_id {lost[0]}; --nan drop leaves them out" in err
     out, err = output(call, "evaluate", *arguments(replace(files, nan="drop")), "--json")
     assert f"a.parquet: 1 rows hold NaN or infinite values and are left out: image_id {lost[0]}" in err

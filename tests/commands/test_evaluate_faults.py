@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests import bombs
-from tests.command_line import output
+from tests.command_line import failure, output
 from tests.commands.script import arguments
 from tests.evaluate.external.files import sample, write, write_npy
 
@@ -97,8 +97,7 @@ def test_options_that_do_not_go_together_are_status_2(call, given, message):
 )
 def test_overrides_are_checked_as_params_yaml_is(call, tmp_path, override, message):
     files = write(sample(), tmp_path)
-    status, _, err = call("-S", override, "evaluate", *arguments(files), "--inference", "csls,is")
-    assert status == 2
+    err = failure(call, 2, "-S", override, "evaluate", *arguments(files), "--inference", "csls,is")
     assert err.startswith(f"error: {message}"), err
 
 
@@ -112,21 +111,18 @@ def test_a_bank_with_vectors_that_are_ranked_is_refused(call, tmp_path, shared):
         for side, letter in [("images", "a"), ("captions", "b")]
     }
     files = replace(write(sample(), tmp_path), **names)
-    status, _, err = call("evaluate", *arguments(files), "--inference", "is+rgm")
-    assert status == 3
+    err = failure(call, 3, "evaluate", *arguments(files), "--inference", "is+rgm")
     where = "validation data" if shared == "val" else "--bank-images, --bank-captions"
     assert err.startswith(f"error: {where}: the bank holds 24 of the vectors that are ranked")
 
 
 def test_files_that_do_not_belong_together_are_refused(call, tmp_path):
     files = replace(write_npy(sample(), tmp_path), caption_images=None)
-    status, _, err = call("evaluate", *arguments(files))
-    assert status == 3
+    err = failure(call, 3, "evaluate", *arguments(files))
     assert "nothing says which caption belongs to which image; give --caption-images or --qrels" in err
     files = write(sample(), tmp_path)
     both = replace(files, val_images=files.images, val_captions=files.captions)
-    status, _, err = call("evaluate", *arguments(both), "--inference", "rgm")
-    assert status == 3
+    err = failure(call, 3, "evaluate", *arguments(both), "--inference", "rgm")
     assert err.startswith("error: validation data: the split holds 24 of the vectors that are ranked")
     table = pq.read_table(files.images)
     pq.write_table(table.append_column("image_id", table["image_id"]), files.images)
@@ -185,7 +181,6 @@ def test_sides_of_two_models_are_refused_with_what_they_say_of_themselves(call, 
     for path, run in ((files.images, "a"), (files.captions, "b")):
         about = {"run": run, "model_sha256": 64 * run}
         pq.write_table(pq.read_table(path).replace_schema_metadata(about), path)
-    status, _, err = call("evaluate", *arguments(files))
-    assert status == 3
+    err = failure(call, 3, "evaluate", *arguments(files))
     assert "b.parquet: vectors of 8 values of run b (model bbbbbbbbbbbb), those of " in err
     assert "a.parquet have 8 of run a (model aaaaaaaaaaaa); both must come from one model" in err

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.command_line import json_document, output
+from tests.command_line import failure, json_document, output
 from tests.commands.script import arguments
 from tests.evaluate.embedded import ABOUT, sides
 from tests.evaluate.external.files import Sample, sample, write, write_npy
@@ -121,8 +121,7 @@ def test_what_does_not_go_together_is_said(tmp_path, more, message):
 
 
 def test_weights_that_are_no_numbers_are_a_users_error(tmp_path, call):
-    status, _, err = call("evaluate", *arguments(write(sample(), tmp_path)), "--weights", "2;1")
-    assert status == 2
+    err = failure(call, 2, "evaluate", *arguments(write(sample(), tmp_path)), "--weights", "2;1")
     assert "--weights 2;1: expected numbers with commas between" in err
 
 
@@ -177,14 +176,11 @@ def test_one_ensemble_is_ranked_between_its_runs(project, call):
 
 
 def test_an_ensemble_that_cannot_be_ranked_is_one_line(project, call):
-    status, _, err = call("evaluate", "--run", "bothh", "--device", "cpu")
-    assert status == 2
+    err = failure(call, 2, "evaluate", "--run", "bothh", "--device", "cpu")
     assert "unknown run 'bothh'; did you mean 'both'? known: both, given, max, quick, ranks, sum, tuned" in err
-    status, _, err = call("-S", "evaluate.split=val", "evaluate", "--run", "tuned", "--device", "cpu")
-    assert status == 3
+    err = failure(call, 3, "-S", "evaluate.split=val", "evaluate", "--run", "tuned", "--device", "cpu")
     assert "ensembles.tuned.weights are chosen on val, which evaluate.split ranks" in err
-    status, _, err = call("evaluate", "--run", "quick", "--inference", "gm", "--device", "cpu")
-    assert status == 2
+    err = failure(call, 2, "evaluate", "--run", "quick", "--inference", "gm", "--device", "cpu")
     assert "gm matches all queries at once and the scores of cascade 'quick' are on one scale for a query only" in err
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.command_line import caller, json_document, output
+from tests.command_line import caller, failure, json_document, output
 from tests.commands.script import COMMAND, environment, succeed
 from tests.prepare._data import picture, pictures
 from tests.report import project
@@ -261,8 +261,7 @@ def test_a_model_or_features_that_are_others_now_are_refused(call):
     call("index", "../My Photos", "--run", "sum", "--device", "cpu")
     meta = paths.extracted("toy", "filters") / features.META
     meta.write_text(meta.read_text().replace('"size": 5', '"size": 7'))
-    status, _, err = call("index", "--device", "cpu")
-    assert status == 5, err
+    err = failure(call, 5, "index", "--device", "cpu")
     assert "made with other params" in " ".join(err.split())
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 from ruamel.yaml import YAML
 
-from tests.command_line import caller, output
+from tests.command_line import caller, failure, output
 from tests.rules.sources import ROOT
 from vse_pipe.project.params.load import load
 
@@ -52,8 +52,7 @@ def test_the_parameters_of_a_row_and_that_apply_needs_a_project(call):
     assert "# published i2t: R@1 64.0, R@5 89.9, R@10 95.7, Med r 1.0, Mean r 2.8\n" in out
     assert "# published: rsum 466.7\n" in out
     assert YAML(typ="safe").load(out)["runs"]["hal-aaai2020_2_12"]["scheme"] == "memory_bank"
-    status, _, err = call("papers", "hal-aaai2020", "2.12", "--apply")
-    assert status == 2
+    err = failure(call, 2, "papers", "hal-aaai2020", "2.12", "--apply")
     assert "no params.yaml" in err
 
 
@@ -77,8 +76,7 @@ def test_odd_values_of_set_are_printed_as_they_are(call, text):
 
 def test_a_broken_params_file_is_status_2_and_one_line(project, tmp_path):
     (tmp_path / "params.yaml").write_bytes(b"")
-    status, _, err = project("papers", "hal-aaai2020", "2.12", "--apply")
-    assert status == 2
+    err = failure(project, 2, "papers", "hal-aaai2020", "2.12", "--apply")
     assert err == "error: params.yaml: expected a mapping of sections, got NoneType\n"
 
 

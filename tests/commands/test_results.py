@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import regions_project as made
-from tests.command_line import caller, json_document, output
+from tests.command_line import caller, failure, json_document, output
 from tests.toy_project import write_params, write_prepared
 from vse_pipe.artifacts import embeddings
 from vse_pipe.audit import stage
@@ -189,8 +189,7 @@ def test_an_entry_is_a_name_like_that_of_a_run(cli, tmp_path):
 )
 def test_what_cannot_be_is_one_line(cli, arguments, message):
     _add_entry()
-    status, _, err = cli(*arguments)
-    assert status == 2
+    err = failure(cli, 2, *arguments)
     assert message in " ".join(err.split())
     assert len(err.strip().splitlines()) == 1
 

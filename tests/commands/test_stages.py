@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.command_line import caller, output
+from tests.command_line import caller, failure, output
 from tests.extract import project
 from tests.toy_project import write_params
 from vse_pipe.commands import _project
@@ -50,8 +50,7 @@ def test_vectors_from_files_take_it_from_set(call, monkeypatch):
     files = ("evaluate", "--images", "a.npy", "--captions", "b.npy")
     assert call("-S", "engine.name=ray", *files) == (4, "", WHAT)
     assert call("-S", "engine.memory=100", *files, "--engine", "ray") == (4, "", WHAT)
-    status, _, err = call("-S", "engine.memory=0", *files)
-    assert status == 2
+    err = failure(call, 2, "-S", "engine.memory=0", *files)
     assert err.startswith("error: --set engine.memory: ")
 
 
@@ -81,8 +80,7 @@ def test_a_mistake_in_a_run_is_told_before_anything_is_extracted(extract) -> Non
     params = Path("params.yaml")
     text = "{dataset: tinny, features: small, texts: t, noise: n, loss: summ, scheme: plain, similarity: cosine, text: gru, image: linear}"
     params.write_text(params.read_text().replace("runs: {}", f"runs: {{a: {text}}}"))
-    status, _, err = extract("--features", "small")
-    assert status == 2
+    err = failure(extract, 2, "--features", "small")
     assert "unknown loss 'summ'" in err
     assert not Path("data/extract/tiny/small").exists()
 
@@ -108,8 +106,7 @@ def test_batch_sizes_are_measured_and_nothing_is_written(extract) -> None:
     ],
 )
 def test_refuses(extract, arguments: tuple, message: str) -> None:
-    status, _, err = extract(*arguments)
-    assert status == 2
+    err = failure(extract, 2, *arguments)
     assert message in err
 
 

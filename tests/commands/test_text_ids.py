@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.command_line import caller, json_document, output
+from tests.command_line import caller, failure, json_document, output
 from tests.commands.script import arguments
 from tests.evaluate.external.files import sample, write
 from vse_pipe.artifacts import captions, evaluation, images, names
@@ -193,8 +193,7 @@ def test_faults_are_told_with_the_text(call, tmp_path, changes, message):
     one = sample()
     text = {"image_ids": one.image_ids.astype(str).astype(object), "owners": one.owners.astype(str).astype(object)}
     files = write(replace(one, **{**text, **{key: made(one) for key, made in changes.items()}}), tmp_path)
-    status, _, err = call("evaluate", *arguments(files))
-    assert status == 3
+    err = failure(call, 3, "evaluate", *arguments(files))
     assert message in " ".join(err.split())
 
 
@@ -226,8 +225,7 @@ def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
             )
         told = {**table.schema.metadata, names.NAME.encode(): sha256(bank / names.NAME).encode()}
         pq.write_table(table.replace_schema_metadata(told), bank / name, write_page_checksum=True)
-    status, _, err = call("--set", f"evaluate.bank={bank}", "evaluate", "--run", "sum")
-    assert status == 3, err
+    err = failure(call, 3, "--set", f"evaluate.bank={bank}", "evaluate", "--run", "sum")
     assert "of the vectors that are ranked, the first is image_id beach/" in " ".join(err.split())
 
 

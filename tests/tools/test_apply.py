@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.command_line import caller, output
+from tests.command_line import caller, failure, output
 from vse_pipe.tools.init import stage
 from vse_pipe.tools.plots import plots_page
 
@@ -43,8 +43,7 @@ def test_of_a_new_project_nothing_is_kept_and_pictures_that_are_not_rendered_kee
     assert call("apply", "own.yaml")[0] == 0
     assert "source: pipeline/captions.csv" in Path("params.yaml").read_text()
     Path("own.yaml").write_text("datasets: [1]")
-    status, _, said = call("apply", "own.yaml")
-    assert status == 2
+    said = failure(call, 2, "apply", "own.yaml")
     assert "params.yaml datasets: input should be a valid dictionary" in said
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.command_line import caller, output
+from tests.command_line import caller, failure, output
 from tests.tools import compared
 from tests.tools.compared import evaluation
 from tests.toy_project import PARAMS, write_params
@@ -266,8 +266,7 @@ def test_what_cannot_be_done_is_one_line(run, tmp_path, arguments, status, messa
 
 def test_nothing_in_common_is_an_error(run):
     compared.write_run("max", "gm", images=120)
-    status, _, err = run("compare", "max", "hal")
-    assert status == 3
+    err = failure(run, 3, "compare", "max", "hal")
     assert err == "error: no criterion in common: max has gm; hal has csls, nns\n"
 
 
@@ -276,8 +275,7 @@ def test_ranks_of_an_older_version_are_refused(run):
     folder = paths.evaluated("hal", "nns")
     columns = [name for name in older.ranks.column_names if name != "image_id"]
     pq.write_table(older.ranks.select(columns), folder / "ranks.parquet")
-    status, _, err = run("compare", "sum", "hal")
-    assert status == 3
+    err = failure(run, 3, "compare", "sum", "hal")
     assert "data/evaluate/hal/nns/ranks.parquet: column 'image_id' (int64) is missing" in err
 
 

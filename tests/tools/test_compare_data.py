@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from dvc.repo import Repo
 
-from tests.command_line import caller, json_document
+from tests.command_line import caller, failure, json_document
 from tests.ranking import ranked
 from tests.tools import compared
 from tests.toy_project import PARAMS, write_params
@@ -84,8 +84,7 @@ def test_a_run_against_what_it_was_another_run_or_a_folder(run):
 
 def test_a_drop_against_the_base_fails(run):
     compared.write_run("sum", "nns", images=80, quality=0.1)
-    status, _, err = run("sum", "--base", "HEAD~1", "--inference", "nns", "--max-drop", "1", "--resamples", "60")
-    assert status == 1
+    err = failure(run, 1, "sum", "--base", "HEAD~1", "--inference", "nns", "--max-drop", "1", "--resamples", "60")
     assert err.startswith("error: nns: image_to_text r@1 fell by ")
 
 
@@ -121,8 +120,7 @@ def test_what_the_revision_lacks_is_named(run):
     )
     status, _, err = run("sum", "--base", "one", "--inference", "csls")
     assert (status, err) == (2, "error: one:sum has no evaluation under 'csls'; it has: nns\n")
-    status, _, err = run("/elsewhere/nns", "sum", "--base", "one")
-    assert status == 2
+    err = failure(run, 2, "/elsewhere/nns", "sum", "--base", "one")
     assert err.startswith("error: /elsewhere/nns lies outside the project")
 
 
@@ -131,8 +129,7 @@ def test_a_bad_file_is_named_by_its_revision(run, tmp_path):
     file.write_bytes(b"PAR1 no more")
     _commit(tmp_path / "copy", "three")
     compared.write_run("sum", "nns", "csls", images=80, quality=0.9)
-    status, _, err = run("sum", "--base", "HEAD")
-    assert status == 5
+    err = failure(run, 5, "sum", "--base", "HEAD")
     assert err.startswith("error: HEAD:data/evaluate/sum/nns/ranks.parquet: damaged Parquet file"), err
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from tests.command_line import caller, output
+from tests.command_line import caller, failure, output
 from tests.rules.sources import ROOT
 from vse_pipe.project.params import overlay
 from vse_pipe.project.params.document import read_document
@@ -200,8 +200,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=[" ".join(one) for one, _ in REFUSED])
 def test_what_is_wrong_is_said_and_nothing_is_left(call, tmp_path, arguments, said):
-    status, _, err = call(*arguments)
-    assert status == 2
+    err = failure(call, 2, *arguments)
     assert said in err
     assert _everything(tmp_path) == set()
 
