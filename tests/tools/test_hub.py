@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from torchvision import models
 
 from tests.made import INFERENCES
+from tests.train.conftest import extraction, painted_project  # noqa: F401 (fixtures)
 from tests.train.painted import RAW, RUN, loaded
 from vse_pipe.artifacts import captions, embeddings, evaluation, features, model_files
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError
@@ -74,7 +75,7 @@ def test_a_file_that_was_changed_is_refused(packed):
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("image", ["linear", "finetune"])
-def test_the_loader_of_the_card_runs_and_scores_photos_as_the_run_does(painted_project, tmp_path, monkeypatch, image):
+def test_the_loader_of_the_card_runs_and_scores_photos_as_the_run_does(painted_project, tmp_path, monkeypatch, image):  # noqa: F811
     params = loaded({}, run={**RUN, "image": image}, epochs=1)
     train(params, "ft", "cpu")
     embed(params, "ft", "cpu")
@@ -91,7 +92,7 @@ def test_the_loader_of_the_card_runs_and_scores_photos_as_the_run_does(painted_p
     np.testing.assert_allclose(known["scores"].numpy(), expected, atol=1e-5)
 
 
-def test_own_weights_are_packed_and_photos_have_the_vectors_of_the_run(painted_project, tmp_path, monkeypatch, capsys):
+def test_own_weights_are_packed_and_photos_have_the_vectors_of_the_run(painted_project, tmp_path, monkeypatch, capsys):  # noqa: F811
     """The network's file lay in the project alone; what loads the pack needs nothing else."""
     Path("own").mkdir()
     save_file(models.shufflenet_v2_x0_5().state_dict(), "own/network.safetensors")
