@@ -52,7 +52,7 @@ RUN = {
     "texts": "said",
     "noise": "clean",
     "loss": "infonce",
-    "scheme": "none",
+    "scheme": "zero_shot",
     "similarity": "cosine",
     "text": "identity",
     "image": "identity",

@@ -128,7 +128,7 @@ def test_what_belongs_together_is_no_partner_and_no_negative(owners, said, seed,
     owners = np.unique([*owners, 9], return_inverse=True)[1].tolist()
     said = [*said[: len(owners) - 1], 7]
     images, texts = _sides(owners, seed, ties=False)
-    known = Incidence.of(np.array(owners), np.array(said), np.array([0]), np.array([7]))
+    known = Incidence.from_pairs(np.array(owners), np.array(said), np.array([0]), np.array([7]))
     seen = {*zip(owners, said, strict=True), (0, 7)}
     matrix = _matrix(images, texts, owners)
     belong = known.by_image[:, known.texts].nonzero()

@@ -18,14 +18,12 @@ from vse_pipe.localize.ranks import BoxSide, Ranks, joined, scenes
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams, LocalizeParams
 from vse_pipe.project.registry import INFERENCES
+from vse_pipe.ranking import criteria as ranking_trial
 from vse_pipe.ranking import evaluation, matching
-from vse_pipe.ranking import trial as ranking_trial
-from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.bank import BankSource, Split
 from vse_pipe.ranking.cascade import ScoredPairs, cascaded
-from vse_pipe.ranking.criteria import parse
+from vse_pipe.ranking.criteria import Trial, parse, trials
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.ranking.split import Split
-from vse_pipe.ranking.trial import Trial, trials
 
 OPEN = {"rgm": INFERENCES.options("rgm")(lam=2.0)}
 _MEMORY = EvaluateParams().memory
@@ -101,7 +99,7 @@ def _evaluate(split: Split, name: str) -> None:
 
 def _best_lambdas(split: Split) -> None:
     for trial in trials([split], _BANK, _product, _MEMORY).values():
-        ranking_trial.tuned(parse("rgm", {}), trial, False)
+        ranking_trial.choose_parameters(parse("rgm", {}), trial, False)
 
 
 def _matching_seconds(split: Split, k: int = 10, lam: float = 2.0) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.rules.sources import ROOT
 from vse_pipe import cli
-from vse_pipe.evaluate.external.inputs import InputFiles
+from vse_pipe.evaluate.files import InputFiles
 
 COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'vse-pipe'; from vse_pipe.cli import main; main()"]
 

@@ -12,7 +12,7 @@ from tests.command_line import failure, json_document, output
 from tests.commands.script import arguments
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
-from tests.evaluate.external.files import sample, write, write_npy
+from tests.evaluate.files import sample, write, write_npy
 from tests.naive import evaluate as naive
 from tests.toy_project import write_params
 from vse_pipe.artifacts import evaluation

@@ -11,7 +11,7 @@ import pytest
 from tests import bombs
 from tests.command_line import failure, output
 from tests.commands.script import arguments
-from tests.evaluate.external.files import sample, write, write_npy
+from tests.evaluate.files import sample, write, write_npy
 
 
 def test_a_collapsed_model_is_named_and_scores_next_to_nothing(call, tmp_path):
@@ -32,7 +32,7 @@ def test_a_collapsed_model_is_named_and_scores_next_to_nothing(call, tmp_path):
     ],
 )
 def test_a_fault_is_one_line_with_its_status(call, tmp_path, changes, status, message):
-    """All faults of files: tests/evaluate/external."""
+    """All faults of files: tests/evaluate."""
     one = sample()
     files = write(one.but(**changes(one)), tmp_path)
     if status == 5:

@@ -9,7 +9,7 @@ from tests.command_line import caller, json_document, output
 from tests.commands.script import arguments
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
-from tests.evaluate.external.files import sample, write, write_npy
+from tests.evaluate.files import sample, write, write_npy
 from tests.toy_project import write_params
 
 FILES = ("--images", "a.parquet", "--captions", "b.parquet")

@@ -8,14 +8,13 @@ import pytest
 from tests.command_line import failure, json_document, output
 from tests.commands.script import arguments
 from tests.evaluate.embedded import ABOUT, sides
-from tests.evaluate.external.files import Sample, sample, write, write_npy
+from tests.evaluate.files import Sample, sample, write, write_npy
 from tests.naive import criteria
 from tests.naive import evaluate as naive
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.artifacts import embeddings, evaluation
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.evaluate.external.inputs import InputFiles, MoreFiles
-from vse_pipe.evaluate.external.stage import evaluate_files
+from vse_pipe.evaluate.files import InputFiles, MoreFiles, evaluate_files
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 

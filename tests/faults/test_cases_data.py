@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.commands.script import arguments
-from tests.evaluate.external.files import sample, write, write_npy
+from tests.evaluate.files import sample, write, write_npy
 from tests.extract import corpus
 from tests.hostile import Hostile
 from tests.prepare import _data

@@ -19,7 +19,8 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.extract.stage import extract
 from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.inject.stage import inject, teach
+from vse_pipe.inject.stage import inject
+from vse_pipe.inject.teacher import teach
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.problems import DIGEST

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.rules.sources import ROOT
+from vse_pipe.core.errors import UnknownMember
 from vse_pipe.project.registry import (
     IMAGE_ENCODERS,
     INFERENCES,
@@ -64,6 +65,11 @@ def test_a_member_that_says_nothing_has_the_traits_of_its_family():
         for family in RUN_FAMILIES.values()
         for name in family.names()
     )
+
+
+def test_the_former_name_of_a_scheme_names_the_present_one():
+    with pytest.raises(UnknownMember, match=r"^scheme 'none' is now called 'zero_shot'; write 'zero_shot'$"):
+        SCHEMES.check("none")
 
 
 def _imported(script: str, *arguments: str) -> str:

@@ -1,9 +1,7 @@
-"""Processes that act as the ranks of a training, kept for the session: each call is run by some of them as one group.
-
-They are forks of a clean process that has imported torch and the pipeline once.
-"""
+"""Processes that act as the ranks of a training, and the work that they do in tests."""
 
 import atexit
+import contextlib
 import functools
 import multiprocessing
 import os
@@ -11,16 +9,29 @@ import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
 import torch
 from torch import distributed
 
+from tests.train.some import Killed, member, some_pairs, some_scheme
+from vse_pipe.core import processes
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from vse_pipe.train import data, gradient_cache, loop, model, stage
+from vse_pipe.train.data import Pairs
+from vse_pipe.train.inputs import Teacher
+from vse_pipe.train.model import DualEncoder, build
+from vse_pipe.train.optimise import Averages, optimizer_for
+from vse_pipe.train.scheme import Scheme
+
 _MOST = 3
-_HERE = "tests.train.ranked"
 
 
 def on(count: int, work: Callable, *arguments: Any) -> list[Any]:
@@ -45,7 +56,7 @@ def asleep(folder: Path, device: torch.device) -> None:
 @functools.cache
 def _pool() -> list:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([_HERE, "vse_pipe.train.stage", "tests.train.rank_cases"])
+    context.set_forkserver_preload(["vse_pipe.train.stage", "tests.train.ranked"])
     pipes = []
     for _ in range(_MOST):
         ours, theirs = context.Pipe()
@@ -83,3 +94,140 @@ def _joined(work: Callable, arguments: tuple, number: int, count: int, place: st
         return found
     finally:
         distributed.destroy_process_group()
+
+
+COUNT = 34
+FRAGMENTS = ("scan_t2i", "scan_i2t", "saf", "sgr")
+Found = tuple[list[float], dict[str, np.ndarray]]
+
+
+def each(work: Callable[..., Found], cases: list[dict[str, Any]], *arguments: Any) -> list[Found]:
+    """``work`` of one case after the other."""
+    return [work(case, *arguments) for case in cases]
+
+
+def gradient(how: dict[str, Any], size: int, exact: bool = True) -> Found:
+    """The loss of one batch of ``size`` pairs, and the gradient of every weight; exact: in float64."""
+    with _read_as(exact):
+        scheme = _scheme(how, exact)
+        model, params = scheme.model.train(), scheme.setting.train
+        batch = scheme.setting.pairs.batch(np.arange(0, 2 * size, 2))
+        torch.manual_seed(7)
+        if params.chunk:
+            value = gradient_cache.backward(scheme, batch, params.chunk)
+        else:
+            total = scheme.terms(*model.encode(batch, scheme.setting.device, params.precision), batch).total()
+            value = total.item()
+            total.backward()
+        if processes.rank_count() > 1:
+            model.sum_gradients()
+        found = {name: weight.grad.numpy() for name, weight in model.named_parameters() if weight.grad is not None}
+        return [value], found | {name: buffer.numpy() for name, buffer in model.named_buffers()}
+
+
+def epochs(how: dict[str, Any], count: int, exact: bool = True) -> Found:
+    """The loss of each of ``count`` epochs, and weights, averages and what the scheme keeps at their end."""
+    with _read_as(exact):
+        scheme = _scheme(how, exact)
+        params = scheme.setting.train
+        optimizer, averages = optimizer_for(scheme.setting.model, params), Averages(scheme.models, params.average)
+        batches = list(np.split(np.random.default_rng(1).permutation(COUNT), [9, 18, 27]))
+        losses = [loop._epoch(scheme, optimizer, averages, lambda _: batches, one, "toy")[0] for one in range(count)]
+        models = {
+            f"{place}/{name}": one for place, of in enumerate(averages.models) for name, one in of.state_dict().items()
+        }
+        kept = {f"scheme/{name}": one for name, one in scheme.state().items()}
+        return losses, {name: one.detach().numpy() for name, one in (scheme.model.state_dict() | models | kept).items()}
+
+
+def drifted() -> None:
+    """Weights that are not the same everywhere."""
+    processes.require_same_on_all([torch.full((3,), float(processes.rank()))], "weights")
+
+
+def answered() -> list[bool]:
+    """What the first answers where the others answer otherwise."""
+    return [processes.of_first(processes.is_first()), processes.of_first(not processes.is_first())]
+
+
+def trained_elsewhere(params: Params, name: str, answer: Any) -> None:
+    """Train where the function ``name`` of the engine finds ``answer`` on the disk of all but the first."""
+    module, function = name.split(".")
+    with pytest.MonkeyPatch.context() as patch:
+        if not processes.is_first():
+            patch.setattr(getattr(stage, module), function, lambda *_: answer)
+        stage.train(params, "sum", "cpu")
+
+
+def killed_after_one(params: Params) -> None:
+    """A training whose processes are all killed after the first epoch."""
+
+    def written(*_: Any) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(loop, "_write", written)
+        stage.train(params, "sum", "cpu")
+
+
+@contextlib.contextmanager
+def _read_as(exact: bool) -> Iterator[None]:
+    """exact: features are read as float64, as no run does."""
+    read = data.image_inputs
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (data, model) if exact else ():
+            patch.setattr(module, "image_inputs", lambda array, rows: read(array, rows).double())
+        yield
+
+
+def _scheme(how: dict[str, Any], exact: bool) -> Scheme:
+    """how: names of loss, scheme and similarity, options of members, ``train``."""
+    pairs = some_pairs(COUNT, each=2)
+    if how.get("similarity") in FRAGMENTS:
+        array = np.random.default_rng(0).standard_normal((len(pairs.array), 3, 6)).astype(np.float16)
+        pairs = replace(pairs, array=array)
+
+    def made(seed: int) -> DualEncoder:
+        model = _model(pairs, how, seed)
+        return model.double() if exact else model
+
+    plain = some_scheme(pairs, how.get("loss", "sum"), model=made(0), train={"epochs": 9, **how.get("train", {})})
+    setting = replace(plain.setting, build=made, teacher=_teacher())
+    name = how.get("scheme", "plain")
+    scheme = SCHEMES.load(name).scheme(setting, member(SCHEMES, name, **how.get("options", {})).params)
+    return _in_float64(scheme) if exact else scheme
+
+
+def _model(pairs: Pairs, how: dict[str, Any], seed: int) -> DualEncoder:
+    similarity = how.get("similarity", "cosine")
+    image = {"name": "regions" if similarity in FRAGMENTS else "linear", **how.get("image", {})}
+    text = {"name": "gru", "word_dim": 5, **how.get("text", {})}
+    options = {"sim_dim": 4} if similarity in ("saf", "sgr") else {}
+    sides = member(IMAGE_ENCODERS, **image), member(TEXT_ENCODERS, **text)
+    return build(
+        *sides, member(SIMILARITIES, similarity, **options), pairs.array.shape[1:], pairs.texts.inputs, 8, seed
+    )
+
+
+def _teacher() -> Teacher:
+    drawn = torch.Generator().manual_seed(0)
+    images, captions = (torch.randn(COUNT, 4, generator=drawn).half() for _ in range(2))
+    return Teacher(images, captions, torch.arange(COUNT), torch.arange(COUNT))
+
+
+def _in_float64(scheme: Any) -> Any:
+    """What a scheme keeps is float32, which would round away what is to be seen."""
+    if hasattr(scheme, "costs"):
+        scheme.costs.network.double()
+    if hasattr(scheme, "targets"):
+        scheme.targets = scheme.targets.double()
+    if hasattr(scheme, "images"):
+        begin = scheme.start
+
+        def start(epoch: int) -> None:
+            begin(epoch)
+            if scheme.images is not None:
+                scheme.images, scheme.texts = scheme.images.double(), scheme.texts.double()
+
+        scheme.start = start
+    return scheme

@@ -1,19 +1,25 @@
-"""Small pairs and a small model: what the tests of one step and one epoch run on."""
+"""Small pairs and small models for tests of a step and an epoch, and trainings that are killed."""
 
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
+import pytest
 import torch
+from torch import Tensor, nn
 
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.text import SPECIAL, Tokens
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.train.data import Pairs
+from vse_pipe.ranking.fragments import Words
+from vse_pipe.train import checkpoint, loop
+from vse_pipe.train.data import Batch, Pairs
 from vse_pipe.train.model import DualEncoder, build, objective
 from vse_pipe.train.optimise import optimizer_for
 from vse_pipe.train.scheme import Scheme, Setting
+from vse_pipe.train.stage import train
 
 
 def some_tokens(count: int, longest: int = 5, words: int = 12, seed: int = 0) -> Texts:
@@ -71,3 +77,58 @@ def some_scheme(
 
 def adam(model: torch.nn.Module, lr: float) -> torch.optim.Optimizer:
     return optimizer_for(model, TrainParams(lr=lr))
+
+
+class FragmentModel(DualEncoder):
+    """Two regions an image and a vector a word; the score is the mean over words of the best region, times a learned scale."""
+
+    trains_on_pixels = tests_on_pixels = False
+    loss = None
+
+    def __init__(self, features: int, words: int, dim: int = 6) -> None:
+        nn.Module.__init__(self)
+        self.img, self.txt, self.sim = nn.Linear(features, 2 * dim), nn.Embedding(words, dim), nn.Linear(1, 1)
+        generator = torch.Generator().manual_seed(0)
+        for weight in self.parameters():
+            nn.init.normal_(weight, generator=generator)
+
+    def start(self, epoch: int) -> None:
+        pass
+
+    def encode(self, batch: Batch, device: torch.device, precision: str = "float32") -> tuple[Tensor, Words]:
+        regions = self.img(batch.features).unflatten(1, (2, -1))
+        tokens, lengths = batch.texts
+        words = Words.from_padded(self.txt(tokens), lengths)
+        unit = nn.functional.normalize
+        return unit(regions, dim=2), Words(unit(words.vectors, dim=1), words.lengths)
+
+    def score(self, images: Tensor, texts: Words) -> Tensor:
+        best = torch.einsum("ird,wd->iwr", images, texts.vectors).amax(dim=2)
+        means = [part.mean(dim=1) for part in best.split(texts.lengths.tolist(), dim=1)]
+        return self.sim(torch.stack(means, dim=1)[..., None])[..., 0]
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing catches it, no clean-up runs but what the stack holds."""
+
+
+def killed_after(epochs: int, params, run: str) -> None:
+    """Train ``run`` until the state after ``epochs`` of its epochs is written, and no further."""
+    saved, real = iter(range(1, 10**6)), checkpoint.save
+
+    def save(*arguments):
+        real(*arguments)
+        if next(saved) == epochs:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop.checkpoint, "save", save)
+        with pytest.raises(Killed):
+            train(params, run, "cpu")
+
+
+def killed_at(epochs: list[int], params, run: str) -> None:
+    """The same again and again: ``run`` goes on from each of these epochs and is killed after the next. A state that comes back
+    otherwise than it was makes all that follows another."""
+    for before, after in pairwise([0, *epochs]):
+        killed_after(after - before, params, run)

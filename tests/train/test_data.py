@@ -1,4 +1,4 @@
-"""What a run knows of its mismatched pairs."""
+"""Training pairs, their matches and regions, and word vectors from a file."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,18 +7,23 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.toy_project import load_params, write_prepared
-from tests.train.some import some_pairs
+from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
+from tests.train.some import member, some_model, some_pairs
 from vse_pipe.artifacts import captions, features, pairs, texts
 from vse_pipe.artifacts import regions as artefact
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
-from vse_pipe.core.errors import InputError
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
+from vse_pipe.core.text import SPECIAL
+from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
+from vse_pipe.project.registry import TEXT_ENCODERS
+from vse_pipe.train import inputs, restore
 from vse_pipe.train.batch import Scored
 from vse_pipe.train.data import Incidence, Pairs, TrainRegions, TrainTable, text_lengths
+from vse_pipe.train.stage import train
 
 
 def test_a_batch_is_a_plain_gather():
@@ -66,7 +71,7 @@ def test_kin_and_positives_are_those_of_all_that_is_known(seed, taken):
     more = rng.integers(98, 112, 9), rng.integers(4, 15, 9)
     both = (np.concatenate(side).tolist() for side in zip((owners, said), more, strict=True))
     seen, pairs = set(zip(*both, strict=True)), np.array(taken)
-    known = Incidence.of(owners, said, *more)
+    known = Incidence.from_pairs(owners, said, *more)
     found = known.of_batch(pairs, CPU)
     assert known.ids[known.images].tolist() == owners.tolist()
     assert known.belong(pairs, pairs[:3]).tolist() == [[(owners[i], said[j]) in seen for j in taken[:3]] for i in taken]
@@ -83,8 +88,8 @@ def test_kin_and_positives_are_those_of_all_that_is_known(seed, taken):
 def test_what_matches_is_no_negative_in_any_loss():
     """Image 0 is seen with text 1 in a pair that is not in the batch."""
     owners, said = np.array([0, 1, 0, 2]), np.array([0, 1, 1, 2])
-    matches = Incidence.of(owners, said).of_batch(np.array([0, 1, 3]), CPU)
-    scored = Scored.of(torch.zeros(3, 3), torch.tensor([0, 1, 2]), matches=matches)
+    matches = Incidence.from_pairs(owners, said).of_batch(np.array([0, 1, 3]), CPU)
+    scored = Scored.from_scores(torch.zeros(3, 3), torch.tensor([0, 1, 2]), matches=matches)
     assert scored.same.tolist() == [[True, True, False], [False, True, False], [False, False, True]]
 
 
@@ -99,7 +104,7 @@ COLUMNS = {
     "split": ["train"] * 6,
 }
 # Region 70 is of a mention for which no pair was drawn, in the picture of the third.
-KNOWN = Incidence.of(np.array([10, 30, 10]), np.arange(3), np.array([70, 10]), np.array([0, 1]))
+KNOWN = Incidence.from_pairs(np.array([10, 30, 10]), np.arange(3), np.array([70, 10]), np.array([0, 1]))
 MENTIONS = pa.table(
     {"region_id": [70, 10], "image_id": [9, 8], "x1": [1.0, 0], "y1": [2.0, 0], "x2": [3.0, 9], "y2": [4.0, 9]}
 )
@@ -115,7 +120,7 @@ def _table(**changes) -> pa.Table:
 
 
 def test_boxes_of_all_mentions_and_the_proposals_of_the_pictures_of_pairs():
-    found = TrainRegions.of(_table(), MENTIONS, _features(), KNOWN, "r")
+    found = TrainRegions.join(_table(), MENTIONS, _features(), KNOWN, "r")
     assert KNOWN.ids.tolist() == [10, 30, 70]
     assert found.pictures.tolist() == [8, 7, 9]
     assert found.boxes.tolist() == [[1, 1, 6, 6], [0, 0, 5, 5], [1, 2, 3, 4]]
@@ -124,12 +129,12 @@ def test_boxes_of_all_mentions_and_the_proposals_of_the_pictures_of_pairs():
 
 
 def test_proposals_that_could_not_be_read_are_left_out():
-    assert TrainRegions.of(_table(), MENTIONS, _features([40]), KNOWN, "r").rows.tolist() == [4]
+    assert TrainRegions.join(_table(), MENTIONS, _features([40]), KNOWN, "r").rows.tolist() == [4]
 
 
 def test_without_proposals_there_is_nothing_to_mine():
     with pytest.raises(InputError, match="train r: no picture of its training pairs has a proposal; add train to the"):
-        TrainRegions.of(_table(proposed=[False] * 6), MENTIONS, _features(), KNOWN, "r")
+        TrainRegions.join(_table(proposed=[False] * 6), MENTIONS, _features(), KNOWN, "r")
 
 
 @pytest.fixture(scope="module")
@@ -176,3 +181,93 @@ def test_the_injected_truth_is_that_of_the_training_pairs(joined):
 )
 def test_without_the_whole_truth_and_without_mismatches_there_is_nothing_to_measure(joined, change):
     assert joined(change) is None
+
+
+VECTORS = {"w1": [1.0, -2.0, 3.0], "w6": [0.5, 0.0, -0.5], "other": [9.0, 9.0, 9.0], "<unk>": [7.0, 7.0, 7.0]}
+
+
+def _text_file(path, known):
+    path.write_text("".join(f"{word} {' '.join(map(str, vector))}\n" for word, vector in known.items()))
+    return str(path)
+
+
+def _text(path, **options):
+    return member(TEXT_ENCODERS, "gru", **{"word_dim": 3, "vectors": str(path), **options})
+
+
+def test_known_words_start_from_their_vectors_and_others_as_they_were_drawn(tmp_path, capsys):
+    pairs = some_pairs(40)
+    text = _text(_text_file(tmp_path / "vectors.txt", VECTORS))
+    found = inputs.start_vectors(text, pairs.texts, "one")
+    drawn, filled = (some_model(pairs, text=text, seed=5).txt.embed for _ in range(2))
+    found.fill(filled)
+    words = pairs.texts.words
+    for place, word in enumerate(words):
+        known = word in VECTORS and word not in SPECIAL
+        expected = torch.tensor(VECTORS[word]) if known else drawn.weight[place]
+        assert torch.equal(filled.weight[place], expected), word
+    assert filled.weight.requires_grad
+    said = [words[token] for token in pairs.texts.tokens.tokens]
+    share = sum(word in VECTORS for word in said) / len(said)
+    assert (
+        f"one: 2 of 8 words start from {tmp_path / 'vectors.txt'}, {share:.1%} of the words" in capsys.readouterr().err
+    )
+
+
+def test_arrays_are_read_with_the_file_of_their_words(tmp_path):
+    np.save(tmp_path / "vectors.npy", np.array(list(VECTORS.values()), np.float32))
+    (tmp_path / "words.txt").write_text("\n".join(VECTORS))
+    text = _text(tmp_path / "vectors.npy", words=str(tmp_path / "words.txt"), freeze_vectors=True)
+    found, embed = inputs.start_vectors(text, some_pairs().texts, "one"), torch.nn.Embedding(12, 3)
+    found.fill(embed)
+    assert embed.weight[[5, 10]].tolist() == [VECTORS["w1"], VECTORS["w6"]]
+    assert not embed.weight.requires_grad
+    assert inputs.vector_files(text) == [tmp_path / "vectors.npy", tmp_path / "words.txt"]
+
+
+def test_what_does_not_fit_is_one_line(tmp_path):
+    texts, path = some_pairs().texts, _text_file(tmp_path / "vectors.txt", VECTORS)
+    with pytest.raises(
+        UsageError, match=r"text\.gru\.word_dim is 4, but .*vectors.txt has vectors of 3 .* set word_dim: 3"
+    ):
+        inputs.start_vectors(_text(path, word_dim=4), texts, "one")
+    with pytest.raises(MissingResource, match=r"none.txt: no such file; text\.gru\.vectors of run one"):
+        inputs.start_vectors(_text(tmp_path / "none.txt"), texts, "one")
+    with pytest.raises(InputError, match="knows none of the 8 words"):
+        inputs.start_vectors(_text(_text_file(tmp_path / "few.txt", {"x": [1, 2, 3]})), texts, "one")
+    with pytest.raises(IntegrityError, match=r"vectors\.txt: sha256 is .*, expected 000"):
+        inputs.start_vectors(_text(path, sha256="0" * 64), texts, "one")
+    with pytest.raises(ValueError, match="words, sha256 and freeze_vectors need vectors"):
+        member(TEXT_ENCODERS, "gru", freeze_vectors=True)
+
+
+def test_an_encoder_that_draws_its_table_reads_nothing():
+    texts = some_pairs().texts
+    assert inputs.start_vectors(member(TEXT_ENCODERS, "gru"), texts, "one") is None
+    assert inputs.vector_files(member(TEXT_ENCODERS, "two_branch")) == []
+
+
+def test_a_frozen_table_outlives_training_and_the_file_is_needed_for_training_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_prepared()
+    rng = np.random.default_rng(0)
+    known = {word: rng.standard_normal(6).round(3).tolist() for word in WORDS}
+    path = tmp_path / "vectors.txt"
+    _text_file(path, known)
+    runs = {"sum": PARAMS["runs"]["sum"] | {"options": {"text": {"vectors": str(path), "freeze_vectors": True}}}}
+    params = load_params(tmp_path, runs=runs, train=PARAMS["train"] | {"epochs": 1})
+    inject(params, "clean")
+    extract_texts(params, "words")
+    train(params, "sum", "cpu")
+    train(params, "sum", "cpu")
+    assert "is up to date" in capsys.readouterr().err
+    model, files = restore.load(paths.trained("sum"))
+    words = files.words
+    for word in WORDS:
+        assert model.txt.embed.weight[words.index(word)].tolist() == pytest.approx(known[word])
+    _text_file(path, known | {"dog": [0.0] * 6})
+    train(params, "sum", "cpu")
+    changed, _ = restore.load(paths.trained("sum"))
+    assert not changed.txt.embed.weight[words.index("dog")].any(), "other vectors under the same name are another run"
+    path.unlink()
+    embed(params, "sum", "cpu")

@@ -1,24 +1,25 @@
-"""Training on pixels, end to end, with a small network of random weights on painted pictures."""
+"""Trainings of a network inside of the model, and `embed` of their models."""
 
+import json
 import shutil
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
-from tests.train.killed import Killed, killed_after, killed_at
 from tests.train.painted import RUN, loaded, original
-from tests.train.some import adam
-from vse_pipe.artifacts import features, model_files, pairs
-from vse_pipe.core.errors import UsageError
+from tests.train.some import Killed, adam, killed_after, killed_at
+from vse_pipe.artifacts import embeddings, features, model_files, pairs
+from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.extract.stage import extract
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import BACKBONES
-from vse_pipe.train import checkpoint, gradient_cache, inputs, loop, stage
+from vse_pipe.train import checkpoint, gradient_cache, inputs, loop, model, stage
 from vse_pipe.train.encoders.image import finetune as backbone
 from vse_pipe.train.encoders.image.finetune import Pictures
 from vse_pipe.train.heads import OwnRate
@@ -70,8 +71,8 @@ def test_the_network_stays_until_its_epoch_and_moves_from_then_on(painted_projec
     moved = [name for name in before if not torch.equal(epochs[2][name], before[name])]
     assert len(moved) == len(before)
     assert not _same(_network(epochs[3]), _network(epochs[2]))
-    for model in epochs:
-        assert _same(_network(model, statistics=True), _network(original(), statistics=True))
+    for weights in epochs:
+        assert _same(_network(weights, statistics=True), _network(original(), statistics=True))
     rows = model_files.read_history(paths.trained("ft"))
     assert np.isfinite(rows.loss).all()
     assert rows.epoch.tolist() == [1, 2, 3, 4]
@@ -81,8 +82,8 @@ def test_a_fixed_network_stays_and_has_no_moments(painted_project, epochs):
     """RC: what it sees of an image varies, the network does not."""
     params = loaded({"trainable": False}, epochs=2)
     train(params, "ft", "cpu")
-    for model in epochs:
-        assert _same({**_network(model), **_network(model, True)}, original())
+    for weights in epochs:
+        assert _same({**_network(weights), **_network(weights, True)}, original())
     tensors = load_file(paths.trained("ft") / checkpoint.STATE)
     owners = {name.split("/")[1] for name in tensors if name.startswith("optimizer/")}
     assert {name for name in owners if name.startswith("img.")} == {"img.fc.weight", "img.fc.bias"}
@@ -228,12 +229,13 @@ def test_the_fingerprint_covers_images_weights_and_transform(painted_project):
     depends = backbone.load_network("small", params.features["small"], stored, params.seed, cpu).depends
     assert {"images_sha256", "weights", "transform", "code_sha256", "libraries"} <= depends.keys()
     marks = {
-        checkpoint.of(params.runs["ft"], 3, [], cpu, about) for about in (None, depends, {**depends, "weights": {}})
+        checkpoint.run_fingerprint(params.runs["ft"], 3, [], cpu, about)
+        for about in (None, depends, {**depends, "weights": {}})
     }
     assert len(marks) == 3
     train(params, "ft", "cpu")
     read = inputs.input_files(params.runs["ft"])
-    expected = checkpoint.of(params.runs["ft"], params.seed, read, cpu, depends)
+    expected = checkpoint.run_fingerprint(params.runs["ft"], params.seed, read, cpu, depends)
     assert checkpoint.fingerprint(paths.trained("ft")) == expected
 
 
@@ -267,3 +269,75 @@ def test_l2rm_rematches_images_that_the_network_is_trained_on(painted_project):
     killed_after(3, params, "ft")
     train(params, "ft", "cpu")
     assert _bytes() == whole
+
+
+def test_embeddings_are_those_of_the_trained_network(painted_project, monkeypatch):
+    """Without the weights that training began with, from the images alone."""
+    params = loaded({"lr": 1e-3}, epochs=2)
+    train(params, "ft", "cpu")
+    monkeypatch.setattr(model, "image_inputs", lambda *a: pytest.fail("stored features were read"))
+    embed(params, "ft", "cpu")
+    found = embeddings.read(paths.embedded("ft") / embeddings.IMAGES)
+    files = model_files.read(paths.trained("ft"))
+    module = BACKBONES.load("torchvision").build(params.features["small"].backbone.params, 99).module
+    network = {k.removeprefix("img.backbone."): v for k, v in files.weights.items() if "backbone" in k}
+    module.load_state_dict(network)
+    stored = features.read(paths.extracted("toy", "small"))
+    pictures = Pictures.join("toy", stored, files.config["backbone"], torch.device("cpu"))
+    (pixels,) = pictures.tested([stored.rows_of(found.ids)])
+    with torch.inference_mode():
+        given = module.eval()(pixels)
+        given = given / given.norm(dim=1, keepdim=True)
+        expected = given @ files.weights["img.fc.weight"].T + files.weights["img.fc.bias"]
+        expected = expected / expected.norm(dim=1, keepdim=True)
+    np.testing.assert_allclose(found.vectors, expected.numpy(), atol=1e-5)
+    assert np.abs(given.numpy() - stored.array[stored.rows_of(found.ids)]).max() > 1e-4, "it has moved"
+
+
+def test_a_model_is_embedded_without_its_first_weights(painted_project):
+    """Sizes, mean and std come from the model folder too, not from what the weights were published with."""
+    state = {k.removeprefix("img.backbone.net."): v for k, v in original().items()}
+    state |= {"fc.weight": torch.zeros(1000, 1024), "fc.bias": torch.zeros(1000)}
+    save_file({name: value.contiguous() for name, value in state.items()}, "first.safetensors")
+    params = loaded({"lr": 1e-3}, {"weights": "first.safetensors", "mean": [0.1, 0.2, 0.3]}, epochs=1)
+    with pytest.raises(IntegrityError, match="made with other weights and transform than there are now"):
+        train(params, "ft", "cpu")
+    extract(params, "small", "cpu")
+    train(params, "ft", "cpu")
+    embed(params, "ft", "cpu")
+    whole = (paths.embedded("ft") / embeddings.IMAGES).read_bytes()
+    (painted_project / "first.safetensors").unlink()
+    embed(params, "ft", "cpu")
+    assert (paths.embedded("ft") / embeddings.IMAGES).read_bytes() == whole
+    described = json.loads((paths.trained("ft") / model_files.CONFIG).read_text())["backbone"]
+    assert described["transform"]["mean"] == [0.1, 0.2, 0.3]
+    assert len(described["weights"]["sha256"]) == 64
+    with pytest.raises(MissingResource, match=r"first\.safetensors: no such weights file"):
+        train(params, "ft", "cpu")
+
+
+def test_a_model_with_a_branch_is_restored(painted_project):
+    params = loaded({"head": "two_branch", "branch": {"hidden": 8}}, epochs=1)
+    train(params, "ft", "cpu")
+    embed(params, "ft", "cpu")
+    files = load_file(paths.trained("ft") / model_files.MODEL)
+    assert {name.split(".")[2] for name in files if name.startswith("img.fc.")} == {"fc1", "fc2", "bn"}
+    vectors = embeddings.read(paths.embedded("ft") / embeddings.IMAGES).vectors
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+
+
+def test_a_fixed_network_is_embedded_from_its_stored_features(painted_project):
+    params = loaded({"trainable": False}, epochs=1)
+    train(params, "ft", "cpu")
+    shutil.rmtree("raw")
+    embed(params, "ft", "cpu")
+
+
+def test_other_images_are_refused_by_embed(painted_project):
+    params = loaded({"lr": 1e-3}, epochs=1)
+    train(params, "ft", "cpu")
+    picture = sorted((painted_project / "raw").iterdir())[-1]
+    picture.write_bytes(picture.read_bytes() + b"\0")
+    with pytest.raises(IntegrityError, match="changed after prepare read it"):
+        embed(params, "ft", "cpu")
+    assert not paths.embedded("ft").exists()

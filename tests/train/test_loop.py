@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from tests.toy_project import PARAMS, load_params, write_prepared
-from tests.train.killed import Killed, killed_after
-from tests.train.some import adam, some_model, some_pairs, some_scheme
+from tests.train.some import Killed, adam, killed_after, some_model, some_pairs, some_scheme
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import DeadRun, PipelineError
 from vse_pipe.extract.text_stage import extract_texts

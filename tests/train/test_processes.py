@@ -20,10 +20,10 @@ from torchvision.ops import stochastic_depth
 from tests.regions_project import write_regions_project
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params
-from tests.train import rank_cases
-from tests.train.killed import killed_after
+from tests.train import ranked
 from tests.train.ranked import on
 from tests.train.schemes.test_hard_negatives import MINED
+from tests.train.some import killed_after
 from vse_pipe.artifacts import model_files
 from vse_pipe.core import files
 from vse_pipe.core import processes as core_processes
@@ -141,11 +141,11 @@ def test_regions_are_mined_by_two_as_by_one(tmp_path, monkeypatch):
 
 def test_processes_that_drift_apart_are_told():
     with pytest.raises(AssertionError, match="PipelineError: the processes no longer hold the same weights"):
-        on(2, rank_cases.drifted)
+        on(2, ranked.drifted)
 
 
 def test_what_the_first_finds_on_its_disk_counts():
-    assert on(2, rank_cases.answered) == [[True, False]] * 2
+    assert on(2, ranked.answered) == [[True, False]] * 2
 
 
 @pytest.mark.acceptance
@@ -153,7 +153,7 @@ def test_a_run_that_is_finished_for_the_first_is_so_for_all(project):
     params = load_params(project)
     train(params, "sum", "cpu")
     alone = _weights("sum")
-    on(2, rank_cases.trained_elsewhere, params, "finished.is_finished", False)
+    on(2, ranked.trained_elsewhere, params, "checkpoint.is_finished", False)
     assert all((weight == alone[name]).all() for name, weight in _weights("sum").items())
 
 
@@ -164,13 +164,13 @@ def test_processes_that_would_go_on_after_other_epochs_are_told(project):
     with pytest.raises(
         AssertionError, match="PipelineError: the processes no longer hold the same epoch to go on after"
     ):
-        on(2, rank_cases.trained_elsewhere, params, "checkpoint.resume", checkpoint.Progress())
+        on(2, ranked.trained_elsewhere, params, "checkpoint.resume", checkpoint.Progress())
 
 
 @pytest.mark.acceptance
 def test_a_run_of_two_that_one_ends_has_had_two(project):
     params = load_params(project)
-    on(2, rank_cases.killed_after_one, params)
+    on(2, ranked.killed_after_one, params)
     train(params, "sum", "cpu")
     assert model_files.read_history(paths.trained("sum")).epoch.tolist() == [1, 2, 3, 4]
     assert model_files.read_config(paths.trained("sum"))["processes"] == 2
@@ -179,7 +179,7 @@ def test_a_run_of_two_that_one_ends_has_had_two(project):
 @pytest.mark.acceptance
 def test_no_process_outlives_the_one_that_holds_the_lock(tmp_path):
     code = f"""
-import torch; from pathlib import Path; from vse_pipe.train.engine import processes; from tests.train.ranked import asleep
+import torch; from pathlib import Path; from vse_pipe.train import processes; from tests.train.ranked import asleep
 processes.run(asleep, (Path({str(tmp_path)!r}),), 2, torch.device("cpu"), "toy")
 """
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as parent:

@@ -5,9 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.train import rank_cases
-from tests.train.rank_cases import FRAGMENTS, Found
-from tests.train.ranked import on
+from tests.train import ranked
+from tests.train.ranked import FRAGMENTS, Found, on
 from vse_pipe.project.registry import LOSSES
 
 # Members that draw random numbers or look at the whole batch.
@@ -47,8 +46,8 @@ def _asked(
     work: Callable[..., Found], count: int, cases: list[dict], *arguments: object, tolerance: float, floor: float = 1.0
 ) -> None:
     """``work`` of each case by ``count`` ranks against one process, which goes first: what it compiles the ranks find."""
-    alone = rank_cases.each(work, cases, *arguments)
-    found = on(count, rank_cases.each, work, cases, *arguments)
+    alone = ranked.each(work, cases, *arguments)
+    found = on(count, ranked.each, work, cases, *arguments)
     for case, ranks, expected in zip(cases, zip(*found, strict=True), alone, strict=True):
         assert any(tensor.any() for tensor in expected[1].values())
         _same(case, list(ranks), expected, tolerance, floor)
@@ -61,14 +60,14 @@ def test_the_gradient_is_that_of_the_single_batch(count, size):
     """Of every loss, every similarity, and whatever draws numbers or looks at the whole batch."""
     cases = [{"loss": loss} for loss in LOSSES.names()]
     cases += [{"similarity": similarity} for similarity in ("order", *FRAGMENTS)]
-    _asked(rank_cases.gradient, count, [*cases, *DRAWING.values()], size, tolerance=1e-12)
+    _asked(ranked.gradient, count, [*cases, *DRAWING.values()], size, tolerance=1e-12)
 
 
 @pytest.mark.acceptance
 @pytest.mark.parametrize("precision", ROUNDED)
 def test_in_fewer_bits_it_is_so_up_to_rounding(precision):
     cases = [{"loss": loss, "train": {"precision": precision}} for loss in ("max", "infonce", "hal")]
-    _asked(rank_cases.gradient, 2, cases, 17, False, tolerance=ROUNDED[precision], floor=1e-3)
+    _asked(ranked.gradient, 2, cases, 17, False, tolerance=ROUNDED[precision], floor=1e-3)
 
 
 @pytest.mark.acceptance
@@ -77,8 +76,8 @@ def test_every_scheme_ends_where_one_process_does(count):
     """Three epochs with a moving average, a decayed rate and clipped gradients."""
     train = {"optimiser": "sgd", "lr": 0.05, "average": 0.9, "lr_update": 2}
     cases = [{**case, "scheme": name, "train": train} for name, case in SCHEMES.items()]
-    _asked(rank_cases.epochs, count, cases, 3, tolerance=1e-9)
+    _asked(ranked.epochs, count, cases, 3, tolerance=1e-9)
 
 
 def test_two_ranks_have_the_gradient_of_one():
-    _asked(rank_cases.gradient, 2, [{}], 17, tolerance=1e-12)
+    _asked(ranked.gradient, 2, [{}], 17, tolerance=1e-12)

@@ -1,4 +1,4 @@
-"""Rates against torch's own schedulers, and against loops over steps where these have no counterpart."""
+"""Rates against torch's schedulers, values of all pairs against loops, and the plain scheme."""
 
 import math
 from functools import partial
@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from tests.naive import losses as naive
 from tests.naive.losses import hinge
+from tests.train.losses.contract import OWNERS, some_batch, some_scores
 from tests.train.some import adam, member, some_model, some_pairs, some_scheme
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import TrainParams
-from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.batch import sample_losses
+from vse_pipe.project.registry import LOSSES, TEXT_ENCODERS
+from vse_pipe.train.batch import LossTerms, Scored, sample_losses
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.scheme import Moment, groups, set_rates, share, values_of_pairs
 
@@ -161,3 +163,71 @@ def test_a_batch_of_one_pair_is_refused_and_the_mode_comes_back():
     with pytest.raises(InputError, match="at least 2 pairs"):
         values_of_pairs(model, pairs, [np.array([3])], CPU, sample_losses)
     assert model.training
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 4), (4,), (2, 2, 2)])
+def test_scores_that_are_no_batch_of_pairs_are_refused(shape):
+    with pytest.raises(InputError, match=r"square scores of at least 2 pairs, got shape"):
+        Scored.from_scores(torch.ones(shape))
+
+
+def test_without_owners_every_pair_has_an_image_of_its_own():
+    batch = Scored.from_scores(torch.ones(3, 3), mask_same_image=True)
+    assert torch.equal(batch.same, torch.eye(3, dtype=torch.bool))
+    assert batch.owners.unique().numel() == 3
+
+
+def test_captions_of_the_same_image_are_masked_only_on_request():
+    owners = torch.tensor([7, 2, 7])
+    assert torch.equal(Scored.from_scores(torch.ones(3, 3), owners).same, torch.eye(3, dtype=torch.bool))
+    masked = Scored.from_scores(torch.ones(3, 3), owners, mask_same_image=True).same
+    assert masked.tolist() == [[True, False, True], [False, True, False], [True, False, True]]
+
+
+@pytest.mark.parametrize(("reduction", "expected"), [("sum", 6.0), ("mean", 2.0)])
+def test_reduction(reduction, expected):
+    assert LossTerms(torch.tensor([1.0, 2.0, 3.0]), reduction).total().item() == expected
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_mean_counts_every_cell_of_the_batch(mask):
+    batch = some_batch(owners=OWNERS, mask=mask)
+    summed = naive.hinge(batch.scores.tolist(), 0.4, hardest=False, same=batch.same.tolist())
+    expected = torch.tensor(summed, dtype=torch.float64) / 7
+    torch.testing.assert_close(sample_losses(batch, 0.4), expected)
+
+
+def test_hardest_is_the_share_in_the_loss_max():
+    batch = Scored.from_scores(some_scores(9, 2))
+    member = LOSSES.load("max")
+    torch.testing.assert_close(sample_losses(batch, hardest=True), member.loss(batch, member.Params()).per_pair)
+    assert (sample_losses(batch) <= sample_losses(batch, hardest=True)).all()
+
+
+def test_a_mismatched_pair_stands_out():
+    scores = torch.eye(6) * 0.8
+    scores[2, 2] = 0.0
+    assert sample_losses(Scored.from_scores(scores)).argmax() == 2
+
+
+def test_the_loss_of_the_batch_and_nothing_else():
+    pairs = some_pairs()
+    scheme = some_scheme(pairs, "max")
+    batch = pairs.batch(np.array([3, 8, 14, 21]))
+    images, texts = scheme.setting.model.encode(batch, torch.device("cpu"))
+    scheme.start(0)
+    member = LOSSES.load("max")
+    expected = member.loss(Scored.from_scores(images @ texts.T), member.Params())
+    torch.testing.assert_close(scheme.terms(images, texts, batch).per_pair, expected.per_pair)
+
+
+def test_captions_of_one_image_are_negatives_unless_masked():
+    pairs = some_pairs(each=3)
+    batch = pairs.batch(np.array([0, 1, 2, 6]))
+    counted = []
+    for masked in (False, True):
+        scheme = some_scheme(pairs, train={"mask_same_image": masked})
+        scored = scheme.scored(*scheme.setting.model.encode(batch, torch.device("cpu")), batch)
+        counted.append(int(scored.same.sum()))
+        assert scored.owners.tolist() == [10, 10, 10, 30]
+    assert counted == [4, 10]

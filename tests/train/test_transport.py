@@ -320,7 +320,7 @@ def test_smaller_batches_are_filled_up():
     costs = _costs()
     costs.learn(*_halves(costs, matched=3, mismatched=2), 0, np.random.default_rng(0))
     costs.learn(*_halves(costs, matched=5, mismatched=4), 0, np.random.default_rng(1))
-    assert costs.of(torch.zeros(4, 4), torch.eye(4), torch.eye(4)).shape == (4, 4)
+    assert costs.matrix(torch.zeros(4, 4), torch.eye(4), torch.eye(4)).shape == (4, 4)
 
 
 def test_the_cosine_distance_learns_nothing():
@@ -328,7 +328,9 @@ def test_the_cosine_distance_learns_nothing():
     before = costs.queue.tolist()
     costs.learn(*_halves(costs), 0, np.random.default_rng(0))
     assert costs.queue.tolist() == before
-    found = costs.of(torch.tensor([[0.25, -1.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 4.0], [0.0, 2.0]]))
+    found = costs.matrix(
+        torch.tensor([[0.25, -1.0]]), torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 4.0], [0.0, 2.0]])
+    )
     torch.testing.assert_close(found, torch.tensor([[0.4, 1.0]]))
     assert torch.equal(costs.network.fc.weight, -torch.eye(8))
 

@@ -12,7 +12,7 @@ from numpy import ndarray
 from sklearn.metrics import average_precision_score
 from torch import Tensor
 
-from vse_pipe.core import processes
+from vse_pipe.core import workers
 from vse_pipe.train.batch import Matches, Scored, sample_losses
 from vse_pipe.train.mixture import BetaMixture
 
@@ -158,7 +158,7 @@ def measure(
     def of_batch(pairs: ndarray) -> tuple[ndarray, ...]:
         found = score(*encode(pairs))
         owner = torch.from_numpy(owners[pairs]).to(found.device)
-        batch = Scored.of(found, owner, mask_same_image=True, matches=matches(pairs, found.device))
+        batch = Scored.from_scores(found, owner, mask_same_image=True, matches=matches(pairs, found.device))
         negatives = (~batch.same).sum(dim=1).clamp_min(1)
         mean = sample_losses(batch).double() * len(pairs) / negatives
         own = mean.cpu().numpy().round(_DECIMALS), found.diagonal().float().cpu().numpy()
@@ -175,7 +175,7 @@ def measure(
         partners.image,
         partners.image_score,
     )
-    for pairs, found in zip(work, progress(processes.each(partial(map, of_batch), work)), strict=True):
+    for pairs, found in zip(work, progress(workers.each(partial(map, of_batch), work)), strict=True):
         for column, values in zip(into, found, strict=True):
             column[pairs] = values
     return Measured(losses, scores, partners)
@@ -216,7 +216,7 @@ def search(
         found[shown[inside] - rows.start, said[inside]] = -torch.inf
         return *_best(found, np.arange(len(texts))), *found.max(dim=0)
 
-    made = processes.each(partial(map, of_block), blocks, _COPIES * 4 * height * len(texts))
+    made = workers.each(partial(map, of_block), blocks, _COPIES * 4 * height * len(texts))
     for rows, (*best_captions, highest, row) in zip(blocks, progress(made, len(blocks)), strict=True):
         caption[rows], caption_score[rows] = best_captions
         better = highest > best

@@ -14,10 +14,11 @@ from vse_pipe.audit.measure import Measured, batches, search
 from vse_pipe.audit.measure import measure as measure_measure
 from vse_pipe.core import console
 from vse_pipe.core.console import document, ruled, say, stdout, warn
-from vse_pipe.core.devices import generator, resolve_device
+from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256, whole_folder
 from vse_pipe.core.locks import claim
+from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS
@@ -50,7 +51,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         model, pixels = model.to(where), None
         if model.tests_on_pixels:
             pictures = IMAGE_ENCODERS.load(files.config["image"]["name"]).Pictures
-            pixels = pictures.of(node.dataset, source, files.config["backbone"], where)
+            pixels = pictures.join(node.dataset, source, files.config["backbone"], where)
         work = batches(len(table.train_pairs), BATCH, generator(params.seed, "audit", run))
         found = _measured(model, table.train_pairs, pixels, work, run, where)
         if not np.isfinite(found.losses).all():

@@ -65,7 +65,7 @@ def export(
     file_options = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
     vectors = from_files(run, images, captions, file_options)
     if vectors is not None:
-        from vse_pipe.evaluate.external.inputs import InputFiles
+        from vse_pipe.evaluate.files import InputFiles
         from vse_pipe.project.params.load import load_measuring
         from vse_pipe.tools.export.stage import export_files
 

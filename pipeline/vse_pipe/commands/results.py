@@ -164,7 +164,7 @@ def compose(
 
     vectors = from_files(run, images, captions, (image_ids, caption_ids))
     if vectors is not None:
-        from vse_pipe.evaluate.external.inputs import InputFiles
+        from vse_pipe.evaluate.files import InputFiles
         from vse_pipe.project.params.load import load_measuring
         from vse_pipe.tools.compose import compose_files
 

@@ -2,11 +2,9 @@
 
 import contextlib
 import ctypes
-import hashlib
 import re
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 
 from vse_pipe.core.errors import UsageError
@@ -75,14 +73,3 @@ def keep_freed() -> None:
     if mallopt is not None:
         mallopt(_MMAP_MAX, 0)
         mallopt(_TRIM_THRESHOLD, _NEVER)
-
-
-def derive_seed(seed: int, *names: str | int) -> int:
-    """A 63-bit seed from ``seed`` and any number of names, the same on every machine and Python."""
-    text = "\x1f".join([str(seed), *map(str, names)])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
-
-
-def generator(seed: int, *names: str | int) -> np.random.Generator:
-    """A numpy generator for one purpose: ``generator(seed, "order", epoch)``."""
-    return np.random.default_rng(derive_seed(seed, *names))

@@ -70,7 +70,7 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
         config = models[0][1].config
         pictures = IMAGE_ENCODERS.load(config["image"]["name"]).Pictures
         backbone = {**config["backbone"], "images_sha256": source.meta["images_sha256"]}  # of whichever data set
-        inputs = pictures.of(material.dataset, source, backbone, where)
+        inputs = pictures.join(material.dataset, source, backbone, where)
     whole = images.read(prepared), captions.read(prepared, columns=("caption_id", "image_id", "split"))
     kept = [source.readable(table["image_id"].to_numpy()) for table in whole]
     # Filtered only where something is left out: it would be all of it a second time.

@@ -57,7 +57,7 @@ class Sources:
         """(n, dim), or the words of n captions. shown: as of ``seen``."""
         assert self.texts is not None
         places = self.texts.places_of(caption_ids)
-        return model.captions(self.model, self.texts, places, self.device, shown=shown)
+        return model.captions(self.model, self.texts, places, self.device, title=shown)
 
 
 def of_splits(table: pa.Table, splits: Sequence[str] | None) -> pa.Table:

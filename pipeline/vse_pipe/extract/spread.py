@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from vse_pipe.core import processes
+from vse_pipe.core import workers
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.extract.assemble import growing
@@ -36,7 +36,7 @@ def shards(job: Job, numbers: list[int], name: str, device: str, engine: EngineP
         return
     asked = _Asked(name, job.node, job.seed, device, job.shards_digest)
     with ENGINES.load(engine.name).opened(engine, device):
-        made = processes.each(asked, numbers, ordered=False)
+        made = workers.each(asked, numbers, ordered=False)
         yield from track(made, len(numbers), f"extract {name}, shards")
 
 

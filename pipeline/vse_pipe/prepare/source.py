@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import devices, files, memory, text
+from vse_pipe.core import files, memory, seeds, text
 from vse_pipe.core.errors import InputError, MissingResource, UsageError, missing
 
 # In characters: what the csv module reads of a cell, and ten times what anybody wrote below a picture.
@@ -83,7 +83,7 @@ def split_of(name: str, where: str) -> str:
 
 def drawn_split(name: str, val: float, test: float, seed: int) -> str:
     """From a hash of the seed and ``name``, so that it does not change when other images are added. val, test: shares."""
-    drawn = devices.derive_seed(seed, "split", name) / 2**63
+    drawn = seeds.derive_seed(seed, "split", name) / 2**63
     if drawn < test:
         return "test"
     return "val" if drawn < test + val else "train"

@@ -148,13 +148,15 @@ class Family(Generic[Kind]):
     """The members in one package folder: a module a member, and ``options`` with a class of options for each.
 
     kind: the word used in messages ("loss"); package: dotted name of the folder; defaults: the traits of a member whose
-    class of options has none. The options of ``hal_emnlp`` are the class ``HalEmnlpOptions``; its attribute ``traits``
-    holds the member's traits. A module is imported when it is first needed, and ``options`` imports no torch.
+    class of options has none; renamed: former and present names of members, for messages. The options of ``hal_emnlp`` are
+    the class ``HalEmnlpOptions``; its attribute ``traits`` holds the member's traits. A module is imported when it is first
+    needed, and ``options`` imports no torch.
     """
 
     kind: str
     package: str
     defaults: Kind
+    renamed: tuple[tuple[str, str], ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -168,6 +170,9 @@ class Family(Generic[Kind]):
         known = self.names()
         if name in known:
             return name
+        for former, present in self.renamed:
+            if name == former:
+                raise UnknownMember(f"{self.kind} '{former}' is now called '{present}'; write '{present}'")
         member, colon, model = name.partition(":")
         if colon and member in known and "model" in self.options(member).model_fields:
             raise UnknownMember(f"unknown {self.kind} '{name}'; write '{member}', and beside it the key model: {model}")
@@ -216,7 +221,7 @@ ENGINES = Family("engine", "vse_pipe.project.engines", Traits())
 TEXT_FEATURES = Family("text features", "vse_pipe.extract.texts", TextFeatureTraits())
 PROTOCOLS = Family("noise protocol", "vse_pipe.inject.protocols", ProtocolTraits())
 LOSSES = Family("loss", "vse_pipe.train.losses", LossTraits())
-SCHEMES = Family("scheme", "vse_pipe.train.schemes", SchemeTraits())
+SCHEMES = Family("scheme", "vse_pipe.train.schemes", SchemeTraits(), renamed=(("none", "zero_shot"),))
 SAMPLERS = Family("sampler", "vse_pipe.train.samplers", Traits())
 SIMILARITIES = Family("similarity", "vse_pipe.ranking.similarities", SimilarityTraits())
 TEXT_ENCODERS = Family("text encoder", "vse_pipe.train.encoders.text", TextEncoderTraits())

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from jaxtyping import Float, Int
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
-from vse_pipe.core import devices, processes
+from vse_pipe.core import seeds, workers
 from vse_pipe.core.errors import InputError
 
 # Columns of ranks.parquet whose mean is a metric.
@@ -138,7 +138,7 @@ class Figures:
     sides: dict[int, dict[str, FoldDirection]]
 
     @classmethod
-    def of(cls, ranks: pa.Table, occurrence: pa.Table) -> "Figures":
+    def from_tables(cls, ranks: pa.Table, occurrence: pa.Table) -> "Figures":
         """From ranks.parquet and occurrence.parquet. Raises InputError when the two do not belong together."""
         sides: dict[int, dict[str, FoldDirection]] = {}
         for fold in sorted(pc.unique(ranks["fold"]).to_pylist()):
@@ -208,14 +208,14 @@ def measured(
 ) -> list[Sample]:
     """``sample`` with NaN where a draw does not define a figure. at_once: weights in memory."""
     images = evaluations[0].images()
-    streams = {fold: devices.generator(seed, "bootstrap", fold) for fold in images}
-    step = max(1, min(at_once // max(1, sum(images.values())), -(-resamples // processes.worker_count())))
+    streams = {fold: seeds.generator(seed, "bootstrap", fold) for fold in images}
+    step = max(1, min(at_once // max(1, sum(images.values())), -(-resamples // workers.worker_count())))
     drawn = (
         {fold: _weights(streams[fold], min(step, resamples - start), images[fold]) for fold in images}
         for start in range(0, resamples, step)
     )
     measure = partial(map, lambda weights: [figures.measure(weights) for figures in evaluations])
-    chunks = zip(*processes.each(measure, drawn), strict=True)
+    chunks = zip(*workers.each(measure, drawn), strict=True)
     return [{address: np.concatenate([part[address] for part in parts]) for address in parts[0]} for parts in chunks]
 
 
@@ -225,7 +225,7 @@ def swapped(a: Figures, b: Figures, draws: int, seed: int, at_once: int = _WEIGH
     undefined skewness are left out of it."""
     parts: dict[Address, list[np.ndarray]] = {}
     for fold, images in a.images().items():
-        stream = devices.generator(seed, "swap", fold)
+        stream = seeds.generator(seed, "swap", fold)
         step = max(1, at_once // images)
         for start in range(0, draws, step):
             stays = stream.integers(2, size=(min(step, draws - start), images))
@@ -262,7 +262,7 @@ def intervals(
     hubness: its pairs depend on all queries at once and cannot be counted for drawn queries. What a criterion learnt
     from a query bank also stays as it was. Raises InputError when the tables do not belong together.
     """
-    figures = Figures.of(ranks, occurrence)
+    figures = Figures.from_tables(ranks, occurrence)
     (draws,) = sample([figures], resamples, seed)
     limits: dict = {}
     for address, value in figures.estimate().items():

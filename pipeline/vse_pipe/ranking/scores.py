@@ -10,11 +10,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from vse_pipe.core import processes
+from vse_pipe.core import workers
 from vse_pipe.core.errors import UsageError
-from vse_pipe.ranking.fragments import Several, Sides, plain
-from vse_pipe.ranking.fusion import Fused
-from vse_pipe.ranking.matrix import ScoreMatrix
+from vse_pipe.ranking.fragments import ScoreMatrix, Several, Sides, plain
+from vse_pipe.ranking.similarity import Fused
 
 # Rows or columns, as a slice or as numbers.
 Some = slice | Tensor
@@ -105,7 +104,7 @@ class Scores:
         self.parts: Parts | None = None
 
     @classmethod
-    def of(
+    def from_sides(
         cls,
         queries: Sides,
         items: Sides,
@@ -123,9 +122,9 @@ class Scores:
         is too small for one strip.
         """
         if isinstance(similarity, Fused):
-            return cls._of_fused(queries, items, similarity, block, memory, sets)
+            return cls._from_fusion(queries, items, similarity, block, memory, sets)
         if not (plain(queries) and plain(items)):
-            return cls._of_matrix(ScoreMatrix(queries, items, similarity, memory), block, queries.device)
+            return cls._from_matrix(ScoreMatrix(queries, items, similarity, memory), block, queries.device)
         left, right = _aligned(queries), _aligned(items)
         shape = (len(left), len(right))
         _must_take(shape, memory)
@@ -177,7 +176,7 @@ class Scores:
         return scores
 
     @classmethod
-    def _of_fused(
+    def _from_fusion(
         cls, queries: Sides, items: Sides, similarity: Fused, block: int | None, memory: int, sets: int
     ) -> "Scores":
         """Only the fused scores are cached. Scores of fragment models are cached too; they share the memory limit."""
@@ -185,13 +184,13 @@ class Scores:
         assert isinstance(items, Several)
         share = max(1, memory // len(queries.parts)) if memory else 0
         sides = zip(similarity.similarities, queries.parts, items.parts, strict=True)
-        parts = [cls.of(a, b, score, block, memory if plain(a) else share, sets=0) for score, a, b in sides]
+        parts = [cls.from_sides(a, b, score, block, memory if plain(a) else share, sets=0) for score, a, b in sides]
         shape = parts[0].shape
         _must_take(shape, memory)
         return cls.fused(parts, similarity.combine(queries.weights), block, _fits(shape, memory, sets))
 
     @classmethod
-    def _of_matrix(cls, scored: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
+    def _from_matrix(cls, scored: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
         """device: of the strips; a matrix in a file is on the CPU."""
 
         def backward(rows: slice) -> Tensor:
@@ -254,10 +253,10 @@ class Scores:
 
     def over_strips(self, part: Callable[[slice], Result]) -> Iterator[tuple[slice, Result]]:
         """``part(rows)`` for each of ``strips``, in order; ``part`` calls ``strip`` itself. It must have no side
-        effects: other processes may run it, see ``core.processes``."""
+        effects: other processes may run it, see ``core.workers``."""
         strips = list(self.strips())
         cost = _COPIES * 4 * self._height * self.shape[1]
-        results = map(part, strips) if self._stored else processes.each(partial(map, part), strips, cost)
+        results = map(part, strips) if self._stored else workers.each(partial(map, part), strips, cost)
         return zip(strips, results, strict=True)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
@@ -302,7 +301,7 @@ def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
 
 def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
     """Whether scores may be cached when ``sets`` share the memory; never where other processes compute them."""
-    return 0 < sets * shape[0] * shape[1] * 4 * _CACHE_SHARE <= memory * _MIB and not processes.elsewhere()
+    return 0 < sets * shape[0] * shape[1] * 4 * _CACHE_SHARE <= memory * _MIB and not workers.elsewhere()
 
 
 def _must_take(shape: tuple[int, int], memory: int) -> None:

@@ -176,7 +176,7 @@ def _intervals(evaluations: list[Evaluation], resamples: int, seed: int) -> dict
 
     intervals: dict = {}
     for address, spread in spreads(
-        [Figures.of(result.ranks, result.occurrence) for result in evaluations], resamples, seed
+        [Figures.from_tables(result.ranks, result.occurrence) for result in evaluations], resamples, seed
     ).items():
         nest(intervals, address, within(address, spread.interval()))
     return intervals

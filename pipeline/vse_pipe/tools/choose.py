@@ -89,7 +89,7 @@ def _settings(path: Path, run: str, values: object, params: Params) -> list[Cand
 
 
 @dataclass(frozen=True)
-class Trial:
+class Training:
     """A trained setting: rsum of its best epoch on val, that epoch, whether it converged, and seconds.
 
     If the training was dead, ``dead`` holds the reason and the other values have no meaning.
@@ -103,7 +103,7 @@ class Trial:
     dead: str = ""
 
     @classmethod
-    def read(cls, setting: Candidate) -> "Trial":
+    def read(cls, setting: Candidate) -> "Training":
         config = model_files.read_config(setting.out, setting.run)
         best, ended = config["best"], config["ended"]
         return cls(setting, best["val_rsum"], best["epoch"], ended["converged"], step.timing_of(setting.out))
@@ -137,7 +137,7 @@ def params_of(setting: Candidate, overrides: list[str], further: Sequence[Check]
     return replace(params, runs={**params.runs, setting.run: run})
 
 
-def train_all(settings: list[Candidate], params: Mapping[Path, Params], device: str) -> list[Trial]:
+def train_all(settings: list[Candidate], params: Mapping[Path, Params], device: str) -> list[Training]:
     """Trials of the settings; finished trainings are not repeated. Raises DeadRun only if all settings are dead.
 
     params: result of ``params_of`` by the folder of the setting.
@@ -149,16 +149,16 @@ def train_all(settings: list[Candidate], params: Mapping[Path, Params], device: 
     for setting in settings:
         try:
             train(params[setting.out], setting.run, device, setting.out)
-            trials.append(Trial.read(setting))
+            trials.append(Training.read(setting))
         except DeadRun as error:
             warn(str(error))
-            trials.append(Trial(setting, -1.0, 0, False, None, str(error)))
+            trials.append(Training(setting, -1.0, 0, False, None, str(error)))
     if all(trial.dead for trial in trials):
         raise DeadRun(f"all settings of run '{settings[0].run}' are dead; the last: {trials[-1].dead}")
     return trials
 
 
-def best(trials: list[Trial]) -> Trial:
+def best(trials: list[Training]) -> Training:
     """The first trial with the highest rsum."""
     return max(trials, key=lambda trial: trial.val_rsum)
 

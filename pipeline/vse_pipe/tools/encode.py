@@ -99,7 +99,7 @@ class Encoder:
             for part in parts_of(count, self.dim, self.params.embed.memory):
                 places = np.arange(part.start, part.stop)
                 vectors = train_model.captions(
-                    self._model, words, places, self.device, shown="encoding captions, batches"
+                    self._model, words, places, self.device, title="encoding captions, batches"
                 )
                 assert isinstance(vectors, torch.Tensor)
                 yield vectors.numpy()

@@ -73,7 +73,7 @@ def pair_entries(source: str, dataset: str, pair: dict[str, str], device: str) -
     """Entries of params.yaml, by section, for a data set with a pretrained pair and no training. pair: options that both
     sides of ``open_clip`` share."""
     both = {"dataset": dataset}
-    run = {"noise": f"{dataset}_pairs", "loss": "infonce", "scheme": "none", "similarity": "cosine"}
+    run = {"noise": f"{dataset}_pairs", "loss": "infonce", "scheme": "zero_shot", "similarity": "cosine"}
     sides = {"features": f"{dataset}_seen", "texts": f"{dataset}_said", "text": "identity", "image": "identity"}
     return {
         "datasets": {dataset: _folder_dataset(source)},

@@ -1,4 +1,4 @@
-"""A batch as a loss sees it (``Scored``), what of it matches (``Matches``), and what a loss returns (``LossTerms``)."""
+"""The input of a loss (``Scored``), the matches in it (``Matches``), the result (``LossTerms``), and shared maths."""
 
 import math
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ from vse_pipe.ranking.fragments import Words
 
 @dataclass(frozen=True)
 class Matches:
-    """The images and texts of a batch, each once, and what matches.
+    """The distinct images and texts of a batch, and their matches.
 
-    images, texts: which of them each pair shows; positives: the cells that match, pairs of the batch or not; image_kin:
-    images that a text shares, text_kin: texts that an image shares (Eqs. 3 and 4 of Wang et al., CVPR 2016), everything
-    being its own kin.
+    images, texts: image number and text number of each pair; positives: matching cells, also outside of the pairs;
+    image_kin: images with a common text, text_kin: texts with a common image (Eqs. 3 and 4 of Wang et al., CVPR 2016). Each
+    image and each text is its own kin.
     """
 
     images: Int[Tensor, " pairs"]
@@ -29,29 +29,28 @@ class Matches:
 
     @classmethod
     def by_owner(cls, owners: Int[Tensor, " pairs"]) -> "Matches":
-        """Every text is of one image; owners: that image, by its id."""
+        """Matches where every text has one image; owners: the id of that image."""
         ids, images = owners.unique(return_inverse=True)
-        alone = torch.eye(len(ids), dtype=torch.bool, device=owners.device)
+        identity = torch.eye(len(ids), dtype=torch.bool, device=owners.device)
         texts = torch.arange(len(owners), device=owners.device)
-        return cls(images, texts, ids[:, None] == owners[None, :], alone, owners[:, None] == owners[None, :])
+        return cls(images, texts, ids[:, None] == owners[None, :], identity, owners[:, None] == owners[None, :])
 
     @property
     def same(self) -> Bool[Tensor, "pairs pairs"]:
-        """Cells of the pairs' images and texts that match."""
+        """Matching cells of the images and texts of the pairs."""
         return self.positives[self.images][:, self.texts]
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A batch of B pairs, pair i being image i shown with text i.
+    """A batch of B pairs; pair i is image i with text i.
 
-    scores: rows are images, columns texts, positives on the diagonal; same: the cells that are no negatives: the
-    diagonal, under ``train.mask_same_image`` every text of the same image, and with ``matches`` all that match; owners:
-    the image that each pair shows, by its id; images, texts: the vectors, or regions and words; weights: factors that a
-    scheme gives to the cells, None where it gives none; matches: where a text can have several images, else None;
-    mined: vectors of further images, each a negative of the text of pair ``mined_for`` and of no other; targets: how far a
-    scheme takes each pair for matched, from 0 to 1, None where it judges none; passed: epochs that have been trained, with
-    the share of the one at hand.
+    scores: rows are images, columns texts, positives on the diagonal; same: cells that are no negatives, which are the
+    diagonal, under ``train.mask_same_image`` every text of the same image, and with ``matches`` all matches; owners: image
+    id of each pair; images, texts: the vectors, or regions and words; weights: factors of the cells from a scheme, or None;
+    matches: where a text can have several images, else None; mined: vectors of further images, each a negative of the text
+    of pair ``mined_for`` only; targets: a scheme's trust in each pair, from 0 to 1, or None; passed: trained epochs, with
+    the fraction of the present epoch.
     """
 
     scores: Float[Tensor, "pairs pairs"]
@@ -68,11 +67,11 @@ class Scored:
 
     @property
     def trust(self) -> Float[Tensor, " pairs"]:
-        """``targets``, and 1 where nobody judges."""
+        """``targets``; 1 without targets."""
         return torch.ones_like(self.scores[0]) if self.targets is None else self.targets
 
     @classmethod
-    def of(
+    def from_scores(
         cls,
         scores: Tensor,
         owners: Tensor | None = None,
@@ -83,9 +82,9 @@ class Scored:
         matches: Matches | None = None,
         passed: float = 0.0,
     ) -> "Scored":
-        """owners: left out, every pair has an image of its own.
+        """owners: by default every pair has a different image.
 
-        Raises InputError unless ``scores`` is square with at least two pairs: a pair alone has no negative.
+        Raises InputError unless ``scores`` is square with at least two pairs, because a single pair has no negative.
         """
         if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or scores.shape[0] < 2:
             raise InputError(f"a loss needs square scores of at least 2 pairs, got shape {tuple(scores.shape)}")
@@ -101,7 +100,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class LossTerms:
-    """per_pair: (pairs,), the share of each positive pair; parts: named scalars for logs, detached.
+    """per_pair: (pairs,) loss of each positive pair; parts: named scalars for logs, detached.
 
     reduction: ``sum`` for the hinge losses (the authors sum over the batch), ``mean`` where the paper divides by B.
     """
@@ -116,24 +115,18 @@ class LossTerms:
 
 
 def first_row(numbers: Int[Tensor, " pairs"], count: int) -> Int[Tensor, " count"]:
-    """The first pair that has each of the numbers 0 ... count - 1."""
+    """The first pair of each number 0 ... count - 1."""
     pairs = torch.arange(len(numbers), device=numbers.device)
     return pairs.new_full((count,), len(numbers)).scatter_reduce(0, numbers, pairs, "amin")
 
 
-# Maths that several losses and schemes share: margin violations, matching probabilities, evidence.
-#
-# Evidence is that of DECL (Qin et al., ACM MM 2022): similarities as evidence that image and text belong together.
-
-# What the authors of L2RM add to the labels 1 and 0.
+# The authors of L2RM add this to the labels 1 and 0.
 FLOOR = 1e-7
 
 
 def violations(batch: Scored, margin: float) -> tuple[Float[Tensor, "pairs pairs"], Float[Tensor, "pairs pairs"]]:
-    """Hinge values of every negative: texts for each image (by rows), images for each text (by columns).
-
-    ``[margin - S_ii + S_it]+`` and ``[margin - S_tt + S_it]+``; cells that are no negatives are zero.
-    """
+    """Hinges of every negative: ``[margin - S_ii + S_it]+`` of texts by rows, ``[margin - S_tt + S_it]+`` of images by
+    columns. Cells that are no negatives are 0."""
     scores = batch.scores
     positives = scores.diagonal()
     texts = (margin - positives[:, None] + scores).clamp_min(0).masked_fill(batch.same, 0)
@@ -142,20 +135,20 @@ def violations(batch: Scored, margin: float) -> tuple[Float[Tensor, "pairs pairs
 
 
 def curriculum_count(batch: Scored, curriculum: float, fewest: int) -> int:
-    """How many negatives of a row and of a column count: evenly fewer over the first ``curriculum`` epochs, from all of the
-    batch to ``fewest``.
+    """Number of negatives of a row and of a column that count. It falls linearly over the first ``curriculum`` epochs, from
+    the whole batch to ``fewest``.
 
-    Source: DECL (Qin et al., ACM MM 2022), whose hinge counts ``max(batch - eta step, 5)``; in epochs the same option fits
-    data sets of any size.
+    Source: DECL (Qin et al., ACM MM 2022), whose hinge counts ``max(batch - eta step, 5)``. Epochs instead of steps fit data
+    sets of any size.
     """
-    left = max(1 - batch.passed / curriculum, 0.0) if curriculum else 0.0
-    return max(fewest, round(fewest + left * (len(batch.scores) - 1 - fewest)))
+    remaining = max(1 - batch.passed / curriculum, 0.0) if curriculum else 0.0
+    return max(fewest, round(fewest + remaining * (len(batch.scores) - 1 - fewest)))
 
 
 def largest(
     texts: Float[Tensor, "pairs pairs"], images: Float[Tensor, "pairs pairs"], count: int
 ) -> Float[Tensor, " pairs"]:
-    """The mean of the ``count`` largest violations of each row of ``texts``, and of each column of ``images``, added."""
+    """The mean of the ``count`` largest violations of each row of ``texts`` plus that of each column of ``images``."""
     if count == 1:
         return texts.max(dim=1).values + images.max(dim=0).values
     count = min(count, len(texts) - 1)
@@ -163,16 +156,16 @@ def largest(
 
 
 def hardest(batch: Scored, margin: float, count: int = 1) -> LossTerms:
-    """Of every pair the mean of the ``count`` largest violations in each direction."""
+    """The loss of the mean of the ``count`` largest violations of every pair in each direction."""
     texts, images = violations(batch, margin)
     parts = {"violations": ((texts > 0).sum() + (images > 0).sum()).detach()}
     return LossTerms(largest(texts, images, count), "sum", parts)
 
 
 def plateau(mean_loss: float, batch_size: int, margin: float) -> str | None:
-    """What to tell the user when hardest negatives all cost the margin, as where all similarities are equal.
+    """A message when all similarities are equal, so that both directions of every pair cost ``margin``; else None.
 
-    Both directions of every pair then cost ``margin``. Users of vsepp take it for a bug.
+    Users of vsepp take this plateau for a bug.
     """
     value = 2 * batch_size * margin
     if abs(mean_loss - value) < 0.01 * value:
@@ -185,14 +178,13 @@ def plateau(mean_loss: float, batch_size: int, margin: float) -> str | None:
 
 
 def sample_losses(batch: Scored, margin: float = 0.2, hardest: bool = False) -> Float[Tensor, " pairs"]:
-    """``mean_t [m - S_ii + S_it]+ + mean_j [m - S_ii + S_ji]+`` for each pair i, over all B cells of a row
-    and a column.
+    """``mean_t [m - S_ii + S_it]+ + mean_j [m - S_ii + S_ji]+`` for each pair i, over all B cells of a row and a column.
 
-    Mismatched pairs are told from matched ones by it; schemes that split the training pairs use it, and no loss does.
+    Schemes use it to separate mismatched pairs from matched pairs; no loss uses it. The value depends on the other pairs of
+    the batch.
 
-    Source: L2RM (Han et al., CVPR 2024) Eq. 4 as the authors' code has it: the mean counts the diagonal as 0,
-    and so every masked cell. hardest: the maximum of each instead, which is the paper's Eq. 4 by way of its
-    Eq. 2. The value depends on which pairs share a batch. margin: 0.2 in both.
+    Source: L2RM (Han et al., CVPR 2024) Eq. 4 as in the authors' code, whose mean counts masked cells as 0. hardest: the
+    maximum instead of the mean, as in the paper's Eqs. 4 and 2. margin: 0.2 in both.
     """
     texts, images = violations(batch, margin)
     if hardest:
@@ -203,10 +195,9 @@ def sample_losses(batch: Scored, margin: float = 0.2, hardest: bool = False) -> 
 def log_chances(
     batch: Scored, tau: float | Float[Tensor, ""]
 ) -> tuple[Float[Tensor, "pairs pairs"], Float[Tensor, "pairs pairs"]]:
-    """``log softmax(S / tau)``: of the texts for each image, by rows, and of the images for each text, by
-    rows again.
+    """``log softmax(S / tau)`` over the texts of each image, and over the images of each text; both by rows.
 
-    Cells that are no negatives take no part, the positives apart: their logarithm is -inf, their gradient 0.
+    Cells that are neither negative nor diagonal are left out: their logarithm is -inf, their gradient 0.
     """
     diagonal = torch.eye(len(batch.scores), dtype=torch.bool, device=batch.scores.device)
     logits = (batch.scores / tau).masked_fill(batch.same & ~diagonal, -torch.inf)
@@ -214,7 +205,7 @@ def log_chances(
 
 
 def own_chances(batch: Scored, tau: float) -> Float[Tensor, " pairs"]:
-    """``p_ii``, how probably each pair is matched, the mean of both directions."""
+    """``p_ii``, the probability that each pair is matched, as the mean of both directions."""
     texts, images = log_chances(batch, tau)
     return (texts.diagonal().exp() + images.diagonal().exp()) / 2
 
@@ -237,26 +228,26 @@ def with_reverse(batch: Scored, tau: float, floor: float = FLOOR) -> LossTerms:
 
 
 def _reverse(log_chances: Float[Tensor, "pairs pairs"], floor: float) -> Float[Tensor, " pairs"]:
-    """``-sum_t p_it log(delta_it + floor)``: all labels but the own are 0, so two logarithms are enough."""
-    own = log_chances.diagonal().exp()
-    diagonal = torch.eye(len(own), dtype=torch.bool, device=own.device)
-    # Summed, not 1 - own: in float32 that would lose chances below 1e-7.
-    others = log_chances.masked_fill(diagonal, -torch.inf).exp().sum(dim=1)
-    return -own * math.log1p(floor) - others * math.log(floor)
+    """``-sum_t p_it log(delta_it + floor)``. Labels are 0 outside of the diagonal, so two logarithms are enough."""
+    positives = log_chances.diagonal().exp()
+    diagonal = torch.eye(len(positives), dtype=torch.bool, device=positives.device)
+    # A sum, because 1 - positives loses chances below 1e-7 in float32.
+    negatives = log_chances.masked_fill(diagonal, -torch.inf).exp().sum(dim=1)
+    return -positives * math.log1p(floor) - negatives * math.log(floor)
 
 
 def open_cells(batch: Scored) -> Bool[Tensor, "pairs pairs"]:
-    """The cells that are negatives, and the diagonal: the classes of a row."""
+    """The negatives and the diagonal: the classes of a row."""
     return ~batch.same | torch.eye(len(batch.same), dtype=torch.bool, device=batch.same.device)
 
 
 def evidence(batch: Scored, tau: float) -> Float[Tensor, "pairs pairs"]:
-    """``e^(tanh(S) / tau)``, and 0 where a cell is not one of ``open_cells``."""
+    """``e^(tanh(S) / tau)``, and 0 outside of ``open_cells``: evidence of a match (DECL, Qin et al., ACM MM 2022)."""
     return (batch.scores.tanh() / tau).exp().masked_fill(~open_cells(batch), 0)
 
 
 def fits(batch: Scored, tau: float) -> Float[Tensor, "pairs pairs"]:
-    """Each row of ``e + e^T`` divided by its sum: on the diagonal how well a pair fits, from 0 to 1."""
+    """Each row of ``e + e^T`` divided by its sum; the diagonal says how well a pair fits, from 0 to 1."""
     cells = evidence(batch, tau)
     both = cells + cells.T
     return both / both.sum(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""What a checkpoint belongs to: resume only when nothing that decides the result has changed."""
+"""Fingerprint of a run, the mark of a finished run, and the state from which a killed run continues."""
 
 import hashlib
 import json
@@ -22,15 +22,14 @@ from vse_pipe.train.model import describe
 _STAGE = "vse_pipe.train.stage"
 
 
-def of(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: dict | None = None) -> str:
-    """Digest of the run's parameters, the seed, the input files, this package's training code and torch's version.
+def run_fingerprint(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: dict | None = None) -> str:
+    """Digest of the run's parameters, the seed, the input files, the training code and library versions.
 
-    backbone: what an image encoder that reads pixels depends on besides, as ``extract`` describes it: images, weights,
-    transform, its code and its libraries.
+    backbone: for image encoders that read pixels, the description by ``extract``: images, weights, transform, code, libraries.
     """
     parts = {
         "run": {key: describe(getattr(run, key)) for key in RUN_FAMILIES},
-        # A killed run may go on with another number of processes, which changes rounding alone. The rest changes no weight.
+        # The left-out keys change no weight; another number of processes changes only rounding.
         "train": run.train.model_dump(exclude=NO_WEIGHT),
         "seed": seed,
         "inputs": [sha256(path) for path in inputs],
@@ -44,38 +43,41 @@ def of(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: 
 
 
 def code_of(run: Run) -> str:
-    """Digest of the training code: what the stage imports, and the members that the run names."""
+    """Digest of the training code: the imports of the stage, and the members that the run names."""
     members = {family: getattr(run, key).name for key, family in RUN_FAMILIES.items()}
     return code.digest(code.closure([_STAGE, *(family.module(name) for family, name in members.items())]))
 
 
-# That a run is finished: last/finished.json, what it was trained under and a digest of every file it left.
+# last/finished.json marks a finished run: its fingerprint and a digest of every file.
 #
-# ``train`` called again with the same inputs reads this and returns; DVC calls it again after every edit of a file that only
-# some runs import. The state that a killed run goes on from is no part of a finished run, unless it is kept.
+# ``train`` with the same inputs reads it and returns; DVC calls ``train`` after every edit of a file that only some runs
+# import. The state of a killed run is no part of a finished run, unless ``keep_state`` is set.
 
 FINISHED = Path("last") / "finished.json"
 
 
 def record(folder: Path, mark: str, keep_state: bool = False) -> None:
-    """To be called when everything else is written. mark: the run's fingerprint; keep_state: the state counts as a file of the run."""
+    """Mark the run as finished, after all other files are written.
+
+    mark: the run's fingerprint; keep_state: whether the state counts as a file of the run.
+    """
     write_json(folder / FINISHED, _content(folder, mark, keep_state))
 
 
 def is_finished(folder: Path, mark: str, keep_state: bool = False) -> bool:
-    """Whether every file in ``folder`` is as the run with this fingerprint left it."""
+    """Whether the run with this fingerprint is finished and every file in ``folder`` is unchanged."""
     path = folder / FINISHED
     if not path.is_file() or (keep_state and not (folder / STATE).is_file()):
         return False
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except ValueError:
-        return False  # damaged: it is written anew with the rest
-    return found == _content(folder, mark, keep_state)
+        return False  # damaged: the run is written again
+    return content == _content(folder, mark, keep_state)
 
 
 def drop_state(folder: Path) -> None:
-    """Remove the state of a run that is finished and does not keep it."""
+    """Remove the state of a finished run."""
     (folder / STATE).unlink(missing_ok=True)
 
 
@@ -88,26 +90,24 @@ def _content(folder: Path, mark: str, keep_state: bool) -> dict:
     }
 
 
-# The state a killed run goes on from: one file, replaced whole after every epoch.
+# The state of a run is one safetensors file, replaced after every epoch.
 #
-# Model, optimizer, best model so far and what the scheme keeps are tensors of one safetensors file; epoch, history and the
-# fingerprint of everything the run depends on are JSON in its header, beside a digest of all of it: a changed bit would else
-# decide the weights unseen. Batch orders derive from (seed, epoch), so no generator state needs to be kept and a resumed run
-# is bit-equal to one that never stopped.
+# Model, optimizer, best model and the scheme's state are its tensors. Its header has epoch, history, fingerprint and a digest
+# of the content as JSON, so that a changed bit is noticed. Batch orders follow from (seed, epoch), so no generator state is
+# saved, and a resumed run is bit-equal to an uninterrupted one.
 
 STATE = Path("last") / "state.safetensors"
-# What of a Progress is no tensor.
+# Fields of Progress that are no tensors.
 _NUMBERS = ("epoch", "best_rsum", "best_epoch", "history", "records")
 _TENSORS = ("best", "best_peer", "scheme", "average")
 
 
 @dataclass
 class Progress:
-    """Where a run stands: ``epoch`` epochs are done; ``best`` is the model of the best validation rsum so far.
+    """State of a run after ``epoch`` epochs; ``best`` is the model of the highest validation rsum so far.
 
-    best_peer: the model that the scheme trains beside it, as it was then, if there is one. records: of the scheme, an epoch
-    each; scheme: what it keeps from epoch to epoch; average: of the weights, where they are averaged. processes: the most that
-    trained an epoch.
+    best_peer: the scheme's second model at that epoch, if any. records: one record of the scheme for each epoch; scheme: its
+    state; average: averaged weights. processes: the largest number of processes in an epoch.
     """
 
     epoch: int = 0
@@ -127,7 +127,7 @@ def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer,
     for kind in _TENSORS:
         tensors |= {f"{kind}/{name}": tensor for name, tensor in getattr(progress, kind).items()}
     header = {"fingerprint": mark} | {key: getattr(progress, key) for key in _NUMBERS}
-    if progress.processes > 1:  # the state of one process is what it was
+    if progress.processes > 1:
         header["processes"] = progress.processes
     owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     header["sha256"] = _digest(header, owned)
@@ -135,28 +135,29 @@ def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer,
 
 
 def fingerprint(folder: Path) -> str | None:
-    """Whose state lies in ``folder``; None when there is none, or a damaged one (said so)."""
-    found = _read(folder)
-    return found[0]["fingerprint"] if found else None
+    """Fingerprint of the state in ``folder``; None without a state, or with a damaged one (after a warning)."""
+    state = _read(folder)
+    return state[0]["fingerprint"] if state else None
 
 
 def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, mark: str) -> Progress:
-    """Load the state into ``model`` and ``optimizer``; a fresh start when there is none for this fingerprint."""
-    found = _read(folder)
-    if found is None or found[0]["fingerprint"] != mark:
+    """Load the state into ``model`` and ``optimizer``; a fresh Progress when there is none for this fingerprint."""
+    state = _read(folder)
+    if state is None or state[0]["fingerprint"] != mark:
         return Progress()
-    header, tensors = found
+    header, tensors = state
     load_into(model, optimizer, tensors)
-    kept: dict[str, Any] = {kind: _named(tensors, f"{kind}/") for kind in _TENSORS}
-    return Progress(**{key: header[key] for key in _NUMBERS}, **kept, processes=header.get("processes", 1))
+    parts: dict[str, Any] = {kind: tensors_under(tensors, f"{kind}/") for kind in _TENSORS}
+    return Progress(**{key: header[key] for key in _NUMBERS}, **parts, processes=header.get("processes", 1))
 
 
-def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def tensors_under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors with this prefix, by their names without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def _read(folder: Path) -> tuple[dict, dict[str, Tensor]] | None:
-    """Header and tensors; None when there is no state, or a damaged one (said so)."""
+    """Header and tensors; None without a state, or with a damaged one (after a warning)."""
     path = folder / STATE
     if not path.is_file():
         return None
@@ -173,25 +174,25 @@ def _read(folder: Path) -> tuple[dict, dict[str, Tensor]] | None:
 
 
 def _digest(header: dict, tensors: dict[str, Tensor]) -> str:
-    found = hashlib.sha256(json.dumps(header, sort_keys=True, allow_nan=False).encode())
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True, allow_nan=False).encode())
     for name, tensor in sorted(tensors.items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def tensors_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Weights and moments by name, what ``load_into`` takes back."""
+    """Weights and moments by name, as input of ``load_into``."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-    found = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     for parameter, moments in optimizer.state.items():
-        found |= {f"optimizer/{names[parameter]}/{key}": value for key, value in moments.items()}
-    return found
+        tensors |= {f"optimizer/{names[parameter]}/{key}": value for key, value in moments.items()}
+    return tensors
 
 
 def load_into(model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Other names than those of ``tensors_of`` are left alone."""
-    model.load_state_dict(_named(tensors, "model/"))
+    """Restore the result of ``tensors_of``; other names are ignored."""
+    model.load_state_dict(tensors_under(tensors, "model/"))
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     places = {parameter: place for place, parameter in enumerate(parameters)}
     state: dict[int, dict[str, Tensor]] = {}
@@ -204,5 +205,5 @@ def load_into(model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors:
 
 
 def _laid_out_as(parameter: Tensor, moment: Tensor) -> Tensor:
-    """The fused optimizer walks weight and moments in the order they lie in memory; the file holds plain order."""
+    """The moment in the memory order of its parameter, which the fused optimizer needs; the file has plain order."""
     return torch.empty_like(parameter).copy_(moment) if moment.shape == parameter.shape else moment

@@ -1,4 +1,4 @@
-"""Which texts belong to which images, in the training pairs and besides, where texts that read alike are one text."""
+"""Training pairs, their batches, and the matches of images and texts beyond the pairs."""
 
 import contextlib
 from collections.abc import Generator, Iterable, Iterator
@@ -26,8 +26,10 @@ _NONE = np.zeros(0, np.int64)
 
 @dataclass(frozen=True)
 class Incidence:
-    """ids: (images,) what the numbers of images stand for, rising; images, texts: (pairs,) number of each pair's image and
-    text; by_image: (images, texts) how often they are known together, a sparse array of scipy; by_text: the same, texts first.
+    """Which texts match which images, where texts with equal words are one text.
+
+    ids: (images,) ids of the image numbers, rising; images, texts: (pairs,) image number and text number of each pair;
+    by_image: (images, texts) counts of their matches, a sparse array of scipy; by_text: its transpose.
     """
 
     ids: np.ndarray
@@ -37,10 +39,10 @@ class Incidence:
     by_text: Any
 
     @classmethod
-    def of(
+    def from_pairs(
         cls, owners: np.ndarray, texts: np.ndarray, more_owners: np.ndarray = _NONE, more_texts: np.ndarray = _NONE
     ) -> "Incidence":
-        """owners, texts: (pairs,) anything that tells images and texts apart; more: that belong together and are no pairs."""
+        """owners, texts: (pairs,) ids of images and texts; more_owners, more_texts: further matches that are no pairs."""
         from scipy import sparse  # not needed where a text has one image
 
         ids, images = np.unique(np.concatenate([owners, more_owners]), return_inverse=True)
@@ -48,18 +50,18 @@ class Incidence:
         cells, pairs = sparse.csr_array((np.ones(len(images), np.int32), (images, texts))), len(owners)
         return cls(ids, images[:pairs], texts[:pairs], cells, cells.T.tocsr())
 
-    def belong(self, pairs: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """bool (pairs, others): whether the text of each of ``others`` belongs to the image of each of ``pairs``."""
-        return self.by_image[self.images[pairs]][:, self.texts[others]].toarray() > 0
+    def belong(self, pairs: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+        """bool (pairs, candidates): whether the texts of ``candidates`` match the images of ``pairs``."""
+        return self.by_image[self.images[pairs]][:, self.texts[candidates]].toarray() > 0
 
     def of_batch(self, pairs: np.ndarray, device: torch.device) -> Matches:
-        """Of the batch that has these pairs. Two images are kin when any text is known of both, be it in the batch or not;
-        so are texts."""
+        """Matches of the batch of these pairs. Two images are kin when a text matches both, also a text outside of the
+        batch; the same holds for texts."""
         (images, image), (texts, text) = (
             np.unique(side[pairs], return_inverse=True) for side in (self.images, self.texts)
         )
-        seen, read = self.by_image[images], self.by_text[texts]
-        cells = (seen[:, texts], seen @ seen.T, read @ read.T)
+        image_cells, text_cells = self.by_image[images], self.by_text[texts]
+        cells = (image_cells[:, texts], image_cells @ image_cells.T, text_cells @ text_cells.T)
         masks = (torch.from_numpy(cell.toarray() > 0).to(device) for cell in cells)
         numbers = (torch.from_numpy(number).to(device) for number in (image, text))
         return Matches(*numbers, *masks)
@@ -67,7 +69,8 @@ class Incidence:
 
 @dataclass(frozen=True)
 class Groups:
-    """owner: (pairs,) number of each pair's image, 0 ... count - 1; pairs: (pairs,) sorted by it; starts: (count + 1,)."""
+    """Pairs grouped by image. owner: (pairs,) image number of each pair, 0 ... count - 1; pairs: (pairs,) sorted by it;
+    starts: (count + 1,) start of each group in ``pairs``."""
 
     owner: np.ndarray
     pairs: np.ndarray
@@ -78,15 +81,15 @@ class Groups:
         return len(self.starts) - 1
 
     @classmethod
-    def of(cls, owners: np.ndarray) -> "Groups":
-        """owners: (pairs,) any ids."""
+    def by_id(cls, owners: np.ndarray) -> "Groups":
+        """Groups of equal ``owners``, (pairs,) any ids."""
         _, owner, sizes = np.unique(owners, return_inverse=True, return_counts=True)
         return cls(owner, np.argsort(owner, kind="stable"), np.concatenate([[0], sizes.cumsum()]))
 
     def draw(
-        self, images: np.ndarray, each: int, rng: np.random.Generator, without: np.ndarray | None = None
+        self, images: np.ndarray, limit: int, rng: np.random.Generator, without: np.ndarray | None = None
     ) -> np.ndarray:
-        """Up to ``each`` random pairs of each of ``images``, none of them in ``without``; in the order of ``images``."""
+        """Up to ``limit`` random pairs of each image, in the order of ``images``; no pair of ``without``."""
         sizes = self.starts[images + 1] - self.starts[images]
         first = np.repeat(sizes.cumsum() - sizes, sizes)
         place = np.repeat(np.arange(len(images)), sizes)
@@ -97,14 +100,14 @@ class Groups:
         order = np.lexsort([rng.random(len(candidates)), place])
         candidates, place = candidates[order], place[order]
         rank = np.arange(len(place)) - np.searchsorted(place, place)
-        return candidates[rank < each]
+        return candidates[rank < limit]
 
 
 @dataclass(frozen=True)
 class TrainRegions:
-    """boxes, pictures: of every region that belongs to a phrase, by its number in ``Incidence``; rows, proposals, proposed_in:
-    feature row, box and picture of the proposals of the pairs' pictures, in the order of pictures. Boxes are x1, y1, x2, y2, both
-    corners inside."""
+    """Boxes behind the training pairs. boxes, pictures: of each region that has a phrase, by image number of ``Incidence``;
+    rows, proposals, proposed_in: feature row, box and picture of each proposal in the pairs' pictures, in the order of
+    pictures. Boxes are x1, y1, x2, y2, both corners inside."""
 
     boxes: Float[np.ndarray, "regions 4"]
     pictures: Int[np.ndarray, " regions"]
@@ -113,21 +116,24 @@ class TrainRegions:
     proposed_in: Int[np.ndarray, " proposals"]
 
     @classmethod
-    def of(cls, table: pa.Table, mentions: pa.Table, features: Features, known: Incidence, told: str) -> "TrainRegions":
-        """table: regions.parquet; mentions: phrases.parquet beside it; known: of the training pairs; told: the run, for messages.
-        Proposals whose features could not be computed are left out. Raises InputError where no picture of a pair has a
-        proposal."""
+    def join(
+        cls, table: pa.Table, mentions: pa.Table, features: Features, incidence: Incidence, run: str
+    ) -> "TrainRegions":
+        """table: regions.parquet; mentions: phrases.parquet; incidence: of the training pairs; run: name for messages.
+
+        Proposals without features are left out. Raises InputError where no picture of a pair has a proposal.
+        """
         ids, pictures = (table[name].to_numpy() for name in ("image_id", "source_id"))
-        # Of a region that no pair was drawn for the boxes of its mentions alone are there.
+        # A region without a pair has boxes in ``mentions`` only.
         numbers, place = np.unique(np.concatenate([ids, mentions["region_id"].to_numpy()]), return_index=True)
-        place = place[np.searchsorted(numbers, known.ids)]
+        place = place[np.searchsorted(numbers, incidence.ids)]
         boxes = np.concatenate([boxes_of(table), boxes_of(mentions)])[place]
         where = np.concatenate([pictures, mentions["image_id"].to_numpy()])[place]
-        kept = pc.fill_null(table["proposed"], False).to_numpy(zero_copy_only=False) & features.readable(ids)
-        proposed = np.flatnonzero(kept & np.isin(pictures, where[known.images]))
+        usable = pc.fill_null(table["proposed"], False).to_numpy(zero_copy_only=False) & features.readable(ids)
+        proposed = np.flatnonzero(usable & np.isin(pictures, where[incidence.images]))
         if not len(proposed):
             raise InputError(
-                f"train {told}: no picture of its training pairs has a proposal; add train to the splits that the data set proposes boxes for"
+                f"train {run}: no picture of its training pairs has a proposal; add train to the splits that the data set proposes boxes for"
             )
         proposed = proposed[np.argsort(pictures[proposed], kind="stable")]
         rows = features.rows_of(ids[proposed])
@@ -136,22 +142,22 @@ class TrainRegions:
 
 @runtime_checkable
 class PixelSource(Protocol):
-    """The images behind the rows of a feature file. batch_size: images at a time where nothing is trained."""
+    """The images behind the rows of a feature file. batch_size: images of a batch where nothing is trained."""
 
     @property
     def batch_size(self) -> int: ...
 
     def tested(self, work: Iterable[np.ndarray]) -> Iterator[Tensor]:
-        """For each array of rows uint8 (rows, crops, S, S, 3): what ``extract`` showed the network."""
+        """The pixels of each array of rows as in ``extract``, uint8 (rows, crops, S, S, 3)."""
 
     def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Generator[Tensor, None, None]:
-        """For each array of pairs uint8 (pairs, crops, S, S, 3): what training shows of them in ``epoch``; rows: of all."""
+        """The training crops of each array of pairs in ``epoch``, uint8 (pairs, crops, S, S, 3); rows: row of each pair."""
 
 
 @dataclass(frozen=True)
 class PixelNetwork:
-    """module: the network with its weights, on the CPU. described: as JSON for config.json, what the member reads back, which
-    weights training began with and on which images. depends: everything the features depend on, for the fingerprint.
+    """module: the network with its weights, on the CPU. described: member, first weights and images, as JSON for
+    config.json. depends: everything the features depend on, for the fingerprint.
     """
 
     module: nn.Module
@@ -161,8 +167,9 @@ class PixelNetwork:
 
 @dataclass(frozen=True)
 class Batch:
-    """On the CPU. features: (B, ...) float32, or uint8 pixels (B, crops, S, S, 3); texts: what the text encoder takes, (tokens (B, L), lengths (B,)) int64, (vectors
-    (B, L, D) float32, lengths) or (vectors (B, D),) float32; owners: (B,) int64 ids of the images shown; pairs: (B,) positions.
+    """Inputs of one step, on the CPU. features: (B, ...) float32, or uint8 pixels (B, crops, S, S, 3); texts: arguments of
+    the text encoder, (tokens (B, L), lengths (B,)) int64, (vectors (B, L, D) float32, lengths) or (vectors (B, D),) float32;
+    owners: (B,) int64 image ids; pairs: (B,) positions.
     """
 
     features: Tensor
@@ -186,7 +193,7 @@ def image_inputs(array: np.ndarray, rows: np.ndarray) -> Tensor:
 
 
 def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:
-    """What the text encoder takes of the captions at ``places``; token ids, or vectors of tokens, are padded to the longest."""
+    """Arguments of the text encoder for the captions at ``places``; tokens are padded to the longest caption."""
     if texts.tokens is not None:
         tokens, lengths = texts.tokens.padded(places)
         return torch.from_numpy(tokens), torch.from_numpy(lengths)
@@ -196,17 +203,16 @@ def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:
 
 
 def text_lengths(texts: Texts, places: np.ndarray) -> np.ndarray:
-    """Words of each caption; 1 where the texts are vectors, which are all alike."""
+    """Words of each caption; 1 where texts are vectors."""
     return texts.tokens.lengths[places] if texts.tokens is not None else np.ones(len(places), np.int64)
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pair i shows the image ``owners[i]``, feature row ``rows[i]``, with the caption at ``places[i]`` of ``texts``.
+    """Pair i is the image ``owners[i]``, feature row ``rows[i]``, with the caption at ``places[i]`` of ``texts``.
 
-    pictures: the images themselves, for encoders that read pixels. mismatched: which pairs are known to show an image that
-    the caption does not describe, for records only; None where that is unknown or true of no pair. incidence: where texts
-    that read alike are one text, which then has several images; else None.
+    pictures: the images, for encoders that read pixels. mismatched: the pairs that were mismatched on purpose, for records
+    only; None where that is unknown or there are none. incidence: where texts with equal words are one text; else None.
     """
 
     array: np.ndarray
@@ -226,11 +232,11 @@ class Pairs:
         return text_lengths(self.texts, self.places)
 
     def matches(self, pairs: np.ndarray, device: torch.device) -> Matches | None:
-        """What belongs together in the batch of these pairs; None where a text has one image, ``owners``."""
+        """Matches of the batch of these pairs; None where each text has one image, ``owners``."""
         return None if self.incidence is None else self.incidence.of_batch(pairs, device)
 
     def source(self, pixels: bool) -> np.ndarray | PixelSource:
-        """What ``encode.images`` reads: the stored features, or the images as they were extracted."""
+        """The input of ``model.images``: stored features, or the images as they were extracted."""
         if not pixels:
             return self.array
         assert self.pictures is not None
@@ -246,8 +252,8 @@ class Pairs:
             return
         assert self.pictures is not None
         shares = [Share.of(len(pairs)) for pairs in work]  # to decode a picture takes longer than to send its pixels
-        own = [share.take(pairs) for share, pairs in zip(shares, work, strict=True)]
-        with contextlib.closing(self.pictures.drawn(self.rows, own, pixels_of)) as reading:
+        parts = [share.take(pairs) for share, pairs in zip(shares, work, strict=True)]
+        with contextlib.closing(self.pictures.drawn(self.rows, parts, pixels_of)) as reading:
             for pairs, share, pixels in zip(work, shares, reading, strict=True):
                 yield self._batch(pairs, share.gather(pixels))
 
@@ -258,11 +264,12 @@ class Pairs:
 
 @dataclass(frozen=True)
 class TrainTable:
-    """array: features; val_captions: places in ``texts`` and val_caption_images their images; val_image_rows: rows of array.
+    """The inputs of a run, joined. array: features; val_captions: places in ``texts``; val_caption_images: their images;
+    val_image_rows: rows of array.
 
-    train_rows: (pairs,) where the training pairs stand in pairs.parquet. left_out: how many training pairs and validation
-    captions are not there because the image that they show, or their own, could not be read. val_texts: what each of
-    val_captions reads, as a number, where texts that read alike are one text; else None.
+    train_rows: (pairs,) rows of the training pairs in pairs.parquet. left_out: counts of training pairs and of validation
+    captions without a readable image. val_texts: text number of each validation caption, where texts with equal words are
+    one text; else None.
     """
 
     array: np.ndarray
@@ -274,7 +281,6 @@ class TrainTable:
     val_image_rows: np.ndarray
     train_rows: np.ndarray
     left_out: tuple[int, int] = (0, 0)
-    pictures: PixelSource | None = None
     val_texts: np.ndarray | None = None
 
     @property
@@ -284,20 +290,13 @@ class TrainTable:
 
     @property
     def described(self) -> str:
-        """The texts in a few words, for the log."""
+        """Short description of the texts, for the log."""
         texts = self.texts
         if texts.tokens is None:
             return f"text vectors of {texts.inputs} dimensions"
         if texts.array is not None:
             return f"{len(texts.array)} tokens of {texts.inputs} dimensions"
         return f"{texts.inputs} words, {texts.meta['cut']} captions cut"
-
-    def source(self, pixels: bool) -> np.ndarray | PixelSource:
-        """What ``encode.images`` reads: the stored features, or the images as they were extracted."""
-        if not pixels:
-            return self.array
-        assert self.pictures is not None
-        return self.pictures
 
     @classmethod
     def join(
@@ -310,44 +309,45 @@ class TrainTable:
         same_text: bool = False,
         mentions: pa.Table | None = None,
     ) -> "TrainTable":
-        """Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty.
+        """Join captions, pairs, features and texts.
 
-        Images that ``extract`` recorded as unreadable are left out with their captions, and with every pair that shows
-        them; one that is missing for another reason is an error. same_text: captions that read alike are one text, which
-        belongs to all their images. mentions: as of ``mentions_of``; those of train that no pair was drawn for belong together
-        too. Only with these two is the text of caption_table read.
+        Images that ``extract`` recorded as unreadable are left out with their captions and pairs. same_text: captions with
+        equal words are one text, which matches all their images. mentions: as in ``mentions_of``; train mentions without a
+        pair are matches too. The text column of caption_table is needed for these two only.
+
+        Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty.
         """
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
             raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
         ids = caption_table["caption_id"].to_numpy()
         of_train, of_val = (pc.equal(caption_table["split"], name).to_numpy() for name in ("train", "val"))
-        own, shown = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
-        kept = features.readable(own) & features.readable(shown)
-        train, val = (np.flatnonzero(of & kept) for of in (of_train, of_val))
-        left_out = int((of_train & ~kept).sum()), int((of_val & ~kept).sum())
+        caption_images, pair_images = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
+        readable = features.readable(caption_images) & features.readable(pair_images)
+        train, val = (np.flatnonzero(split & readable) for split in (of_train, of_val))
+        left_out = int((of_train & ~readable).sum()), int((of_val & ~readable).sum())
         if len(train) < 2 or not len(val):
             without = f" that have features ({sum(left_out)} have none)" if any(left_out) else ""
             raise InputError(
                 f"training needs train and val captions{without}, two and one at least; the data set has {len(train)} and {len(val)}"
             )
-        shown, true = shown[train], own[val]
-        told: np.ndarray | None = None
+        pair_images, true = pair_images[train], caption_images[val]
+        text_numbers: np.ndarray | None = None
         further: tuple[np.ndarray, ...] = ()
         if same_text or mentions is not None:
-            told, further = _same_text(caption_table, train, mentions)
+            text_numbers, further = _same_text(caption_table, train, mentions)
         val_images = true[np.sort(np.unique(true, return_index=True)[1])]
         return cls(
             array=features.array,
             texts=texts,
             train_pairs=Pairs(
                 features.array,
-                features.rows_of(shown),
+                features.rows_of(pair_images),
                 texts,
                 texts.places_of(ids[train]),
-                shown,
+                pair_images,
                 pictures,
                 _mismatched(pair_table["mismatched"], train),
-                None if told is None else Incidence.of(shown, told[train], *further),
+                None if text_numbers is None else Incidence.from_pairs(pair_images, text_numbers[train], *further),
             ),
             val_captions=texts.places_of(ids[val]),
             val_caption_images=true,
@@ -355,21 +355,22 @@ class TrainTable:
             val_image_rows=features.rows_of(val_images),
             train_rows=train,
             left_out=left_out,
-            pictures=pictures,
-            val_texts=None if told is None else told[val],
+            val_texts=None if text_numbers is None else text_numbers[val],
         )
 
 
 def mentions_of(folder: Path) -> pa.Table | None:
-    """phrases.parquet of a data set of regions, ``folder`` below data/prepare; None of any other."""
+    """phrases.parquet of a data set of regions, ``folder`` below data/prepare; None for other data sets."""
     return regions.read_phrases(folder) if (folder / regions.NAME).is_file() else None
 
 
 def _same_text(
     caption_table: pa.Table, train: np.ndarray, mentions: pa.Table | None
 ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """The number of each caption's text; and regions and texts of the mentions in train that are not the pairs ``train`` of the
-    captions: what ``inject`` did to those stays."""
+    """Text number of each caption, and regions and texts of the train mentions that are no pair.
+
+    Mentions that are pairs are left out, because ``inject`` may have changed them.
+    """
     words = [regions.phrase_key(caption_table)]
     if mentions is None:
         return words[0].dictionary_encode().indices.to_numpy(), ()
@@ -377,19 +378,18 @@ def _same_text(
     numbers = (
         pa.concat_arrays([*words, regions.phrase_key(mentions)]).dictionary_encode().indices.to_numpy().astype(np.int64)
     )
-    told, texts = np.split(numbers, [len(caption_table)])
+    caption_texts, texts = np.split(numbers, [len(caption_table)])
     named = mentions["region_id"].to_numpy()
     cells = numbers.max() + 1
-    drawn = caption_table["image_id"].to_numpy()[train] * cells + told[train]
-    left = ~np.isin(named * cells + texts, drawn)
-    return told, (named[left], texts[left])
+    drawn = caption_table["image_id"].to_numpy()[train] * cells + caption_texts[train]
+    is_new = ~np.isin(named * cells + texts, drawn)
+    return caption_texts, (named[is_new], texts[is_new])
 
 
 def _mismatched(column: pa.ChunkedArray, train: np.ndarray) -> np.ndarray | None:
-    """Of the train pairs; None where the truth about one of them is unknown, and where nothing was mixed up: then there
-    is nothing to measure a split against."""
-    found = column.take(pa.array(train))
-    if found.null_count:
+    """Which train pairs are mismatched; None where the truth of a pair is unknown or none is mismatched."""
+    values = column.take(pa.array(train))
+    if values.null_count:
         return None
-    mismatched = found.to_numpy(zero_copy_only=False)
+    mismatched = values.to_numpy(zero_copy_only=False)
     return mismatched if mismatched.any() else None

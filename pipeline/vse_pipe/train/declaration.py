@@ -1,4 +1,4 @@
-"""train: pairs and features in, a model out."""
+"""The declaration of the stage train: inputs, outputs and checks."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +18,8 @@ def data(params: Params, name: str) -> list[Path]:
     run = params.runs[name]
     prepared = paths.prepared(run.dataset)
     return [
-        # Of regions it also stands for regions.parquet and phrases.parquet, which other data sets lack: the boxes are in the
-        # files' names, the phrases' digest in its footer.
+        # It also covers regions.parquet and phrases.parquet, which only some data sets have: the boxes are in the names of
+        # the files, the digest of the phrases is in its footer.
         prepared / images.NAME,
         prepared / captions.NAME,
         paths.extracted(run.dataset, run.features),
@@ -34,7 +34,7 @@ def inputs(params: Params, name: str) -> list[Path]:
 
 
 def _reads(params: Params, name: str) -> list[SourceFiles]:
-    """Word vectors that the text encoder starts from, and the model that is taken in place of a training."""
+    """Files of word vectors of the text encoder, and the folder of a model that replaces the training."""
     run = params.runs[name]
     options = run.text.params
     vectors = (options.vectors, options.words) if TEXT_ENCODERS.traits(run.text.name).vectors else ()
@@ -47,12 +47,12 @@ def _problems(params: Params, node: Node) -> Iterator[Problem]:
         yield Problem(NOTE, str(node.out), "training has not ended", f"`{node.command}` goes on with it")
         return
     config = model_files.read_config(node.out, node.name)
-    *_, of_features, of_texts, injected = inputs(params, node.name)
-    if (of_features / features.META).is_file():
-        current = read_json(of_features / features.META).get("sha256")
+    *_, features_folder, texts_folder, injected = inputs(params, node.name)
+    if (features_folder / features.META).is_file():
+        current = read_json(features_folder / features.META).get("sha256")
         yield from node.digest("features", config.get("features_sha256"), current)
-    if (of_texts / texts.META).is_file():
-        current = texts.digest(read_json(of_texts / texts.META))
+    if (texts_folder / texts.META).is_file():
+        current = texts.digest(read_json(texts_folder / texts.META))
         yield from node.digest("texts", config.get("texts_sha256"), current)
     yield from node.digest("pairs", config.get("pairs_sha256"), injected / pairs.NAME)
 

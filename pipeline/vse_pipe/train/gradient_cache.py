@@ -1,8 +1,8 @@
-"""A batch encoded in chunks with the gradient of the whole batch: its negatives stay, its memory does not.
+"""A batch is encoded in chunks and still has the gradient of the whole batch: all negatives, less memory.
 
-Gao et al., Scaling deep contrastive learning batch size under memory limited setup, 2021. The loss only needs the vectors.
-They are computed chunk by chunk without a graph, the loss gives their gradient, and each chunk is encoded once more to
-take that gradient to the weights. One more forward pass; activations of one chunk only.
+Source: Gao et al., Scaling deep contrastive learning batch size under memory limited setup, 2021. Vectors are computed chunk
+by chunk without a graph, the loss gives their gradient, and a second forward pass of each chunk takes it to the weights. Only
+the activations of one chunk are in memory.
 """
 
 import torch
@@ -13,15 +13,15 @@ from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.data import Batch
 from vse_pipe.train.scheme import Scheme
 
-# What to do about numbers that are not finite.
+# Advice for numbers that are not finite.
 ADVICE = "lower train.lr, or check the loss's parameters and the features"
 
 
 def backward(scheme: Scheme, batch: Batch, chunk: int) -> float:
-    """Put the gradient of the batch's loss into the weights; returns the loss.
+    """Add the gradient of the batch's loss to the weights; returns the loss.
 
     The sum over chunks is the gradient of the undivided batch up to rounding. Random layers draw the same numbers in both
-    passes. Raises UsageError for layers that look at the batch as a whole, PipelineError on a loss that is not finite.
+    passes. Raises UsageError for layers that use the whole batch, PipelineError on a loss that is not finite.
     """
     model, device, precision = scheme.model, scheme.setting.device, scheme.setting.train.precision
     require_independent_rows(model)
@@ -31,16 +31,16 @@ def backward(scheme: Scheme, batch: Batch, chunk: int) -> float:
         for part in parts:
             draws.append(_state(device))
             encoded.append(model.encode(part, device, precision))
-    images = torch.cat([one for one, _ in encoded]).requires_grad_()
-    texts = _joined([one for _, one in encoded])
+    images = torch.cat([part for part, _ in encoded]).requires_grad_()
+    texts = _joined([part for _, part in encoded])
     total = scheme.terms(images, texts, batch).total()
     value = finite(total)
     total.backward()
     after = _state(device)
-    wanted = zip(
+    chunk_gradients = zip(
         *(_gradients(*both) for both in zip((images, texts), zip(*encoded, strict=True), strict=True)), strict=True
     )
-    for part, state, gradients in zip(parts, draws, wanted, strict=True):
+    for part, state, gradients in zip(parts, draws, chunk_gradients, strict=True):
         _restore(device, state)
         torch.autograd.backward([_vectors(side) for side in model.encode(part, device, precision)], gradients)
     _restore(device, after)
@@ -48,21 +48,21 @@ def backward(scheme: Scheme, batch: Batch, chunk: int) -> float:
 
 
 def _vectors(side: Tensor | Words) -> Tensor:
-    """What the gradient of one side belongs to."""
+    """The tensor of one side that has the gradient."""
     return side.vectors if isinstance(side, Words) else side
 
 
 def _joined(parts: list[Tensor | Words]) -> Tensor | Words:
     """The captions of all chunks, ready to take a gradient."""
     words = [part for part in parts if isinstance(part, Words)]
-    whole = Words.cat(words) if words else torch.cat([_vectors(part) for part in parts])
-    _vectors(whole).requires_grad_()
-    return whole
+    texts = Words.cat(words) if words else torch.cat([_vectors(part) for part in parts])
+    _vectors(texts).requires_grad_()
+    return texts
 
 
-def _gradients(whole: Tensor | Words, parts: tuple[Tensor | Words, ...]) -> tuple[Tensor, ...]:
+def _gradients(side: Tensor | Words, parts: tuple[Tensor | Words, ...]) -> tuple[Tensor, ...]:
     """The gradient of one side, cut into its chunks."""
-    gradient = _vectors(whole).grad
+    gradient = _vectors(side).grad
     assert gradient is not None
     return gradient.split([len(_vectors(part)) for part in parts])
 
@@ -76,10 +76,10 @@ def finite(total: Tensor) -> float:
 
 
 def require_independent_rows(model: nn.Module, address: str = "train.chunk") -> None:
-    """Raises UsageError when a layer of an encoder, as it is in training, looks at the batch as a whole.
+    """Raises UsageError when a layer of an encoder uses the whole batch in its present mode.
 
-    A similarity's own network may: scores are computed of the whole batch at once. address: of the value in params.yaml,
-    for the message.
+    The network of a similarity may do so, because scores are computed for the whole batch. address: key in params.yaml, for
+    the message.
     """
     for name, layer in model.named_modules():
         encodes = name.partition(".")[0] != "sim"

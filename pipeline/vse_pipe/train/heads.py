@@ -1,4 +1,4 @@
-"""What the encoders of images and of captions share: heads on one vector a row, normalisations, first weights, refusals.
+"""Shared parts of image and text encoders: heads on one vector a row, pooling, normalisation, first weights, checks.
 
 Sources of the heads: ``Residual`` is the projection of ``EncoderImageAggr`` in the authors' code of Chen et al., Learning
 the best pooling strategy for visual semantic embedding, CVPR 2021, on one vector. Other than there, it has no batch
@@ -35,7 +35,7 @@ class Identity(nn.Module):
 
 
 def build_identity(name: str, width: int, embed_size: int) -> Identity:
-    """Raises InputError where the other side would give vectors of another width."""
+    """The identity of vectors of ``width`` numbers. Raises InputError unless it is ``embed_size``."""
     if width != embed_size:
         raise InputError(
             f"{name} gives the {width} numbers it is given, the run's vectors have {embed_size}: features and texts must be as "
@@ -67,7 +67,7 @@ class Residual(nn.Module):
 def build_residual(
     name: str, options: ResidualShape, in_features: int, embed_size: int, rng: torch.Generator
 ) -> Residual:
-    """Each layer's weights uniform in +-sqrt(6 / (in + out)), biases 0; the one layer first."""
+    """Weights uniform in +-sqrt(6 / (in + out)), biases 0; ``fc`` is drawn first."""
     head = Residual(name, options, in_features, embed_size)
     for layer in head.modules():
         if isinstance(layer, nn.Linear):
@@ -76,7 +76,7 @@ def build_residual(
 
 
 class Branch(nn.Module):
-    """(B, D) to (B, embed_size). Layers are ``fc1``, ``fc2``, ... as in the authors' PyTorch code; ``bn`` if it comes last."""
+    """(B, D) to (B, embed_size). Layers are ``fc1``, ``fc2``, ..., ``bn``, as in the authors' PyTorch code."""
 
     def __init__(self, name: str, options: BranchShape, in_features: int, embed_size: int) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class Branch(nn.Module):
         self._needs_two = options.nonlinear and options.batch_norm != "none"
 
     def forward(self, vectors: Float[Tensor, "rows features"]) -> Float[Tensor, "rows dim"]:
-        """Raises InputError for vectors of another width, and for a lone row in training under batch normalisation."""
+        """Raises InputError for vectors of another width, and for a single row in training under batch normalisation."""
         check_width(self.name, vectors, self.in_features)
         if self.training and self._needs_two and processes.count(vectors) < 2:
             raise InputError(
@@ -115,13 +115,13 @@ def _hidden(options: BranchShape, inputs: int, outputs: int) -> nn.Sequential:
 
 
 def _batch_norm(size: int) -> nn.BatchNorm1d:
-    """eps 1e-5 and momentum 0.1 (authors' PyTorch code). Their TensorFlow code also says 0.1, meaning PyTorch's 0.9."""
+    """eps 1e-5 and momentum 0.1, as in the authors' PyTorch code. The 0.1 of their TensorFlow code is PyTorch's 0.9."""
     return nn.BatchNorm1d(size, eps=1e-5, momentum=0.1)
 
 
 def build_branch(name: str, options: BranchShape, in_features: int, embed_size: int, rng: torch.Generator) -> Branch:
-    """Weights and biases uniform in +-1/sqrt(in), PyTorch's default, as the authors' PyTorch code leaves it; the paper says
-    nothing. Batch normalisation starts at scale 1, shift 0."""
+    """Weights and biases uniform in +-1/sqrt(in): PyTorch's default, as in the authors' code; the paper gives none. Batch
+    normalisation starts at scale 1, shift 0."""
     branch = Branch(name, options, in_features, embed_size)
     for layer in branch.modules():
         if isinstance(layer, nn.Linear):
@@ -134,8 +134,7 @@ def build_branch(name: str, options: BranchShape, in_features: int, embed_size: 
 def l2norm(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
     """``x / sqrt(sum x^2)``: global models (vsepp, HAL ``l2norm``).
 
-    The authors divide without eps and get NaN for a zero row, forward and backward; here such a row stays zero and
-    its gradient passes unscaled.
+    A zero row stays zero and its gradient passes unscaled; in the authors' code it is NaN.
     """
     lengths = vectors.norm(dim=-1, keepdim=True)
     return vectors / lengths.masked_fill(lengths == 0, 1.0)
@@ -144,7 +143,7 @@ def l2norm(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
 def l2norm_eps(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
     """``x / (sqrt(sum x^2) + 1e-8)``: words and regions of local models (SCAN, SGRAF, L2RM ``l2norm``).
 
-    The eps is added to the length, so that unit vectors are short of 1 by 1e-8 and zero rows (padding) stay zero.
+    The eps is added to the length, so unit vectors are 1e-8 too short and zero rows (padding) stay zero.
     """
     return vectors / (vectors.norm(dim=-1, keepdim=True) + 1e-8)
 
@@ -155,7 +154,7 @@ def normalize(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]
 
 
 def draw(layer: nn.Linear, rng: torch.Generator) -> None:
-    """Uniform in +-sqrt(6 / (in + out)), bias 0, as VSE++ and its descendants have it."""
+    """Draw weights uniform in +-sqrt(6 / (in + out)) and set the bias to 0, as VSE++ and its descendants."""
     bound = math.sqrt(6.0 / (layer.in_features + layer.out_features))
     nn.init.uniform_(layer.weight, -bound, bound, generator=rng)
     nn.init.zeros_(layer.bias)
@@ -163,11 +162,10 @@ def draw(layer: nn.Linear, rng: torch.Generator) -> None:
 
 @dataclass(frozen=True)
 class OwnRate:
-    """lr: in place of ``train.lr``; after: the epoch its schedule counts from. It falls by the same factor after the same
-    number of epochs as every other.
+    """A learning rate in place of ``train.lr``. after: the epoch at which its schedule, equal for all rates, begins.
 
-    As ``own_rate`` of a module it holds for that module's parameters; as ``takes_over`` for all parameters of the model
-    without an own rate, from epoch ``after`` on.
+    As ``own_rate`` of a module it is the rate of the module's parameters. As ``takes_over`` it is, from epoch ``after`` on,
+    the rate of all parameters without an ``own_rate``.
     """
 
     lr: float
@@ -224,62 +222,66 @@ def check_lengths(encoder: str, tokens: Tensor, lengths: Tensor) -> None:
 
 
 def without_some(vectors: Float[Tensor, "rows dim"], share: float) -> Float[Tensor, "rows dim"]:
-    """Each number 0 with chance ``share``, the others scaled so that the row keeps its length; a row of which nothing would
-    be left stays whole. Of tf-idf at unit length it is the vector of the caption without these words. Draws from torch's own generator."""
-    kept = vectors * (torch.rand_like(vectors) >= share)
-    lengths, left = (side.norm(dim=1, keepdim=True) for side in (vectors, kept))
-    return torch.where(left > 0, kept * (lengths / left), vectors)
+    """Set each number to 0 with chance ``share`` and scale the rest so that the row keeps its length.
+
+    A row without any rest stays unchanged. On tf-idf at unit length this is the caption without the dropped words. Draws from
+    torch's generator.
+    """
+    thinned_vectors = vectors * (torch.rand_like(vectors) >= share)
+    lengths, rest = (side.norm(dim=1, keepdim=True) for side in (vectors, thinned_vectors))
+    return torch.where(rest > 0, thinned_vectors * (lengths / rest), vectors)
 
 
-# Sets of vectors to one vector each: the mean, the maximum, or the generalised pooling operator (GPO), which is learned.
+# Pooling: a set of vectors becomes one vector by mean, maximum, or the generalised pooling operator (GPO).
 #
 # GPO is a weighted mean of each dimension's numbers in order of size; its weights are learned. Source: Chen et al., Learning
 # the best pooling strategy for visual semantic embedding, CVPR 2021, section 3.
 
-# What the authors divide scores by before the softmax.
+# The authors divide scores by this before the softmax.
 _TEMPERATURE = 0.1
 
 
 def pool(
-    vectors: Float[Tensor, "sets n dim"], kept: Bool[Tensor, "sets n"], how: "GPO | str"
+    vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"], pooling: "GPO | str"
 ) -> Float[Tensor, "sets dim"]:
-    """kept: the vectors of each set, at least one; how: ``mean``, ``max`` or a learned pooling."""
-    if isinstance(how, GPO):
-        return how(vectors, kept)
-    if how == "max":
-        return vectors.masked_fill(~kept[..., None], -math.inf).amax(dim=1)
-    shares = kept / kept.sum(dim=1, keepdim=True)
+    """One vector of each set. mask: the vectors of the set, at least one; pooling: ``mean``, ``max`` or a learned pooling."""
+    if isinstance(pooling, GPO):
+        return pooling(vectors, mask)
+    if pooling == "max":
+        return vectors.masked_fill(~mask[..., None], -math.inf).amax(dim=1)
+    shares = mask / mask.sum(dim=1, keepdim=True)
     return torch.bmm(shares[:, None].to(vectors.dtype), vectors)[:, 0]
 
 
 class GPO(nn.Module):
-    """Sets of vectors to one vector each. Mean and maximum are two of the poolings that it can learn.
+    """One vector of each set of vectors. Mean and maximum are among the poolings that it can learn.
 
-    The weight of a place depends on that place and on the size of the set alone: a GRU of both directions, averaged, reads
-    the places' sines and cosines, a linear layer makes a score of each state. Names are those of the authors' state_dict.
-    Other than there, the weights are computed once for each size of set in the batch, and padding is left out, not sorted
-    to the end as -10,000.
+    The weight of a place depends on the place and the size of the set: a bidirectional GRU reads sines and cosines of the
+    places, its directions are averaged, and a linear layer makes a score of each state. Names are those of the authors'
+    state_dict. Unlike their code, the weights are computed once for each size in the batch, and padding is left out instead
+    of being sorted to the end as -10,000.
     """
 
     def __init__(self, places: int = 32, hidden: int = 32) -> None:
-        """places: numbers that stand for a place, even."""
+        """places: width of a place's encoding, even."""
         super().__init__()
         self.gru = nn.GRU(places, hidden, batch_first=True, bidirectional=True)
         self.linear = nn.Linear(hidden, 1, bias=False)
 
     def draw(self, rng: torch.Generator) -> None:
-        """Fresh weights, uniform in +-1/sqrt(hidden): PyTorch's default, as the authors leave it."""
+        """Draw weights uniform in +-1/sqrt(hidden): PyTorch's default, as in the authors' code."""
+        bound = 1 / math.sqrt(self.gru.hidden_size)
         for weight in self.parameters():
-            nn.init.uniform_(weight, -1 / math.sqrt(self.gru.hidden_size), 1 / math.sqrt(self.gru.hidden_size), rng)
+            nn.init.uniform_(weight, -bound, bound, rng)
 
-    def forward(self, vectors: Float[Tensor, "sets n dim"], kept: Bool[Tensor, "sets n"]) -> Float[Tensor, "sets dim"]:
-        """kept: the vectors of each set, at least one; the others have no part. Computed in the type of the weights."""
+    def forward(self, vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"]) -> Float[Tensor, "sets dim"]:
+        """mask: the vectors of each set, at least one. Computed in the type of the weights."""
         with torch.autocast(vectors.device.type, enabled=False):
-            weights = self.weights(kept.sum(dim=1), vectors.shape[1])
-            return torch.bmm(weights[:, None], descending(vectors.to(weights.dtype), kept))[:, 0]
+            weights = self.weights(mask.sum(dim=1), vectors.shape[1])
+            return torch.bmm(weights[:, None], descending(vectors.to(weights.dtype), mask))[:, 0]
 
     def weights(self, sizes: Int[Tensor, " sets"], longest: int) -> Float[Tensor, "sets longest"]:
-        """Of the places 0, 1, ... in sets of these sizes; their sum is 1, and 0 is the weight of places past the size."""
+        """Weights of the places 0, 1, ... in sets of these sizes; their sum is 1, and places past the size have weight 0."""
         distinct, which = sizes.unique(return_inverse=True)
         places = _encoded(longest, self.gru.input_size).to(self.linear.weight)
         packed = pack_padded_sequence(places.expand(len(distinct), -1, -1), distinct.cpu(), True, enforce_sorted=False)
@@ -290,39 +292,39 @@ class GPO(nn.Module):
 
 
 def thinned(present: Bool[Tensor, "sets n"], share: float) -> Bool[Tensor, "sets n"]:
-    """The elements that stay: each goes with chance ``share``, but one of every set stays. Draws from torch's own generator,
-    which training ties to (seed, epoch)."""
+    """The elements that stay. Each is dropped with chance ``share``, but one of every set stays. Draws from torch's
+    generator, which training seeds by (seed, epoch)."""
     draws = torch.rand(present.shape, device=present.device).masked_fill(~present, -1.0)
     return present & ((draws >= share) | (draws == draws.amax(dim=1, keepdim=True)))
 
 
 def _encoded(count: int, size: int) -> Float[Tensor, "count size"]:
-    """Sines and cosines in turn of the places 0 ... count - 1, at wavelengths from 2 pi to 10,000 times that."""
+    """Alternating sines and cosines of the places 0 ... count - 1, at wavelengths from 2 pi to 20,000 pi."""
     rates = torch.exp(torch.arange(0, size, 2, dtype=torch.float64) * (-math.log(10000.0) / size))
     angles = torch.arange(count)[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)
 
 
-def descending(vectors: Float[Tensor, "sets n dim"], kept: Bool[Tensor, "sets n"]) -> Float[Tensor, "sets n dim"]:
-    """Each dimension of the ``kept`` vectors by itself, largest first; behind them zeros. First-order gradients only."""
-    # A query is one caption by itself: the compiled loop takes longer to load than the whole search.
+def descending(vectors: Float[Tensor, "sets n dim"], mask: Bool[Tensor, "sets n"]) -> Float[Tensor, "sets n dim"]:
+    """Each dimension of the masked vectors sorted separately, largest first, then zeros. First-order gradients only."""
+    # A single query uses PyTorch's sort, because the compiled loop takes longer to load than the whole search.
     if vectors.device.type == "cpu" and (len(vectors) > 1 or torch.is_grad_enabled()):
-        return _Descending.apply(vectors, kept)
-    ordered = vectors.masked_fill(~kept[..., None], -math.inf).sort(dim=1, descending=True).values
-    past = torch.arange(kept.shape[1], device=kept.device) >= kept.sum(dim=1, keepdim=True)
+        return _Descending.apply(vectors, mask)
+    ordered = vectors.masked_fill(~mask[..., None], -math.inf).sort(dim=1, descending=True).values
+    past = torch.arange(mask.shape[1], device=mask.device) >= mask.sum(dim=1, keepdim=True)
     return ordered.masked_fill(past[..., None], 0)
 
 
 class _Descending(torch.autograd.Function):
-    """The compiled sort: PyTorch's own takes five times as long on sets of some tens."""
+    """The compiled sort. PyTorch's sort takes five times as long on sets of some tens."""
 
     @staticmethod
-    def forward(ctx, vectors, kept):
+    def forward(ctx, vectors, mask):
         from vse_pipe.train import kernels as compiled  # numba takes half a second to import
 
         rows = vectors.detach().contiguous()
         ordered, places = torch.empty_like(rows), torch.empty(rows.shape, dtype=torch.int16)
-        compiled.descending_forward(rows.numpy(), kept.contiguous().numpy(), ordered.numpy(), places.numpy())
+        compiled.descending_forward(rows.numpy(), mask.contiguous().numpy(), ordered.numpy(), places.numpy())
         ctx.save_for_backward(places)
         return ordered
 

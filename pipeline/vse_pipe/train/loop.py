@@ -1,4 +1,4 @@
-"""Validation after every epoch: recall both ways under plain nearest neighbours, and their sum."""
+"""The training loop: epochs, validation, the watch over runs that stand still, and resuming."""
 
 import contextlib
 import math
@@ -14,11 +14,10 @@ from torch import Tensor
 from vse_pipe.artifacts import model_files, pairs
 from vse_pipe.core import mapped, processes
 from vse_pipe.core.console import say, track, warn
-from vse_pipe.core.devices import derive_seed
 from vse_pipe.core.errors import DeadRun, PipelineError, out_of_memory, shortage
+from vse_pipe.core.seeds import derive_seed
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
-from vse_pipe.ranking.metrics.convergence import converged, waited
-from vse_pipe.ranking.metrics.recall import Truth, best_ranks, hits_at, recall
+from vse_pipe.ranking.metrics.recall import Truth, best_ranks, converged, hits_at, recall, waited
 from vse_pipe.ranking.metrics.recall import chance as recall_by_chance
 from vse_pipe.ranking.scores import Scores, Similarity
 from vse_pipe.train import checkpoint
@@ -36,54 +35,51 @@ KS = (1, 5, 10)
 def validator(
     table: TrainTable, images: int, device: torch.device
 ) -> Callable[[Sequence[DualEncoder]], dict[str, float]]:
-    """A function of the models: R@1, 5 and 10 in percent and ``val_rsum`` on the first ``images`` validation images, by the
-    mean of the models' scores.
+    """A function of the models that returns R@1, 5, 10 in percent and ``val_rsum`` on the first ``images`` validation images.
 
-    Where texts that read alike are one text, it is ranked once, and any of its images is correct. The authors validate on the first 1,000 dev images whatever their number; a smaller set is used whole.
+    Scores are the mean of the models' scores. Where texts with equal words are one text, it is ranked once, and any of its
+    images is correct. The authors validate on the first 1,000 images; a smaller set is used completely.
     """
     rows = table.val_image_rows[:images]
-    captions, told, answers = _questions(table, images)
+    captions, image_truth, caption_truth = _questions(table, images)
 
     def encoded(model: DualEncoder) -> tuple[Tensor, Tensor | Words]:
-        seen = train_model.images(model, table.source(model.tests_on_pixels), rows, device)
-        read = train_model.captions(model, table.texts, captions, device)
-        return (seen.to(device), read.to(device)) if model.fragments else (seen, read)
+        image_side = train_model.images(model, table.train_pairs.source(model.tests_on_pixels), rows, device)
+        texts = train_model.captions(model, table.texts, captions, device)
+        return (image_side.to(device), texts.to(device)) if model.fragments else (image_side, texts)
 
     def check(models: Sequence[DualEncoder]) -> dict[str, float]:
         sides: list[tuple[Sides, Sides]] = [encoded(model) for model in models]
-        seen, read = sides[0]
+        image_side, texts = sides[0]
         score: Similarity = models[0].score
         if len(models) > 1:
-            seen, read = (Several(side) for side in zip(*sides, strict=True))
+            image_side, texts = (Several(side) for side in zip(*sides, strict=True))
             score = MeanScore([model.score for model in models])
         with contextlib.ExitStack() as modes:
             for model in models:
                 modes.enter_context(train_model.evaluating(model))
-            scores = Scores.of(seen, read, score)
-            measured = {
-                **_recalls(scores, told, "i2t"),
-                **_recalls(scores.transposed(), answers, "t2i"),
-            }
-        return {**measured, "val_rsum": round(sum(measured.values()), 6)}
+            scores = Scores.from_sides(image_side, texts, score)
+            recalls = _recalls(scores, image_truth, "i2t") | _recalls(scores.transposed(), caption_truth, "t2i")
+        return {**recalls, "val_rsum": round(sum(recalls.values()), 6)}
 
     return check
 
 
 def chance(table: TrainTable, images: int) -> float:
-    """``val_rsum`` that random ranks have on average. table, images: as of ``validator``."""
-    _, *both = _questions(table, images)
-    return sum(recall_by_chance(np.diff(truth.starts), truth.columns, k) for truth in both for k in KS)
+    """Mean ``val_rsum`` of random ranks. table, images: as in ``validator``."""
+    _, *truths = _questions(table, images)
+    return sum(recall_by_chance(np.diff(truth.starts), truth.columns, k) for truth in truths for k in KS)
 
 
 def _questions(table: TrainTable, images: int) -> tuple[np.ndarray, Truth, Truth]:
-    """The captions, which of them are correct for each image, and which images for each caption."""
+    """The captions, the correct captions of each image, and the correct images of each caption."""
     chosen = table.val_images[:images]
-    known = np.isin(table.val_caption_images, chosen)
-    captions, owners = table.val_captions[known], table.val_caption_images[known]
+    is_chosen = np.isin(table.val_caption_images, chosen)
+    captions, owners = table.val_captions[is_chosen], table.val_caption_images[is_chosen]
     if table.val_texts is None:
         return captions, Truth.by_image(chosen, owners), Truth.by_image(owners, chosen)
-    numbers, first = np.unique(table.val_texts[known], return_index=True)
-    pairs = owners, table.val_texts[known]
+    numbers, first = np.unique(table.val_texts[is_chosen], return_index=True)
+    pairs = owners, table.val_texts[is_chosen]
     answers = Truth.by_pairs(numbers, chosen, *reversed(pairs))
     return captions[first], Truth.by_pairs(chosen, numbers, *pairs), answers
 
@@ -93,21 +89,21 @@ def _recalls(scores: Scores, truth: Truth, direction: str) -> dict[str, float]:
     return {f"val_{direction}_r{k}": round(recall(hits_at(ranks, k)), 6) for k in KS}
 
 
-# Whether a run stands still before it has learned anything: said after the epoch, and ended where nothing can move it.
+# After each epoch ``Watch`` checks whether the run stands still at chance.
 #
-# On a plateau loss and validation stand still at chance, and the gradients are as large as ever. Training may leave a plateau: MAX
-# stands at ``2 x batch x margin`` for some epochs, with gradients of norm 0.3 and more. A dead run has no gradients: where HAL's relu passes
-# none, their norm falls below 1e-6 within an epoch. Only a dead run is ended.
+# On a plateau, loss and validation stand still at chance while gradients stay large. Training may leave a plateau: MAX stands
+# at ``2 x batch x margin`` for some epochs, with gradients of norm 0.3 and more. A dead run has no gradients: where HAL's relu
+# passes none, their norm falls below 1e-6 within an epoch. Only a dead run is ended.
 
-# Norm of all gradients below which no weight moves. Spread over a million weights it is a tenth of the eps that Adam divides by.
+# Norm of all gradients below which no weight moves. Over a million weights it is a tenth of Adam's eps for each.
 VANISHED = 1e-6
-# A loss of which no gradient is left has not reached its minimum of 0.
+# A loss above this value without a gradient has not reached its minimum of 0.
 UNSOLVED = 1e-3
-# Relative change of the mean loss, between the last two quarters of an epoch, below which it stands still.
+# The loss stands still where its mean changes relatively less than this between the last two quarters of an epoch.
 STILL = 1e-3
-# Steps that an epoch needs to tell whether its loss stands still: two a quarter.
+# Steps of an epoch that this test needs: two a quarter.
 FEWEST = 8
-# Chance varies: rsum is at chance up to half above it, or a twentieth of the way to the highest rsum, whichever is less.
+# rsum counts as chance up to half above it, or a twentieth of the way to the highest rsum, whichever is less.
 ABOVE, ON_THE_WAY, HIGHEST = 0.5, 0.05, 600.0
 
 
@@ -121,11 +117,11 @@ class StepResult(NamedTuple):
 
 @dataclass
 class Watch:
-    """Looks at every epoch of a run.
+    """Checks every epoch of a run.
 
-    name: of the run; loss: of its loss. chance: rsum that random ranks have on the validation split. stuck: mean loss and pairs of
-    a batch to what the loss says of a point that it does not leave; None of a loss that says nothing. stops: whether a dead run is
-    ended, ``train.stop_when_dead``.
+    name: of the run; loss: name of its loss; chance: validation rsum of random ranks; stuck: function of mean loss and batch
+    size that explains why the loss stands still, None for a loss without one; stops: whether a dead run is ended,
+    ``train.stop_when_dead``.
     """
 
     name: str
@@ -138,12 +134,12 @@ class Watch:
     def after(self, epoch: int, steps: Sequence[StepResult], rsum: float) -> None:
         """Warn of the first epoch that stood still at chance. Raises DeadRun where no gradient is left.
 
-        epoch: counted from 1. steps: those of the epoch in their order; rsum: that of validation after it.
+        epoch: counted from 1; steps: the steps of the epoch in order; rsum: validation rsum after it.
         """
         if not steps or not self._at_chance(rsum):
             return
         pairs = max(step.pairs for step in steps)
-        losses = [step.loss for step in steps if step.pairs == pairs]  # the loss of a short batch is another
+        losses = [step.loss for step in steps if step.pairs == pairs]  # a shorter batch has another loss
         quarter = -(-len(losses) // 4)
         value = float(np.mean(losses[-quarter:]))
         reason = self.stuck(value, pairs) if self.stuck else None
@@ -167,9 +163,9 @@ class Watch:
                 )
 
     def end(self, row: Mapping[str, Any], pairs: int) -> str | None:
-        """Why a run that has ended at chance stood still, None for every other run. It is a warning too, unless ``after`` has just said so.
+        """Why a run that ended at chance stood still; None for other runs. Warns too, unless ``after`` just did.
 
-        row: the last of history.csv; pairs: of a batch.
+        row: last row of history.csv; pairs: batch size.
         """
         reason = self.stuck(row["loss"], pairs) if self.stuck and self._at_chance(row["val_rsum"]) else None
         if reason and self.warned != row["epoch"]:
@@ -200,12 +196,12 @@ def fit(
     name: str,
     watch: Watch | None = None,
 ) -> Progress:
-    """Train to ``epochs`` of the scheme's setting, or until ``patience`` is over, going on from ``out``'s checkpoint when it belongs to ``fingerprint``.
+    """Train for ``train.epochs`` epochs, or until ``train.patience`` is over. Resumes from a checkpoint of ``fingerprint``.
 
-    sampler: an epoch, counted from 0, to the positions of the pairs of each of its batches. validate: the models of the
-    scheme, or the averages of their weights, as one, to validation recalls and ``rsum``; the first best epoch by rsum is kept
-    (strict >), of those from the scheme's ``selects_from`` on. watch: looks at each epoch before its state is
-    kept; DeadRun, which it raises, leaves the state of the epoch before.
+    sampler: epoch, counted from 0, to the pair positions of each batch. validate: the scheme's models, or their averages, to
+    validation recalls and rsum. The first epoch with the highest rsum is kept, among those from the scheme's
+    ``selects_from`` on. watch: checks each epoch before its state is saved, so a DeadRun leaves the state of the epoch
+    before.
     """
     model, params = scheme.setting.model, scheme.setting.train
     optimizer = optimizer_for(model, params)
@@ -239,7 +235,7 @@ def fit(
             progress.best, *peer = map(_copied, averages.models)
             progress.best_peer = peer[0] if peer else {}
         mapped.require_unchanged(scheme.setting.pairs.array)
-        processes.require_same_on_all(_held(scheme, progress), "weights")
+        processes.require_same_on_all(_shared_tensors(scheme, progress), "weights")
         if processes.is_first():
             checkpoint.save(out, model, optimizer, progress, fingerprint)
         _write(out, progress)
@@ -248,7 +244,7 @@ def fit(
 
 
 def _patience_over(scheme: Scheme, optimizer: torch.optim.Optimizer, progress: Progress) -> bool:
-    """Nobody waits in a warm-up, of the scheme or the rate, nor before all layers train and epochs can be the best."""
+    """Patience counts after the warm-ups of scheme and rate, when all layers train and epochs can be the best."""
     params = scheme.setting.train
     if params.patience is None:
         return False
@@ -263,22 +259,22 @@ def _selectable(scheme: Scheme, progress: Progress) -> list[float]:
 
 
 def ending(scheme: Scheme, progress: Progress) -> dict:
-    """After which epoch the run ended, by its ``epochs`` or by ``patience``, and whether it has converged, for config.json."""
+    """The last epoch, the reason of the end (``epochs`` or ``patience``) and whether the run converged, for config.json."""
     params, last = scheme.setting.train, progress.epoch
-    by = "epochs" if last == params.epochs else "patience"
+    reason = "epochs" if last == params.epochs else "patience"
     settled = scheme.solved or converged(_selectable(scheme, progress), params.patience)
-    return {"epoch": last, "by": by, "converged": settled}
+    return {"epoch": last, "by": reason, "converged": settled}
 
 
-def _held(scheme: Scheme, progress: Progress) -> Iterator[Tensor]:
-    """What processes that train as one have alike."""
+def _shared_tensors(scheme: Scheme, progress: Progress) -> Iterator[Tensor]:
+    """Tensors that are equal in all processes of a training."""
     for model in scheme.models:
         yield from model.state_dict().values()
     yield from progress.scheme.values()
 
 
 def _write(out: Path, progress: Progress) -> None:
-    """What is read beside the model. Again when a run goes on: it may have been killed between state and files."""
+    """Write history and records, also when a run resumes: it may have been killed between state and files."""
     if not processes.is_first():
         return
     model_files.write_history(out, progress.history)
@@ -288,15 +284,15 @@ def _write(out: Path, progress: Progress) -> None:
 
 @contextlib.contextmanager
 def _enough_memory(epoch: int, name: str) -> Iterator[None]:
-    """Raises PipelineError with advice where memory runs out. epoch: how many are finished, and kept."""
+    """Raises PipelineError with advice where memory runs out. epoch: number of finished epochs."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
-        kept = f" (goes on after {epoch} finished epochs)" if epoch else ""
+        resumes = f" (goes on after {epoch} finished epochs)" if epoch else ""
         raise PipelineError(
-            f"train {name}, epoch {epoch + 1}: {shortage(error)}; free some and run the same command again{kept}, or set "
+            f"train {name}, epoch {epoch + 1}: {shortage(error)}; free some and run the same command again{resumes}, or set "
             f"runs.{name}.train.chunk, which encodes a batch in parts, or a smaller train.batch_size (both start anew)"
         ) from error
 
@@ -306,7 +302,7 @@ def _copied(model: DualEncoder) -> dict[str, Tensor]:
 
 
 def _validated(validate: Validate, models: Sequence[DualEncoder], epoch: int, name: str) -> dict[str, float]:
-    """Raises PipelineError with run and epoch: weights that are not finite fail here when the last step made them so."""
+    """Validation results. Raises PipelineError with run and epoch, for example when the last step spoiled the weights."""
     try:
         return validate(models)
     except PipelineError as error:
@@ -323,10 +319,10 @@ def _epoch(
     epoch: int,
     name: str,
 ) -> tuple[float, list[StepResult]]:
-    """One pass over the epoch's batches. Returns the mean loss of a pair's batch, weighted by batch size (0 without any), and
-    its steps."""
+    """Train on the epoch's batches. Returns the mean loss of the steps, weighted by batch size (0 without any), and the
+    steps."""
     setting = scheme.setting
-    # Dropout draws from torch's own generator: tie it to the epoch, so that a resumed run draws the same.
+    # Dropout draws from torch's generator; the seed of an epoch lets a resumed run draw the same numbers.
     torch.manual_seed(derive_seed(setting.seed, "dropout", epoch))
     for model in scheme.models:
         model.start(epoch)
@@ -350,7 +346,7 @@ def _epoch(
             steps.append(StepResult(value, norm, len(batch.pairs)))
     averages.end()
     total, pairs = 0.0, 0
-    for one in steps:
-        total += one.loss * one.pairs
-        pairs += one.pairs
+    for result in steps:
+        total += result.loss * result.pairs
+        pairs += result.pairs
     return total / max(pairs, 1), steps

@@ -1,4 +1,4 @@
-"""Two beta distributions on the losses of pairs: those of the lower mean are taken for matched (L2RM, CVPR 2024)."""
+"""Mixtures of two distributions, beta (L2RM) or normal (NCR), that separate matched and mismatched pairs by their losses."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,14 +9,14 @@ from numpy import ndarray
 from scipy.special import betaln
 from scipy.stats import rankdata
 
-# What the authors put in the place of a scaled loss of exactly 0 or 1, where a beta density has no finite logarithm.
+# The authors replace scaled losses of 0 and 1 by this distance from them; a beta density has no finite logarithm there.
 EDGE = 1e-3
-# Fewer losses than this say nothing about two distributions.
+# A mixture needs at least this many losses.
 FEWEST = 8
-# A component with less than this share of all pairs has emptied.
+# A component with a smaller share of all pairs counts as empty.
 EMPTY = 1e-3
 _SMALLEST_VARIANCE = 1e-9
-# No parameter moves by more than this share of itself: EM has ended.
+# EM ends when no parameter moves by more than this share of its value.
 _SETTLED = 1e-9
 
 
@@ -24,8 +24,8 @@ _SETTLED = 1e-9
 class BetaMixture:
     """alpha, beta, weight: (2,), the component of the lower mean first; posterior: (pairs,) of the clean component.
 
-    doubts: why the split is not to be trusted, in words; none when it is. Where there is nothing to split (too few losses,
-    all of them equal, a component without pairs) every posterior is 1.
+    doubts: reasons not to trust the split, for messages. Where no split is possible (too few losses, equal losses, an empty
+    component) every posterior is 1.
     """
 
     alpha: Float[ndarray, " 2"]
@@ -38,18 +38,18 @@ class BetaMixture:
 
     @property
     def mean(self) -> Float[ndarray, " 2"]:
-        """Of each component, on the scaled losses."""
+        """Mean of each component on the scaled losses."""
         return self.alpha / (self.alpha + self.beta)
 
     def density(self, scaled: Float[ndarray, " points"]) -> Float[ndarray, "2 points"]:
-        """Weighted densities of both components at scaled losses inside of (0, 1): what a histogram is drawn with."""
+        """Weighted densities of both components at scaled losses in (0, 1), for histograms."""
         return np.exp(_beta_log_joint(self.alpha, self.beta, self.weight, np.log(scaled), np.log1p(-scaled)))
 
 
 def scaled(losses: Float[ndarray, " pairs"]) -> Float[ndarray, " pairs"]:
-    """Losses on (0, 1): the smallest at 0, the largest at 1, and these two moved inside by ``EDGE``, as the authors do.
+    """Losses scaled to [0, 1]; then 0 and 1 are moved inside by ``EDGE``, as in the authors' code.
 
-    What lies between 0 and ``EDGE`` stays there, below the smallest.
+    Scaled losses between 0 and ``EDGE`` stay, so they are below the smallest.
     """
     losses = np.asarray(losses, dtype=np.float64)
     width = np.ptp(losses) if len(losses) else 0.0
@@ -66,19 +66,17 @@ def fit_beta(
     gain: float | None = 0.1,
     max_iterations: int = 5000,
 ) -> BetaMixture:
-    """EM from the best split of the losses in two, the M step by weighted moments, while the log-likelihood of all losses
-    gains ``gain``.
+    """EM with weighted moments as M step, from the best split of the losses in two, while the log-likelihood grows by ``gain``.
 
-    gain: None goes on to where no parameter moves by more than 1e-9 of itself. On losses that pile up near 0 that is a worse
-    place: moments are no maximum of the likelihood, it falls after a few steps, and most mismatched pairs come out clean.
-    clean: the component of the lower ``mean`` (the paper: mismatched pairs have the higher one), or the one with the larger
-    posterior at 0.001 (the authors' ``code``); they differ only where alpha is below 1. monotone: the lower the loss,
-    the cleaner the pair. Two beta densities can cross twice, and then the formula calls the very best pairs mismatched, or
-    the very worst ones clean. Losses must be finite.
+    gain: None continues until no parameter moves by more than 1e-9 of its value. On losses near 0 that is worse: moments do
+    not maximise the likelihood, which falls after a few steps, and most mismatched pairs become clean. clean: the component
+    of the ``lower_mean`` (paper), or the component with the larger posterior at 0.001 (authors' ``code``); they differ only
+    where alpha is below 1. monotone: a pair of lower loss is never less clean. Without it, two beta densities that cross
+    twice make the best pairs mismatched or the worst pairs clean. Losses must be finite.
 
-    Source: L2RM (Han et al., CVPR 2024) Eq. 4 and what follows it; the M step is that of the library its code uses. Other
-    than the code: it starts from k-means++ at random, and stops at a gain of 1e-2 or after 10 iterations first; on
-    piled-up losses its starts disagree completely.
+    Source: L2RM (Han et al., CVPR 2024) Eq. 4 and the text after it; the M step is that of the library in the authors' code.
+    Their code starts from a random k-means++ and stops at a gain of 1e-2 or after 10 iterations; on losses near 0 its
+    results differ completely between starts.
     """
     x = scaled(losses)
     if len(x) < FEWEST or np.ptp(x) == 0:
@@ -91,7 +89,7 @@ def fit_beta(
 
 
 def _em(x: ndarray, gain: float | None, limit: int) -> tuple[tuple, bool, int]:
-    """alpha, beta and weight of both components, whether they had settled, and after how many iterations."""
+    """alpha, beta and weight of both components, whether EM converged, and the number of iterations."""
     log_x, log_rest = np.log(x), np.log1p(-x)
     now = _beta_moments(x, halves(x))
     best, likelihood = now, -np.inf
@@ -138,12 +136,12 @@ def _undivided(pairs: int, reason: str) -> BetaMixture:
 
 
 def halves(x: ndarray) -> Float[ndarray, "2 pairs"]:
-    """The split in two with the least squared distance to the two means: exact, as losses lie on a line."""
+    """The split in two with the least squared distance to the two means; exact in one dimension."""
     ordered = np.sort(x)
     count = np.arange(1, len(x))
-    left = ordered.cumsum()[:-1]
-    # The squared distances fall by what the two sums explain.
-    explained = left**2 / count + (ordered.sum() - left) ** 2 / (len(x) - count)
+    lower = ordered.cumsum()[:-1]
+    # The split with the largest explained sum has the least squared distance.
+    explained = lower**2 / count + (ordered.sum() - lower) ** 2 / (len(x) - count)
     explained[ordered[1:] == ordered[:-1]] = -np.inf
     last = ordered[int(np.argmax(explained))]
     low = (x <= last).astype(np.float64)
@@ -156,7 +154,7 @@ def _beta_moments(x: ndarray, share: ndarray) -> tuple[ndarray, ndarray, ndarray
     mean = share @ x / np.maximum(total, 1e-300)
     mean = np.clip(mean, 1e-9, 1 - 1e-9)
     variance = (share * (x - mean[:, None]) ** 2).sum(axis=1) / np.maximum(total, 1e-300)
-    # No beta distribution has a variance of mean (1 - mean) or more, and a point has none.
+    # The variance of a beta distribution is positive and below mean (1 - mean).
     variance = np.clip(variance, _SMALLEST_VARIANCE, 0.999 * mean * (1 - mean))
     strength = mean * (1 - mean) / variance - 1
     return mean * strength, (1 - mean) * strength, total / len(x)
@@ -171,15 +169,15 @@ def _beta_log_joint(
 
 def _beta_shares(joint: Float[ndarray, "2 points"]) -> Float[ndarray, "2 points"]:
     """Posteriors of both components."""
-    apart = joint[0] - joint[1]
-    return np.exp([-np.logaddexp(0, -apart), -np.logaddexp(0, apart)])
+    difference = joint[0] - joint[1]
+    return np.exp([-np.logaddexp(0, -difference), -np.logaddexp(0, difference)])
 
 
 def _falling(losses: ndarray, posterior: ndarray, wide: bool) -> Float[ndarray, " pairs"]:
-    """Posteriors that do not rise with the loss; as they are where they do not.
+    """Posteriors changed so that they never rise with the loss.
 
-    wide: the clean density reaches farther up than the other: posteriors that come back at high losses are lowered. Else
-    those that sink at low losses are raised. By the losses themselves: scaling swaps the lowest.
+    wide: whether the clean density reaches higher losses than the other component. Then rising posteriors at high losses are
+    lowered; else low posteriors at low losses are raised. losses: unscaled, because scaling swaps the lowest losses.
     """
     order = np.argsort(losses if wide else -losses, kind="stable")
     mended = np.empty_like(posterior)
@@ -188,7 +186,7 @@ def _falling(losses: ndarray, posterior: ndarray, wide: bool) -> Float[ndarray, 
     return mended
 
 
-# The options of the authors' call to scikit-learn, whose EM this is.
+# The options of the authors' call to scikit-learn's EM.
 _ITERATIONS = 10
 _TOLERANCE = 1e-2
 _ADDED_VARIANCE = 5e-4
@@ -196,10 +194,8 @@ _ADDED_VARIANCE = 5e-4
 
 @dataclass(frozen=True)
 class GaussianMixture:
-    """mean, variance, weight: (2,) on the scaled losses, the component of the lower mean first; posterior: (pairs,) of that
-    component.
-
-    doubt: why there is nothing to split, in words; every posterior is then 1.
+    """mean, variance, weight: (2,) on the scaled losses, the component of the lower mean first; posterior: (pairs,) of the
+    first component; doubt: why no split is possible, every posterior is then 1.
     """
 
     mean: Float[ndarray, " 2"]
@@ -210,13 +206,11 @@ class GaussianMixture:
 
 
 def fit_gaussian(losses: Float[ndarray, " pairs"]) -> GaussianMixture:
-    """EM on losses scaled to [0, 1], at most ten steps, until the mean log-likelihood moves by less than 0.01.
+    """EM on losses scaled to [0, 1], until the mean log-likelihood moves by less than 0.01, at most ten steps.
 
-    As in the authors' code: 5e-4 is added to both variances, and after ten steps the mixture is taken as it is. Other than
-    there it starts from the best split of the losses in two, which their k-means seeks from a random start. Losses must
-    be finite.
-
-    Source: Huang et al., Learning with noisy correspondence for cross-modal matching, NeurIPS 2021, Eq. 3.
+    Source: Huang et al., Learning with noisy correspondence for cross-modal matching, NeurIPS 2021, Eq. 3. As in the authors'
+    code, 5e-4 is added to both variances. Unlike the code, it starts from the best split of the losses in two instead of a
+    random k-means. Losses must be finite.
     """
     losses = np.asarray(losses, dtype=np.float64)
     width = np.ptp(losses) if len(losses) else 0.0
@@ -255,13 +249,13 @@ def _shares(joint: Float[ndarray, "2 pairs"]) -> Float[ndarray, "2 pairs"]:
     return np.exp(joint - np.logaddexp(joint[0], joint[1]))
 
 
-def auc(score: Float[ndarray, " pairs"], wanted: Bool[ndarray, " pairs"]) -> float | None:
-    """The chance that a wanted pair scores higher than another, ties counting half; None where one kind is missing."""
-    positives = int(wanted.sum())
-    negatives = len(wanted) - positives
+def auc(score: Float[ndarray, " pairs"], is_positive: Bool[ndarray, " pairs"]) -> float | None:
+    """The chance that a positive scores higher than a negative, ties counting half; None where one kind is missing."""
+    positives = int(is_positive.sum())
+    negatives = len(is_positive) - positives
     if not positives or not negatives:
         return None
-    above = rankdata(score)[wanted].sum() - positives * (positives + 1) / 2
+    above = rankdata(score)[is_positive].sum() - positives * (positives + 1) / 2
     return float(above / (positives * negatives))
 
 
@@ -270,20 +264,20 @@ def against_truth(
 ) -> dict[str, float | None]:
     """Share of mismatched pairs, AUC of ``1 - posterior`` for them, precision and recall of ``~clean``.
 
-    Precision is None where no pair is taken for mismatched, AUC and recall where none is.
+    Precision is None where all pairs are clean, AUC and recall where no pair is mismatched.
     """
-    taken, right = int((~clean).sum()), int((~clean & mismatched).sum())
-    known = int(mismatched.sum())
+    rejected, correct = int((~clean).sum()), int((~clean & mismatched).sum())
+    total = int(mismatched.sum())
     return {
         "mismatched": float(mismatched.mean()),
         "auc": auc(-posterior, mismatched),
-        "precision": right / taken if taken else None,
-        "recall": right / known if known else None,
+        "precision": correct / rejected if rejected else None,
+        "recall": correct / total if total else None,
     }
 
 
-def told(trust: Float[ndarray, " pairs"], above: float, mismatched: Bool[ndarray, " pairs"] | None) -> str:
-    """How many pairs are trusted more than ``above``, and how well trust tells the mismatched ones, where they are known."""
+def trust_summary(trust: Float[ndarray, " pairs"], above: float, mismatched: Bool[ndarray, " pairs"] | None) -> str:
+    """A message: the number of pairs with trust over ``above``, and the AUC of the mismatched pairs, where known."""
     area = None if mismatched is None else auc(-trust, mismatched)
     truth = "" if area is None else f", AUC of the mismatched {area:.3f}"
     return f"{int((trust > above).sum())} of {len(trust)} pairs are taken for matched{truth}"

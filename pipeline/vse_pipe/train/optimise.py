@@ -13,6 +13,7 @@ from vse_pipe.core import processes
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.train import gradient_cache
+from vse_pipe.train.checkpoint import tensors_under
 from vse_pipe.train.data import Batch
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.model import DualEncoder
@@ -20,8 +21,8 @@ from vse_pipe.train.scheme import Scheme
 
 
 class _Uncompiled(torch.optim.Optimizer):
-    """Without the wrappers that keep torch.compile out of an optimiser: they import the compiler for it, which takes as long
-    as importing the rest of torch, and nothing is compiled here."""
+    """Drops the wrappers that keep torch.compile out of an optimiser. They import the compiler, which takes as long as the
+    import of the rest of torch."""
 
     zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
     add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
@@ -38,17 +39,19 @@ class _SGD(_Uncompiled, torch.optim.SGD):
 
 
 def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimizer:
-    """Adam with default betas and eps, or SGD with ``params.momentum``. Parameters that take no gradient are left out.
+    """Adam with default betas and eps, or SGD with ``params.momentum``, for the parameters that take a gradient.
 
-    Each module with an ``own_rate`` is a group of its own; the first group is all the rest, at ``params.lr``.
+    The first group trains at ``params.lr``. Each module with an ``own_rate`` is a further group.
     """
-    own = {module: module.own_rate for module in model.modules() if hasattr(module, "own_rate")}
+    rates = {module: module.own_rate for module in model.modules() if hasattr(module, "own_rate")}
     later = next((module.takes_over for module in model.modules() if hasattr(module, "takes_over")), None)
-    theirs = {parameter for module in own for parameter in module.parameters()}
-    rest = [parameter for parameter in model.parameters() if parameter not in theirs]
+    rated = {parameter for module in rates for parameter in module.parameters()}
+    rest = [parameter for parameter in model.parameters() if parameter not in rated]
     groups: list[dict[str, Any]] = [{"params": rest, "rate": OwnRate(params.lr), "later": later}]
-    groups += [{"params": module.parameters(), "rate": rate, "later": None} for module, rate in own.items()]
-    trained = [{**group, "params": [one for one in group["params"] if one.requires_grad]} for group in groups]
+    groups += [{"params": module.parameters(), "rate": rate, "later": None} for module, rate in rates.items()]
+    trained = [
+        {**group, "params": [parameter for parameter in group["params"] if parameter.requires_grad]} for group in groups
+    ]
     trained = [group for group in trained if group["params"]]
     common: dict[str, Any] = {"lr": params.lr, "weight_decay": params.weight_decay, "fused": True}
     if params.optimiser == "sgd":
@@ -57,11 +60,10 @@ def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimize
 
 
 def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> tuple[float, float]:
-    """Forward, backward, clip the norm of all gradients, update. Returns the loss before the update, and that norm before it
-    is clipped.
+    """Make one update. Returns the loss before the update and the norm of all gradients before it is clipped.
 
-    optimizer: that of the run's own model; a scheme that trains another one has its own.
-    Raises PipelineError on a loss that is not finite, before any weight changes.
+    optimizer: optimiser of the run's model; a scheme may replace it. Raises PipelineError on a loss that is not finite,
+    before any weight changes.
     """
     params = scheme.setting.train
     batch = scheme.prepare(batch)
@@ -82,10 +84,10 @@ def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> tupl
 
 
 def clip(model: nn.Module, limit: float) -> float:
-    """Scale all gradients so that their common norm is at most ``limit``, as ``clip_grad_norm_`` does. Returns the norm before.
+    """Scale all gradients so that their common norm is at most ``limit``. Returns the norm before.
 
-    Below the limit that one multiplies every gradient by 1, which is a sixth of a step's overhead. Raises PipelineError
-    when the norm is NaN or infinite: the step would spoil every weight.
+    Unlike ``clip_grad_norm_`` it does not multiply by 1 below the limit, which takes a sixth of a step's overhead. Raises
+    PipelineError when the norm is NaN or infinite, because the step would spoil every weight.
     """
     gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
     norm = get_total_norm(gradients)
@@ -105,61 +107,59 @@ def _rising(decay: float) -> Callable[[Any, Any, Tensor | int], None]:
 
 
 class Averages:
-    """Of each of the scheme's models ``d * average + (1 - d) * weights`` after each of its steps; the first is the weights
-    themselves. After n steps d is ``decay``, or (1 + n) / (10 + n) where that is less (TensorFlow's ``num_updates``): else the
-    average of a short training would still be what it began with. Buffers are averaged too, such as running statistics, which belong to the weights they were taken
-    under. decay: None for none, ``models`` are then the scheme's own.
+    """Moving averages of the weights of the scheme's models: ``d * average + (1 - d) * weights`` after each step.
+
+    The first average is the weights themselves. After n steps d is the smaller of ``decay`` and (1 + n) / (10 + n)
+    (TensorFlow's ``num_updates``), so that the average of a short training forgets its start. Buffers such as running
+    statistics are averaged too. Without ``decay`` nothing is averaged, and ``models`` are the scheme's models.
     """
 
     def __init__(self, models: Sequence[DualEncoder], decay: float | None) -> None:
-        self._own = tuple(models)
+        self._models = tuple(models)
         # Any: their ``module`` is a DualEncoder, which torch does not say.
         self._averaged: list[Any] = [
             AveragedModel(model, multi_avg_fn=_rising(decay), use_buffers=True)
-            for model in self._own
+            for model in self._models
             if decay is not None
         ]
-        for one in self._averaged:
-            one.eval()
+        for average in self._averaged:
+            average.eval()
 
     def __bool__(self) -> bool:
         return bool(self._averaged)
 
     @property
     def models(self) -> tuple[DualEncoder, ...]:
-        """What is validated and kept."""
-        return tuple(one.module for one in self._averaged) or self._own
+        """The models that are validated and saved."""
+        return tuple(average.module for average in self._averaged) or self._models
 
     def start(self, epoch: int, anew: bool) -> None:
-        """Before an epoch, counted from 0. anew: it begins with fresh weights, so nothing before counts."""
-        for one in self._averaged:
-            one.module.start(epoch)
+        """Prepare ``epoch``, counted from 0. anew: the epoch begins with fresh weights, so averaging starts again."""
+        for average in self._averaged:
+            average.module.start(epoch)
             if anew:
-                one.n_averaged.zero_()
+                average.n_averaged.zero_()
 
     def follow(self, model: DualEncoder) -> None:
-        """After a step of ``model``."""
-        for own, one in zip(self._own, self._averaged, strict=False):
-            if own is model:
-                one.update_parameters(model)
+        """Update the average of ``model`` after a step."""
+        for source, average in zip(self._models, self._averaged, strict=False):
+            if source is model:
+                average.update_parameters(model)
 
     def end(self) -> None:
-        """After an epoch. Weights that were set without a step (``cca``) are their own average."""
-        for own, one in zip(self._own, self._averaged, strict=False):
-            if not one.n_averaged:
-                one.update_parameters(own)
+        """Close an epoch: weights that were set without a step (``cca``) become the average."""
+        for model, average in zip(self._models, self._averaged, strict=False):
+            if not average.n_averaged:
+                average.update_parameters(model)
 
     def state(self) -> dict[str, Tensor]:
         return {
             f"{place}/{name}": tensor
-            for place, one in enumerate(self._averaged)
-            for name, tensor in one.state_dict().items()
+            for place, average in enumerate(self._averaged)
+            for name, tensor in average.state_dict().items()
         }
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Take over what ``state`` gave."""
-        for place, one in enumerate(self._averaged):
-            prefix = f"{place}/"
-            one.load_state_dict(
-                {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-            )
+        """Restore the result of ``state``."""
+        for place, average in enumerate(self._averaged):
+            average.load_state_dict(tensors_under(state, f"{place}/"))

@@ -1,4 +1,4 @@
-"""A run whose model comes from a folder that `vse-pipe pack` wrote, and not from a training."""
+"""Load trained models, and runs that copy the model of a folder from `vse-pipe pack` instead of training."""
 
 import hashlib
 import json
@@ -19,26 +19,31 @@ from vse_pipe.train import checkpoint
 from vse_pipe.train.model import DualEncoder, build, describe
 from vse_pipe.train.model import restore as restored
 
-# What lies in the project: the names of the one that trained it mean other things here.
+# Names of this project's inputs; they may mean other things in the project that trained the model.
 _NAMES = ("dataset", "features", "texts", "noise")
 _COPIED = (model_files.MODEL, model_files.VOCABULARY)
 
 
 def mark(model: GivenModel, run: Run, name: str) -> str:
-    """What data/train/<run>/ depends on when it is a copy, in place of a training's fingerprint."""
-    parts = {"model": model.sha256, "run": name, "names": [getattr(run, key) for key in _NAMES], "asked": _asked(run)}
+    """Fingerprint of a run that is a copy."""
+    parts = {
+        "model": model.sha256,
+        "run": name,
+        "names": [getattr(run, key) for key in _NAMES],
+        "asked": _expected(run),
+    }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def take(model: GivenModel, run: Run, name: str, out: Path, files: Iterable[str]) -> None:
-    """Weights, vocabulary and learning curve as they are, and config.json under the run's own names, in ``out``.
+    """Copy weights, vocabulary and learning curve to ``out``, and write config.json with the names of this run.
 
-    files: what a training may have left there, as of ``repetitions.patterns``. Raises InputError for a file of the model that
-    is missing or lies outside its folder, IntegrityError for one that is not what the digests say or of which this version
-    makes no model, UsageError where params.yaml says another model than it is; ``out`` is then what it was.
+    files: patterns of a training's files, as in ``repetitions.patterns``. Raises InputError for a file that is missing or
+    outside the model's folder, IntegrityError for a file with another digest or one that this version cannot load,
+    UsageError where params.yaml describes another model. ``out`` is then unchanged.
     """
-    started, known = time.monotonic(), mark(model, run, name)
-    if checkpoint.is_finished(out, known):
+    started, fingerprint = time.monotonic(), mark(model, run, name)
+    if checkpoint.is_finished(out, fingerprint):
         say(f"train {name}: {out} is up to date")
         return
     config = _checked(model, run, name)
@@ -47,18 +52,18 @@ def take(model: GivenModel, run: Run, name: str, out: Path, files: Iterable[str]
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     _copy(model, config, run, name, building)
-    checkpoint.record(building, known)
+    checkpoint.record(building, fingerprint)
     repetitions.put(building, out, files, f"train {name}")
     step.record(out, time.monotonic() - started)
     say(f"train {name}: nothing was trained, it is the model in {model.folder}")
 
 
 def _checked(model: GivenModel, run: Run, name: str) -> dict:
-    """config.json of a model that is whole and is what params.yaml says."""
+    """config.json of the model, after a check of its files and of params.yaml."""
     folder = Path(model.folder)
     config = _config(folder, model, name)
-    for beside in ("", *([model_files.PEER] if "peer_sha256" in config else [])):
-        _load(folder, config, beside)
+    for subfolder in ("", *([model_files.PEER] if "peer_sha256" in config else [])):
+        _load(folder, config, subfolder)
     require_same_members(folder, config, run, name)
     model_files.read_history(_file(folder, model_files.HISTORY).parent)
     return config
@@ -67,38 +72,38 @@ def _checked(model: GivenModel, run: Run, name: str) -> dict:
 def _copy(model: GivenModel, config: dict, run: Run, name: str, building: Path) -> None:
     folder = Path(model.folder)
     origin = {"sha256": model.sha256, **{key: config.get(key) for key in ("run", *_NAMES)}}
-    own = {**config, **{key: getattr(run, key) for key in _NAMES}, "run": name, "origin": origin}
+    renamed = {**config, **{key: getattr(run, key) for key in _NAMES}, "run": name, "origin": origin}
     for file in (*_COPIED, model_files.HISTORY):
         shutil.copyfile(_file(folder, file), building / file)
-    if peer := own.get("peer_sha256"):
+    if peer := renamed.get("peer_sha256"):
         (building / model_files.PEER).mkdir()
         for file in _COPIED:
             shutil.copyfile(_file(folder, f"{model_files.PEER}/{file}"), building / model_files.PEER / file)
-        # As a training writes it: of the second network only the weights differ, and all of it is below the one digest.
+        # As in a training: the second network differs in its weights only, and one digest covers it.
         digests = {**config["sha256"], model_files.MODEL: peer}
-        second = {key: value for key, value in own.items() if key != "peer_sha256"} | {"sha256": digests}
+        second = {key: value for key, value in renamed.items() if key != "peer_sha256"} | {"sha256": digests}
         write_json(building / model_files.PEER / model_files.CONFIG, second)
-    write_json(building / model_files.CONFIG, own)
+    write_json(building / model_files.CONFIG, renamed)
 
 
 def _config(folder: Path, model: GivenModel, name: str) -> dict:
-    """config.json, once its digest was compared."""
+    """config.json, after a check of its digest."""
     path = _file(folder, model_files.CONFIG)
-    if (found := sha256(path)) != model.sha256:
+    if (digest := sha256(path)) != model.sha256:
         raise IntegrityError(
-            f"{path}: sha256 is {found}, runs.{name}.sha256 says {model.sha256}; fetch the folder again"
+            f"{path}: sha256 is {digest}, runs.{name}.sha256 says {model.sha256}; fetch the folder again"
         )
     return model_files.read_config(folder)
 
 
-def _load(folder: Path, config: dict, beside: str) -> None:
-    """The model once, so that whatever does not fit is said now. beside: the folder of the second network."""
+def _load(folder: Path, config: dict, subfolder: str) -> None:
+    """Load the model once to report errors early. subfolder: folder of the second network, or empty."""
     for file in model_files.FILES:
-        _file(folder, f"{beside}/{file}" if beside else file)
-    _, files = load(folder / beside, config.get("run"))
-    if beside and files.digest != config["peer_sha256"]:
+        _file(folder, f"{subfolder}/{file}" if subfolder else file)
+    _, files = load(folder / subfolder, config.get("run"))
+    if subfolder and files.digest != config["peer_sha256"]:
         raise IntegrityError(
-            f"{folder / beside}: holds another network than {model_files.CONFIG} names; fetch it again"
+            f"{folder / subfolder}: holds another network than {model_files.CONFIG} names; fetch it again"
         )
 
 
@@ -106,25 +111,25 @@ def _file(folder: Path, file: str) -> Path:
     return require(inside(folder, file, str(folder)))
 
 
-def _asked(run: Run) -> dict:
+def _expected(run: Run) -> dict:
     return {key: describe(getattr(run, key)) for key in RUN_FAMILIES} | {"train.embed_size": run.train.embed_size}
 
 
 def require_same_members(folder: Path, config: dict, run: Run, name: str) -> None:
-    """params.yaml must say what the model is, because reports believe it. Raises UsageError for a member or option that the model
-    in ``folder`` was not made with."""
-    made = {key: _made(folder, family, config.get(key)) for key, family in RUN_FAMILIES.items()}
-    made["train.embed_size"] = config["embed_size"]
-    for key, value in _asked(run).items():
-        if value != made[key]:
+    """Raises UsageError where params.yaml names another member or option than the model in ``folder`` has. Reports rely on
+    params.yaml."""
+    actual = {key: _described(folder, family, config.get(key)) for key, family in RUN_FAMILIES.items()}
+    actual["train.embed_size"] = config["embed_size"]
+    for key, value in _expected(run).items():
+        if value != actual[key]:
             raise UsageError(
-                f"params.yaml runs.{name}.{key} is {json.dumps(value)}, the model in {folder} has {json.dumps(made[key])}; "
+                f"params.yaml runs.{name}.{key} is {json.dumps(value)}, the model in {folder} has {json.dumps(actual[key])}; "
                 "write what it has"
             )
 
 
-def _made(folder: Path, family: Family, described: object) -> dict:
-    """A member of the model with all options that this version knows, those that it was trained without at their defaults."""
+def _described(folder: Path, family: Family, described: object) -> dict:
+    """A member of the model with all options of this version; options newer than the model have their defaults."""
     try:
         member: Member = restored(family, described)  # type: ignore[arg-type]
     except (KeyError, TypeError, ValueError, UnknownMember) as error:
@@ -136,14 +141,16 @@ def _made(folder: Path, family: Family, described: object) -> dict:
 
 
 def load_all(folder: Path) -> list[tuple[DualEncoder, model_files.ModelFiles]]:
-    """The models that data/train/<run>/ evaluates as one, each as ``load`` gives it: one, or two where the scheme trains a
-    peer. Raises as ``load`` does, IntegrityError also for a peer that is not the one config.json names."""
+    """The models of data/train/<run>/ that are evaluated together: one, or two where the scheme trains a peer.
+
+    Raises as ``load``, and IntegrityError for a peer with another digest than in config.json.
+    """
     first = load(folder)
-    wanted = first[1].config.get("peer_sha256")
-    if wanted is None:
+    digest = first[1].config.get("peer_sha256")
+    if digest is None:
         return [first]
     second = load(folder / model_files.PEER, run_of_folder(folder))
-    if second[1].digest != wanted:
+    if second[1].digest != digest:
         raise IntegrityError(
             f"{folder / model_files.PEER}: holds another network than {model_files.CONFIG} names; train the run again"
         )
@@ -151,10 +158,10 @@ def load_all(folder: Path) -> list[tuple[DualEncoder, model_files.ModelFiles]]:
 
 
 def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files.ModelFiles]:
-    """The model of data/train/<run>/, on the CPU and in evaluation mode, and what lies beside its weights.
+    """The model of data/train/<run>/, on the CPU and in evaluation mode, and its files.
 
-    run: for messages, the folder's name when left out. Raises InputError when a file is missing, IntegrityError when one
-    is damaged or config.json describes another model than the weights are of.
+    run: name for messages, by default the folder's name. Raises InputError when a file is missing, IntegrityError when a file
+    is damaged or config.json does not fit the weights.
     """
     files = model_files.read(folder, run)
     try:
@@ -168,22 +175,24 @@ def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files
 
 
 def inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[features.Features, texts.Texts]:
-    """The features and texts of the run. Raises IntegrityError unless they are what it was trained on, and of the images and
-    captions that are there now."""
+    """The features and texts of the run.
+
+    Raises IntegrityError unless the run was trained on them and they belong to the present images and captions.
+    """
     words = paths.extracted(node.dataset, node.texts)
     source = features.read(paths.extracted(node.dataset, node.features))
     prepared = paths.prepared(node.dataset)
     features.require_images(source, prepared)
     texts.require_captions(words, prepared)
     read = texts.read(words)
-    for what, found in [("features", source.meta["sha256"]), ("texts", read.digest)]:
-        wanted = files.config.get(f"{what}_sha256")
-        if found != wanted:
+    for kind, digest in [("features", source.meta["sha256"]), ("texts", read.digest)]:
+        expected = files.config.get(f"{kind}_sha256")
+        if digest != expected:
             advice = f"run `vse-pipe train --run {run}` again"
             if "origin" in files.config:
                 advice = "a model from elsewhere needs the data set and the options that its README.md names"
             raise IntegrityError(
-                f"run {run} was trained on other {what} ({str(wanted)[:12]}) than data/extract now holds ({found[:12]}); "
+                f"run {run} was trained on other {kind} ({str(expected)[:12]}) than data/extract now holds ({digest[:12]}); "
                 f"{advice}"
             )
     return source, read
@@ -205,6 +214,6 @@ def _model(files: model_files.ModelFiles) -> DualEncoder:
         embed_size=config["embed_size"],
         seed=0,
     )
-    # What the loss learned has done its work.
+    # Weights of the loss are needed in training only.
     model.load_state_dict({key: value for key, value in files.weights.items() if not key.startswith("loss.")})
     return model

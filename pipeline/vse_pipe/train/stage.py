@@ -1,4 +1,4 @@
-"""train: pairs and features in; the model of the best validation epoch, its vocabulary and learning curve out."""
+"""The stage train: reads pairs and features; writes the model of the best epoch, its vocabulary and learning curve."""
 
 import contextlib
 import copy
@@ -14,11 +14,12 @@ import torch
 from vse_pipe.artifacts import features, model_files, pairs
 from vse_pipe.core import devices, processes
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.devices import generator, resolve_device
+from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import partial as partial_folder
 from vse_pipe.core.files import require_ours, sha256
 from vse_pipe.core.locks import claim
+from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Params, Run
@@ -34,30 +35,31 @@ FILES = (*model_files.FILES, f"{model_files.PEER}/*", model_files.HISTORY, pairs
 
 
 def flush_denormals() -> None:
-    """To be called before any other work of torch, whose threads take the setting over when they start.
+    """Treat denormal numbers as 0. Call it before other work of torch, because threads copy the setting when they start.
 
-    The moments of words that no longer occur decay towards 0 without end; on denormal numbers Adam is ten times slower.
+    The moments of words that no longer occur decay towards 0, and Adam is ten times slower on denormal numbers.
     """
     torch.set_flush_denormal(True)
 
 
 def train(params: Params, run: str, device: str = "auto", out: Path | None = None) -> Path:
-    """Write data/train/<run>/, or ``out``, which takes the place of an earlier model when it is whole. A run with a model
-    of its own is a copy of it, one that trains nothing has what its encoders are.
+    """Train a run and write data/train/<run>/, or ``out``; returns the folder. An earlier model stays until the new one is
+    complete.
 
-    A killed call goes on from its last epoch when called again with the same inputs. With ``train.processes`` it starts these
-    and waits for them; under ``torchrun`` it is one of them itself.
+    A run with ``model`` copies that model; scheme ``zero_shot`` writes the encoders untrained. A killed training resumes from its
+    last epoch when called again with the same inputs. With ``train.processes`` it starts these processes and waits for them;
+    under ``torchrun`` it is one of them.
     """
     node = params.runs[run]
     out = out or paths.trained(run)
-    own = engine_processes.joined(resolve_device(device))
+    joined_device = engine_processes.joined(resolve_device(device))
     with claim(out) if processes.is_first() else contextlib.nullcontext():
         if node.model is None and SCHEMES.traits(node.scheme.name).trains:
-            _train(params, run, out, own)
+            _train(params, run, out, joined_device)
         elif processes.is_first() and node.model is not None:
             restore.take(node.model, node, run, out, FILES)
         elif processes.is_first():
-            SCHEMES.load(node.scheme.name).untrained(node, run, out, FILES, own)
+            SCHEMES.load(node.scheme.name).untrained(node, run, out, FILES, joined_device)
     return out
 
 
@@ -66,17 +68,17 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     if device.type == "cpu":
         devices.keep_freed()
     stored = features.read(paths.extracted(node.dataset, node.features))
-    # The project's seed: that of the network behind the features, where its weights are drawn; all else is the run's own.
+    # Random weights of the network behind the features follow from the project's seed; all else from the run's seed.
     network = inputs.network(node, params.features[node.features], stored, params.seed, device)
     read = inputs.input_files(node)
     depends = None if network is None else network.depends
     done = False
-    if processes.is_first() and all(path.is_file() for path in read):  # what is missing is said where it is read
+    if processes.is_first() and all(path.is_file() for path in read):  # a missing file is reported where it is read
         inputs.require(node, stored)
-        mark = checkpoint.of(node, seed, read, device, depends)
-        kept = node.train.keep_state
-        done = checkpoint.is_finished(out, mark, kept) and model_files.read_config(out).get("run", name) == name
-        if done and not kept:  # a call that was killed after its last step may have left it
+        mark = checkpoint.run_fingerprint(node, seed, read, device, depends)
+        keep_state = node.train.keep_state
+        done = checkpoint.is_finished(out, mark, keep_state) and model_files.read_config(out).get("run", name) == name
+        if done and not keep_state:  # from a call that was killed after its last step
             checkpoint.drop_state(out)
     if processes.of_first(done):
         say(f"train {name}: {out} is up to date")
@@ -85,9 +87,9 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         engine_processes.run(_train, (params, name, out), node.train.processes, device, f"train {name}")
         return
     table = inputs.table(node, stored, network, seed, device)
-    # Taken now: they may be injected anew while this trains.
-    shown = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
-    mark = checkpoint.of(node, seed, read, device, depends)
+    # Computed now, because the pairs may be injected again during training.
+    pairs_digest = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
+    mark = checkpoint.run_fingerprint(node, seed, read, device, depends)
     sampler = _sampler(node, table, seed)
     longest = _longest(node, table, sampler(0), name) * SCHEMES.traits(node.scheme.name).parts
     fresh = _builder(node, table, network, name)
@@ -97,7 +99,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     setting = _setting(node, name, table, model, fresh, stored, device)
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check, watch = loop.validator(table, node.train.val_images, device), _watch(name, node, table)
-    building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run
+    building, going_on = _start(out, mark)  # after all checks, because it removes another run
     _say_left_out(name, table)
     say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
     with _same_kernels(device) if network else contextlib.nullcontext():
@@ -106,7 +108,12 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         return
     stuck = watch.end(progress.history[-1], node.train.batch_size)
     ended = loop.ending(scheme, progress) | ({"stuck": stuck} if stuck else {})
-    config = {**_config(params, name, table, stored, progress), "ended": ended, "run": name, "pairs_sha256": shown}
+    config = {
+        **_config(params, name, table, stored, progress),
+        "ended": ended,
+        "run": name,
+        "pairs_sha256": pairs_digest,
+    }
     if progress.processes > 1:
         config["processes"] = progress.processes
     if network:
@@ -114,7 +121,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
     checkpoint.record(building, mark, node.train.keep_state)
     repetitions.put(building, out, FILES, f"train {name}")
-    if not node.train.keep_state:  # only now: a call that is killed before this goes on from it
+    if not node.train.keep_state:  # last, because a call that is killed before resumes from it
         checkpoint.drop_state(out)
     step.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
@@ -147,13 +154,13 @@ def _setting(
 
 
 def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: str) -> Callable[[int], DualEncoder]:
-    """A seed to a model with fresh weights, on the CPU; words start from their vectors, where there are some."""
+    """A function from seed to a model with fresh weights, on the CPU; words start from their vectors, if any."""
     start = inputs.start_vectors(node.text, table.texts, name)
     members = node.image, node.text, node.similarity
     sizes = table.feature_shape, table.texts.inputs, node.train.embed_size
 
     def fresh(seed: int) -> DualEncoder:
-        # A copy: models of one run would else train the same backbone.
+        # A copy, so that two models of a run do not train the same backbone.
         model = build(*members, *sizes, seed, None if network is None else copy.deepcopy(network.module), node.loss)
         if start is not None:
             start.fill(model.txt.embed)
@@ -163,7 +170,7 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: s
 
 
 def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:
-    """On CUDA convolutions that give the same bits every time, and float32 that means float32, as in ``extract``."""
+    """Deterministic convolutions and full float32 on CUDA, as in ``extract``."""
     if device.type != "cuda":
         return contextlib.nullcontext()
     return torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
@@ -179,21 +186,21 @@ def _say_left_out(name: str, table: TrainTable) -> None:
 
 
 def _sampler(node: Run, table: TrainTable, seed: int) -> Callable[[int], list[np.ndarray]]:
-    """An epoch to its batches: which pairs meet follows from (seed, epoch) alone."""
+    """A function from epoch to its batches, which follow from (seed, epoch)."""
     batches = SAMPLERS.load(node.sampler.name).batches
     owners, lengths = table.train_pairs.owners, table.train_pairs.lengths
     incidence = table.train_pairs.incidence
-    told = None if incidence is None else incidence.texts
+    texts = None if incidence is None else incidence.texts
 
     def epoch(number: int) -> list[np.ndarray]:
         rng = generator(seed, "order", number)
-        return batches(owners, lengths, node.train.batch_size, node.sampler.params, rng, told)
+        return batches(owners, lengths, node.train.batch_size, node.sampler.params, rng, texts)
 
     return epoch
 
 
 def _longest(node: Run, table: TrainTable, batches: list[np.ndarray], name: str) -> int:
-    """Pairs of the longest batch. Raises InputError when there is none: a single pair has no negative."""
+    """Number of pairs of the longest batch. Raises InputError without a batch: a single pair has no negative."""
     if not batches:
         count, images = len(table.train_pairs), len(np.unique(table.train_pairs.owners))
         raise InputError(
@@ -204,18 +211,18 @@ def _longest(node: Run, table: TrainTable, batches: list[np.ndarray], name: str)
 
 
 def _check_chunks(model: DualEncoder, epochs: int, address: str) -> None:
-    """Raises UsageError for layers that will normalise over the batch, be it in the last epoch only."""
+    """Raises UsageError for layers that normalise over the batch, also where they do so in the last epoch only."""
     trained = [(weight, weight.requires_grad) for weight in model.parameters()]
     model.start(epochs - 1)
     gradient_cache.require_independent_rows(model.train(), address)
-    for weight, wanted in trained:
-        weight.requires_grad_(wanted)
+    for weight, requires_grad in trained:
+        weight.requires_grad_(requires_grad)
 
 
 def _start(out: Path, mark: str) -> tuple[Path, bool]:
-    """The folder beside ``out`` to train in, and whether it holds the state of a run of these inputs to go on from.
+    """The folder to train in, next to ``out``, and whether it has a state of the same inputs to resume from.
 
-    Such a state in ``out`` itself, of a run that lacks its last files, is taken over. The first of several processes does it.
+    A state in ``out``, from a run that lacks its last files, is copied. Only the first process changes files.
     """
     require_ours(out, repetitions.patterns(FILES))
     building = partial_folder(out)

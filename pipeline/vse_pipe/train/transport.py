@@ -1,7 +1,7 @@
 """Partial optimal transport between the images and captions of a batch, and its cost (L2RM, CVPR 2024).
 
-``Costs`` is the cost of a run: the distance of features, or a network that learns it from pairs made up at every step.
-``partial_plan`` is the transport, masked and with an entropy term: which images of a batch fit which captions.
+``Costs`` computes the costs of a run: the distance of features, or the output of a network that is trained at every step.
+``partial_plan`` computes the transport, masked and with an entropy term: which images of a batch fit which captions.
 """
 
 from typing import Literal
@@ -14,19 +14,20 @@ from torch import Tensor, nn
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import Words
+from vse_pipe.train.checkpoint import tensors_under
 from vse_pipe.train.data import Batch
 from vse_pipe.train.heads import normalize
 from vse_pipe.train.scheme import Moment, Setting, share
 
-# A share of the batch that is put among foreign images, at most.
-_KEPT = 0.1
-# The cost of moving mass that should stay, in units of the largest cost.
-_DEAR = 100.0
+# Largest share of the batch that is put among foreign images.
+_MATCHED_SHARE = 0.1
+# The cost of the dummies, in units of the largest cost.
+_DUMMY_COST = 100.0
 
 
 class Costs:
-    """captions: of a whole batch, what the network takes; queue: positions of the pairs whose images stand for foreign ones,
-    those of the mismatched batch before."""
+    """Transport costs of a run. captions: inputs of the network, the captions of a full batch; queue: positions of the pairs
+    that give foreign images, which are the pairs of the last mismatched batch."""
 
     def __init__(self, setting: Setting, kind: Literal["learned", "cosine"], lr: float, queue: np.ndarray) -> None:
         self.setting, self.learned, self.lr, self.queue = setting, kind == "learned", lr, queue
@@ -36,24 +37,23 @@ class Costs:
         self._foreign: Tensor | None = None
 
     def start(self, at: Moment) -> None:
-        """Before an epoch, for all of which the rate stays. The images of the queue are read anew, as other epochs may show
-        them otherwise."""
+        """Prepare an epoch: set its rate. The images of the queue are read again, because crops differ between epochs."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * share(self.setting.train, at)
         self._foreign = None
 
     @torch.no_grad()
-    def of(self, scores: Tensor, images: Tensor, texts: Tensor | Words) -> Tensor:
-        """Cost of each cell. scores: of images and texts."""
+    def matrix(self, scores: Tensor, images: Tensor, texts: Tensor | Words) -> Tensor:
+        """Costs (images, texts); scores: similarities of the same images and texts."""
         return self.network(scores) if self.learned else cosine_distance(images, texts)
 
     def learn(self, matched: Batch, mismatched: Batch, epoch: int, rng: np.random.Generator) -> None:
-        """One step on captions of matched pairs and the images of the queue, some of which are replaced by the captions'
-        own; the queue is then that of ``mismatched``. The model takes no gradient and is in evaluation mode."""
+        """Train the network for one step on captions of matched pairs and images of the queue, some replaced by the matching
+        images. ``mismatched`` is the next queue. The model gets no gradient and is in evaluation mode."""
         if not self.learned:
             return
         foreign = self._images(epoch).clone()
-        count = int(rng.integers(1, max(1, int(_KEPT * self.captions)) + 1))
+        count = int(rng.integers(1, max(1, int(_MATCHED_SHARE * self.captions)) + 1))
         count = min(count, len(matched.pairs), len(foreign))
         chosen = rng.choice(len(matched.pairs), count, replace=False)
         places = rng.choice(len(foreign), count, replace=False)
@@ -85,16 +85,14 @@ class Costs:
 
     def state(self) -> dict[str, Tensor]:
         names: dict[Tensor, str] = {parameter: name for name, parameter in self.network.named_parameters()}
-        found = {f"network/{name}": weight.detach() for name, weight in self.network.state_dict().items()}
+        tensors = {f"network/{name}": weight.detach() for name, weight in self.network.state_dict().items()}
         for parameter, moments in self.optimizer.state.items():
-            found |= {f"optimizer/{names[parameter]}/{key}": value for key, value in moments.items()}
-        return found | {"queue": torch.from_numpy(self.queue)}
+            tensors |= {f"optimizer/{names[parameter]}/{key}": value for key, value in moments.items()}
+        return tensors | {"queue": torch.from_numpy(self.queue)}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.queue = state["queue"].numpy().copy()
-        self.network.load_state_dict(
-            {name.removeprefix("network/"): t for name, t in state.items() if name.startswith("network/")}
-        )
+        self.network.load_state_dict(tensors_under(state, "network/"))
         places = {name: place for place, (name, _) in enumerate(self.network.named_parameters())}
         moments: dict[int, dict[str, Tensor]] = {}
         for name, tensor in state.items():
@@ -108,8 +106,8 @@ class Costs:
 class CostNetwork(nn.Module):
     """``relu(W s + b)`` on the similarities of an image to all captions of a batch; at the start ``relu(1 - S)``.
 
-    captions: of a whole batch. A batch with fewer is filled up with similarities of 0 and the costs of these are cut off;
-    the authors' code drops such batches.
+    captions: captions of a full batch. A smaller batch is padded with similarities of 0, whose costs are cut off; the
+    authors' code drops such batches.
     """
 
     def __init__(self, captions: int) -> None:
@@ -120,19 +118,19 @@ class CostNetwork(nn.Module):
             self.fc.bias.fill_(1.0)
 
     def forward(self, scores: Float[Tensor, "images captions"]) -> Float[Tensor, "images captions"]:
-        """Costs, at least 0. scores: larger is closer; no more captions than the network has."""
-        given = scores.shape[1]
-        filled = nn.functional.pad(scores, (0, self.fc.in_features - given))
-        return self.fc(filled).relu()[:, :given]
+        """Costs, at least 0. scores: larger is closer; at most as many captions as the network has inputs."""
+        count = scores.shape[1]
+        filled = nn.functional.pad(scores, (0, self.fc.in_features - count))
+        return self.fc(filled).relu()[:, :count]
 
 
 def supervised_cost(
     cost: Float[Tensor, "images captions"], matching: Float[Tensor, "images captions"]
 ) -> Float[Tensor, ""]:
-    """``sum(matching * cost)``, matching being 1 where image and caption belong together: what the network minimises.
+    """``sum(matching * cost)``, the objective of the network; matching is 1 for matching cells and 0 elsewhere.
 
-    Source: L2RM (Han et al., CVPR 2024) Eq. 6. Nothing in it keeps costs up: a network of zeros minimises it, and only the
-    small rate of learning (2e-6) stands in the way.
+    Source: L2RM (Han et al., CVPR 2024) Eq. 6. A network of zeros minimises it; only the small learning rate (2e-6) prevents
+    this.
     """
     return (matching * cost).sum()
 
@@ -140,15 +138,14 @@ def supervised_cost(
 def cosine_distance(
     images: Float[Tensor, "images *regions dim"], texts: Float[Tensor, "captions dim"] | Words
 ) -> Float[Tensor, "images captions"]:
-    """``1 - cos`` of the vectors of images and captions, the mean of its fragments where one has several: what the paper's
-    Table 3 puts in the place of the learned cost, from features alone whatever the model makes of them.
+    """``1 - cos`` of the vectors of images and captions, an alternative to the learned cost in the paper's Table 3.
 
-    The paper does not say how regions and words become one vector. Of a model that compares vectors by their cosine this
-    is ``1 - S``, where the network above starts.
+    Fragments are averaged; the paper does not say how regions and words become one vector. For a model that compares vectors
+    by their cosine this is ``1 - S``, the start of ``CostNetwork``.
     """
-    seen = images.sum(dim=1) if images.ndim == 3 else images  # the direction of the sum is that of the mean
-    read = texts.padded().sum(dim=1) if isinstance(texts, Words) else texts
-    return (1 - normalize(seen) @ normalize(read).T).relu()
+    image_vectors = images.sum(dim=1) if images.ndim == 3 else images  # the direction of the sum is that of the mean
+    text_vectors = texts.padded().sum(dim=1) if isinstance(texts, Words) else texts
+    return (1 - normalize(image_vectors) @ normalize(text_vectors).T).relu()
 
 
 def partial_plan(
@@ -161,17 +158,17 @@ def partial_plan(
 ) -> Float[Tensor, "images texts"]:
     """The plan that moves ``mass`` of a uniform distribution over images to one over captions at the least cost.
 
-    cost: at least 0; no gradient passes. mask: nothing moves on the diagonal, that is from an image to the caption it is
-    shown with. Returned as float32 on the device of ``cost``; entries sum to about ``mass``.
+    cost: at least 0; no gradient passes. mask: nothing moves on the diagonal, from an image to its caption. Returns float32
+    on the device of ``cost``; entries sum to about ``mass``.
 
-    Source: L2RM (Han et al., CVPR 2024) Eq. 7 to 9: Sinkhorn on the problem with a dummy image and a dummy caption that take
-    what is not moved, at 100 times the largest cost. Stops as the authors' code does when the potentials of the images move
-    by less than ``tolerance`` (Euclidean) or after ``max_iterations``; at the default that is loose, and the sum is 0.106
-    instead of 0.1 at regularisation 0.01. Other than the code: the iterations scale the kernel, which is the same
-    recursion and several times as fast, and fall back to logarithms where a scale leaves the range of float64; a mass of 1
-    runs without dummies instead of ending in NaN.
+    Source: L2RM (Han et al., CVPR 2024) Eq. 7 to 9: Sinkhorn with a dummy image and a dummy caption that take the rest of the
+    mass, at 100 times the largest cost. As in the authors' code it stops when the potentials of the images move by less than
+    ``tolerance`` (Euclidean) or after ``max_iterations``; the default is loose, and the sum is 0.106 instead of 0.1 at
+    regularisation 0.01. Unlike the code, the iterations scale the kernel, which is the same recursion and several times as
+    fast; logarithms are used where a scale leaves the range of float64. A mass of 1 runs without dummies instead of ending
+    in NaN.
 
-    Raises InputError for a cost that is not finite or negative, and for a mask that leaves an image nothing.
+    Raises InputError for a cost that is not finite or negative, and for a masked cost of a single pair.
     """
     costs = cost.detach().cpu().numpy().astype(np.float64)
     if not np.isfinite(costs).all() or (costs < 0).any():
@@ -187,13 +184,13 @@ def partial_plan(
 
 
 def _extended(costs: ndarray, mass: float, mask: bool) -> tuple[ndarray, ndarray, ndarray]:
-    """Costs, infinite where nothing may move, and both marginals, with the dummies unless all mass moves."""
+    """Costs and both marginals, with dummies unless all mass moves; costs are infinite where nothing may move."""
     rows, columns = costs.shape
     largest = costs.max()
-    dear = _DEAR * largest
-    extended = np.full((rows + 1, columns + 1), dear)
+    dummy = _DUMMY_COST * largest
+    extended = np.full((rows + 1, columns + 1), dummy)
     extended[:rows, :columns] = costs
-    extended[rows, columns] = 2 * dear + largest
+    extended[rows, columns] = 2 * dummy + largest
     if mask:
         np.fill_diagonal(extended[:rows, :columns], np.inf)
     images = np.append(np.full(rows, 1 / rows), 1 - mass)
@@ -206,22 +203,22 @@ def _extended(costs: ndarray, mass: float, mask: bool) -> tuple[ndarray, ndarray
 def _scaled(
     costs: ndarray, images: ndarray, texts: ndarray, reg: float, tolerance: float, limit: int
 ) -> ndarray | None:
-    """Sinkhorn on the kernel of the reduced costs; None when a scale is no number that float64 can hold.
+    """Sinkhorn on the kernel of the reduced costs; None when a scale leaves the range of float64.
 
-    Rows and columns are reduced by their smallest cost first, the dummies' dear cost among them, so that every row and
-    column of the kernel has a 1. The start is that of zero potentials before the reduction.
+    First the smallest cost of each row and column is subtracted, dummies included, so that every row and column of the
+    kernel has a 1. The start is equal to zero potentials without this reduction.
     """
     by_image = costs.min(axis=1)
     rest = costs - by_image[:, None]
     by_text = rest.min(axis=0)
     kernel = np.exp((by_text - rest) / reg)
-    turned = np.ascontiguousarray(kernel.T)
+    transposed = np.ascontiguousarray(kernel.T)
     with np.errstate(all="ignore"):
         of_text = np.exp(-by_text / reg)
         before = None
         for _ in range(limit):
             of_image = images / (kernel @ of_text)
-            of_text = texts / (turned @ of_image)
+            of_text = texts / (transposed @ of_image)
             potential = reg * np.log(of_image)
             if before is not None and np.linalg.norm(potential - before) < tolerance:
                 break
@@ -233,7 +230,7 @@ def _scaled(
 
 
 def _logarithmic(costs: ndarray, images: ndarray, texts: ndarray, reg: float, tolerance: float, limit: int) -> ndarray:
-    """The same recursion on potentials, by log-sum-exp: slower, and nothing leaves its range."""
+    """The same recursion on potentials by log-sum-exp: slower, without overflow."""
     to_images, to_texts = reg * np.log(images), reg * np.log(texts)
     of_image, of_text = np.zeros(len(images)), np.zeros(len(texts))
     for _ in range(limit):

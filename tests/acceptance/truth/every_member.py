@@ -42,7 +42,7 @@ _PAIR = {
     "texts": "captions",
     "image": "identity",
     "text": "identity",
-    "scheme": "none",
+    "scheme": "zero_shot",
     "loss": "sum",
 }
 _REGIONS = {"features": "bottom_up", "image": "regions"}

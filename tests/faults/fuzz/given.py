@@ -15,7 +15,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from scipy import io
 
-from tests.evaluate.external import files as embedded
+from tests.evaluate import files as embedded
 from tests.extract.backbones import test_bottom_up as bottom_up
 from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
 from tests.faults.fuzz.child import Reader
@@ -27,8 +27,8 @@ from tests.rules.sources import ROOT
 from vse_pipe.artifacts import pairs
 from vse_pipe.core import states, word_vectors
 from vse_pipe.core.files import sha256
-from vse_pipe.evaluate.external import inputs
-from vse_pipe.evaluate.external import readers as external_readers
+from vse_pipe.evaluate import readers as external_readers
+from vse_pipe.evaluate import vectors as evaluate_vectors
 from vse_pipe.extract.backbones import precomp
 from vse_pipe.extract.backbones.bottom_up import read_row, tsv_index
 from vse_pipe.pictures import images
@@ -160,14 +160,22 @@ def _picture(path: Path) -> object:
 def _sides() -> Iterable[Reader]:
     for name in _NPY["images"]:
         yield Reader(
-            f"evaluate images {name}", name, partial(inputs.read_images, _NPY["images"][0], "cosine", _NPY["images"][1])
+            f"evaluate images {name}",
+            name,
+            partial(evaluate_vectors.read_images, _NPY["images"][0], "cosine", _NPY["images"][1]),
         )
     for name in _NPY["captions"]:
         first, ids, owners = _NPY["captions"]
-        yield Reader(f"evaluate captions {name}", name, partial(inputs.read_captions, first, "dot", ids, owners))
-    yield Reader("evaluate images parquet", Path("a.parquet"), partial(inputs.read_images, Path("a.parquet"), "cosine"))
+        yield Reader(
+            f"evaluate captions {name}", name, partial(evaluate_vectors.read_captions, first, "dot", ids, owners)
+        )
     yield Reader(
-        "evaluate captions parquet", Path("b.parquet"), partial(inputs.read_captions, Path("b.parquet"), "dot")
+        "evaluate images parquet", Path("a.parquet"), partial(evaluate_vectors.read_images, Path("a.parquet"), "cosine")
+    )
+    yield Reader(
+        "evaluate captions parquet",
+        Path("b.parquet"),
+        partial(evaluate_vectors.read_captions, Path("b.parquet"), "dot"),
     )
     for name in ("qrels.txt", "qrels.parquet"):
         yield Reader(f"evaluate {name}", Path(name), partial(external_readers.read_qrels, name))

@@ -84,7 +84,7 @@ def check_cca(arrays: Vectors) -> list[Result]:
     """Canonical correlations and the cosines of the mapped sides; columns of the file are samples."""
     rows = np.concatenate([arrays["X"], arrays["Y"]]).T
     width, size = len(arrays["X"]), len(arrays["r"])
-    moments = Moments.of(lambda: np.array_split(rows, 3))
+    moments = Moments.compute(lambda: np.array_split(rows, 3))
     maps = canonical(moments.covariance, width, float(arrays["eta"]), size)
     centred = rows - moments.mean
     mapped = centred[:, :width] @ maps.images.T, centred[:, width:] @ maps.texts.T

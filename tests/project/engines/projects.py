@@ -24,14 +24,14 @@ from tests.faults.kill_extract import workers_of
 from tests.fragment_project import run_of, write_fragment_project
 from tests.pools import Elsewhere
 from vse_pipe.audit import stage as auditing
-from vse_pipe.core import processes
+from vse_pipe.core import workers
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project.params.schema import EngineParams, EnsembleNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import ENGINES
-from vse_pipe.ranking import matrix, scores
+from vse_pipe.ranking import fragments, scores
 from vse_pipe.train import model
 from vse_pipe.train.stage import train
 
@@ -63,7 +63,7 @@ def cut_small(patch: pytest.MonkeyPatch) -> None:
     whole = model._parts
     patch.setattr(model, "_parts", lambda order, size: whole(order, min(size, 64)))
     patch.setattr(scores, "STRIP", 2)
-    patch.setattr(matrix, "_TILE", (2, 4))
+    patch.setattr(fragments, "_TILE", (2, 4))
     patch.setattr(auditing, "BATCH", 16)
 
 
@@ -105,7 +105,7 @@ def main(kind: str) -> None:
 
 def elsewhere(params: Params, root: Path) -> Iterator[dict[str, str]]:
     pool = Elsewhere()
-    yield written(params, root, processes.using(pool), True)
+    yield written(params, root, workers.using(pool), True)
     assert len(pool.asked) > 50, pool.asked
 
 

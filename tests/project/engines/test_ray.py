@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 from tests.rules.sources import ROOT
-from vse_pipe.core import processes
+from vse_pipe.core import workers
 from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
 from vse_pipe.project.engines import ray
 from vse_pipe.project.params.schema import EngineParams
@@ -92,7 +92,7 @@ def opened(count: int) -> Iterator[None]:
     try:
         with ray.opened(EngineParams(name="ray", workers=count, memory=1), "cpu"):
             try:
-                assert list(processes.each(list, [7])) == [7]
+                assert list(workers.each(list, [7])) == [7]
                 assert signal.getsignal(signal.SIGTERM) is terminated
             except PipelineError as error:
                 if "no Ray cluster at local" not in str(error):
@@ -110,7 +110,7 @@ def three() -> Iterator[None]:
 
 
 def squares(folder: Path, count: int, cost: int = 0) -> list[int]:
-    found = list(processes.each(Squares(folder), range(count), cost))
+    found = list(workers.each(Squares(folder), range(count), cost))
     assert os.getpid() not in {process for _, process in found}
     return [value for value, _ in found]
 

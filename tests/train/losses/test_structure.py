@@ -51,13 +51,13 @@ def test_the_mask_is_inherent_and_scores_are_not_read(variant):
     batch = some_batch(owners=OWNERS)
     plain = member.loss(batch, params).per_pair
     assert torch.equal(member.loss(some_batch(owners=OWNERS, mask=True), params).per_pair, plain)
-    other = Scored.of(torch.zeros(7, 7), OWNERS, images=batch.images, texts=batch.texts)
+    other = Scored.from_scores(torch.zeros(7, 7), OWNERS, images=batch.images, texts=batch.texts)
     assert torch.equal(member.loss(other, params).per_pair, plain)
 
 
 def test_scores_alone_are_refused():
     with pytest.raises(InputError, match="structure needs the vectors"):
-        member.loss(Scored.of(some_scores()), member.Params())
+        member.loss(Scored.from_scores(some_scores()), member.Params())
 
 
 def test_the_authors_code_has_no_term_of_images():
@@ -87,7 +87,7 @@ def test_many_to_many_equals_plain_loops(seed, taken, factors, margin, top, mine
     owners, said = rng.integers(0, 6, 18), rng.integers(0, 5, 18)
     pairs = np.array(taken)
     batch = batch_of(*_by_name(owners[pairs], said[pairs], seed))
-    matches = Incidence.of(owners, said).of_batch(pairs, torch.device("cpu"))
+    matches = Incidence.from_pairs(owners, said).of_batch(pairs, torch.device("cpu"))
     vectors, mined_for = some_vectors(len(mined), seed + 1)[0], torch.tensor(mined, dtype=torch.int64)
     batch = replace(batch, matches=matches, mined=vectors, mined_for=mined_for)
     lambda1, lambda2, lambda3 = factors
@@ -112,7 +112,7 @@ def _by_name(owners: np.ndarray, said: np.ndarray, seed: int) -> tuple[torch.Ten
 
 def test_gradient_of_many_to_many_is_the_slope():
     owners, said = np.array([0, 0, 1, 2, 2, 3]), np.array([0, 1, 0, 1, 2, 3])
-    matches = Incidence.of(owners, said).of_batch(np.arange(6), torch.device("cpu"))
+    matches = Incidence.from_pairs(owners, said).of_batch(np.arange(6), torch.device("cpu"))
     params = member.Params(margin=0.7, lambda2=0.3, reduction="mean")
     mined = some_vectors(2, 9)[0].requires_grad_()
 

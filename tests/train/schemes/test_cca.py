@@ -8,8 +8,7 @@ import pytest
 
 from tests.naive import training as naive
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
-from tests.train.killed import killed_after
-from tests.train.some import some_pairs, some_scheme
+from tests.train.some import killed_after, some_pairs, some_scheme
 from vse_pipe.artifacts import captions, embeddings, features, images, model_files, texts
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.embed.stage import embed
@@ -123,7 +122,7 @@ def _sides_canonical(rows=60, images=7, texts=5, shared=3, seed=0):
 
 def _ours(images, texts, eta, size, parts=4):
     rows = np.concatenate([images, texts], axis=1)
-    found = Moments.of(lambda: np.array_split(rows, parts))
+    found = Moments.compute(lambda: np.array_split(rows, parts))
     maps = canonical(found.covariance, images.shape[1], eta, size)
     mapped = (
         (images - found.mean[: images.shape[1]]) @ maps.images.T,
@@ -146,7 +145,7 @@ def test_they_are_those_of_the_generalised_eigenproblem(eta, images, texts, size
 def test_moments_do_not_depend_on_the_blocks_nor_suffer_from_a_large_mean():
     rows = np.concatenate(_sides_canonical(), axis=1)
     for shift in (0.0, 1e6):
-        found = Moments.of(lambda shift=shift: (block + shift for block in np.array_split(rows, 7)))
+        found = Moments.compute(lambda shift=shift: (block + shift for block in np.array_split(rows, 7)))
         np.testing.assert_allclose(found.mean, rows.mean(axis=0) + shift)
         np.testing.assert_allclose(np.tril(found.covariance), np.tril(np.cov(rows.T)), rtol=1e-7, atol=1e-8)
 
@@ -168,7 +167,7 @@ def test_more_regularisation_lowers_the_correlations():
 
 def test_a_side_without_variance_maps_to_nothing():
     images, texts = _sides_canonical()
-    found = Moments.of(lambda: [np.concatenate([images, np.full_like(texts, 3.0)], axis=1)])
+    found = Moments.compute(lambda: [np.concatenate([images, np.full_like(texts, 3.0)], axis=1)])
     maps = canonical(found.covariance, 7, 1e-3, 5)
     np.testing.assert_allclose(maps.correlations, 0, atol=1e-12)
     np.testing.assert_allclose(maps.images, 0, atol=1e-9)
@@ -178,4 +177,4 @@ def test_a_singular_covariance_of_huge_numbers_says_what_to_raise():
     images, texts = _sides_canonical()
     rows = np.concatenate([np.repeat(images[:, :1], 4, axis=1) * 1e9, texts], axis=1)
     with pytest.raises(InputError, match=r"singular \(.*\); raise scheme\.cca\.eta"):
-        canonical(Moments.of(lambda: [rows]).covariance, 4, 0.0, 2)
+        canonical(Moments.compute(lambda: [rows]).covariance, 4, 0.0, 2)

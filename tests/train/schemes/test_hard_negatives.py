@@ -14,8 +14,7 @@ import torch
 from tests.naive import losses as naive
 from tests.regions_project import FEATURES, NOISE, REGIONS, SECTIONS, TEXTS, run_of, write_regions_project
 from tests.toy_project import PARAMS, load_params, write_prepared
-from tests.train.killed import killed_at
-from tests.train.some import member, some_model, some_pairs, some_scheme
+from tests.train.some import killed_at, member, some_model, some_pairs, some_scheme
 from vse_pipe.artifacts import captions as captions_artefact
 from vse_pipe.artifacts import features, model_files, regions, texts
 from vse_pipe.artifacts import images as images_artefact
@@ -187,7 +186,7 @@ def test_regions_that_were_not_drawn_for_a_phrase_are_its_own_all_the_same(proje
     known = found.incidence
     assert set(known.ids.tolist()) == {region for region, _ in whole}
     assert len(known.ids) > rows.image_id.nunique()
-    of = TrainRegions.of(regions.read(folder), regions.read_phrases(folder), _stored(), known, "r")
+    of = TrainRegions.join(regions.read(folder), regions.read_phrases(folder), _stored(), known, "r")
     boxes = spoken.drop_duplicates("region_id").set_index("region_id").loc[known.ids]
     assert of.boxes.tolist() == boxes[["x1", "y1", "x2", "y2"]].to_numpy().tolist()
     assert of.pictures.tolist() == boxes.image_id.tolist()
@@ -283,7 +282,7 @@ def _setting(seed: int, count: int = 40, proposals: int = 60, pictures: int = 7)
     texts = Texts("vectors", np.arange(6), {}, None, [], vectors, np.arange(6))
     # Regions 10 to 14 belong to texts and are in no pair.
     further = rng.integers(0, 15, 12), rng.integers(0, 6, 12)
-    known = Incidence.of(owners, said, *further)
+    known = Incidence.from_pairs(owners, said, *further)
     pairs = Pairs(array, owners, texts, said, owners, incidence=known)
     of_region, boxes = rng.permutation(15) % pictures, _boxes(rng, 15)
     shown = np.setdiff1d(of_region[owners], [pictures - 1])

@@ -1,4 +1,4 @@
-"""The scheme by its steps; whole runs of it are in test_l2rm_runs."""
+"""The scheme by its steps; whole runs are in test_noise_runs."""
 
 import copy
 from dataclasses import replace
@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.naive import training as naive
-from tests.train.fragments import FragmentModel
-from tests.train.some import adam, some_pairs, some_scheme
+from tests.train.some import FragmentModel, adam, some_pairs, some_scheme
 from vse_pipe.artifacts import pairs
 from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.project.registry import LOSSES, SCHEMES
@@ -54,7 +53,7 @@ def test_the_loss_is_the_run_s_own_on_the_matched_plus_the_rematching_loss(remat
     batch = _batch(scheme)
     images, texts = scheme.setting.model.encode(batch, CPU)
     member = LOSSES.load("max")
-    expected = member.loss(Scored.of(images[:8] @ texts[:8].T), member.Params()).total()
+    expected = member.loss(Scored.from_scores(images[:8] @ texts[:8].T), member.Params()).total()
     scores = images[8:] @ texts[8:].T
     plan = partial_plan((1 - scores).relu(), 0.3, 0.05, mask)
     expected = expected + rematch_loss(scores, plan, 0.2, rematch)
@@ -73,7 +72,7 @@ def test_the_warm_up_is_on_all_pairs_under_its_own_loss(kind):
     images, texts = scheme.setting.model.encode(batch, CPU)
     family = LOSSES.load(kind)
     params = family.Params(margin=0.3) if kind == "max" else family.Params(tau=0.1)
-    expected = family.loss(Scored.of(images @ texts.T), params)
+    expected = family.loss(Scored.from_scores(images @ texts.T), params)
     torch.testing.assert_close(scheme.terms(images, texts, batch).total(), expected.total())
     assert scheme.record() is None
 
@@ -87,7 +86,7 @@ def test_nothing_mismatched_is_plain_training():
     scheme.prepare(batch)
     images, texts = scheme.setting.model.encode(batch, CPU)
     member = LOSSES.load("max")
-    expected = member.loss(Scored.of(images @ texts.T), member.Params()).total()
+    expected = member.loss(Scored.from_scores(images @ texts.T), member.Params()).total()
     torch.testing.assert_close(scheme.terms(images, texts, batch).total(), expected)
 
 
@@ -107,7 +106,7 @@ def test_all_forced_to_matched_is_the_loss_after_a_warm_up():
             optimise.step(scheme, optimizer, pairs.batch(chosen))
         for chosen in sampled:
             images, texts = model.encode(pairs.batch(chosen), CPU)
-            loss = family.loss(Scored.of(model.score(images, texts)), family.Params()).total()
+            loss = family.loss(Scored.from_scores(model.score(images, texts)), family.Params()).total()
             own.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), scheme.setting.train.grad_clip)
@@ -139,7 +138,7 @@ def test_all_can_be_trained_on_and_rematched_too():
     terms = scheme.terms(*_encoded(scheme), _batch(scheme))
     member = LOSSES.load("max")
     images, texts = _encoded(scheme)
-    matched = member.loss(Scored.of(images[:8] @ texts[:8].T), member.Params()).total()
+    matched = member.loss(Scored.from_scores(images[:8] @ texts[:8].T), member.Params()).total()
     assert terms.parts["rematch"] > 0
     torch.testing.assert_close(terms.total(), matched + terms.parts["rematch"])
 
@@ -165,9 +164,9 @@ def test_equal_losses_leave_every_pair_matched_and_are_said(capsys):
 
 
 def test_everything_mismatched_is_one_more_epoch_of_warm_up(capsys, monkeypatch):
-    found = Partition.of(_scheme()._losses(1), "lower_mean", 0.5)
+    found = Partition.fit(_scheme()._losses(1), "lower_mean", 0.5)
     nothing = Partition(found.losses, found.mixture, np.zeros(40, bool))
-    monkeypatch.setattr(Partition, "of", lambda *arguments: nothing)
+    monkeypatch.setattr(Partition, "fit", lambda *arguments: nothing)
     scheme = _scheme(matched=0)
     sampled = [np.arange(8)]
     assert scheme.batches(1, sampled) is sampled
@@ -175,7 +174,7 @@ def test_everything_mismatched_is_one_more_epoch_of_warm_up(capsys, monkeypatch)
     scheme.prepare(batch)
     images, texts = scheme.setting.model.encode(batch, CPU)
     member = LOSSES.load("infonce_rce")
-    expected = member.loss(Scored.of(images @ texts.T), member.Params()).total()
+    expected = member.loss(Scored.from_scores(images @ texts.T), member.Params()).total()
     torch.testing.assert_close(scheme.terms(images, texts, batch).total(), expected)
     assert scheme.record()["matched"] == 0
     assert "too few matched pairs" in capsys.readouterr().err
@@ -339,7 +338,7 @@ def test_an_epoch_always_has_a_batch():
 
 def test_the_threshold_is_of_the_posterior():
     losses = np.concatenate([np.linspace(0, 0.3, 60), np.linspace(0.5, 1, 40)])
-    strict, loose = (Partition.of(losses, "lower_mean", threshold) for threshold in (0.99, 0.01))
+    strict, loose = (Partition.fit(losses, "lower_mean", threshold) for threshold in (0.99, 0.01))
     posterior = strict.mixture.posterior
     np.testing.assert_array_equal(strict.clean, posterior > 0.99)
     np.testing.assert_array_equal(loose.clean, posterior > 0.01)
@@ -348,7 +347,7 @@ def test_the_threshold_is_of_the_posterior():
 
 def test_losses_that_are_no_numbers_are_refused():
     with pytest.raises(PipelineError, match="not finite"):
-        Partition.of(np.array([0.1, np.nan] * 10), "lower_mean", 0.5)
+        Partition.fit(np.array([0.1, np.nan] * 10), "lower_mean", 0.5)
 
 
 KINDS = ["symmetric_kl", "kl", "js", "infonce"]
@@ -400,7 +399,7 @@ TRUTH = np.arange(50) >= 25
 
 def _tally(truth=None) -> Tally:
     pairs = replace(some_pairs(50, each=2), mismatched=truth)
-    return Tally(Partition.of(LOSSES_TALLY, "lower_mean", 0.5), pairs)
+    return Tally(Partition.fit(LOSSES_TALLY, "lower_mean", 0.5), pairs)
 
 
 def _plan(size: int, moved: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -500,7 +499,7 @@ def test_rematched_pairs_are_the_plainest_of_the_last_plans_one_of_each_image():
 
 
 def test_a_mixture_that_split_nothing_has_no_numbers():
-    tally = Tally(Partition.of(np.full(50, 0.2), "lower_mean", 0.5), some_pairs(50))
+    tally = Tally(Partition.fit(np.full(50, 0.2), "lower_mean", 0.5), some_pairs(50))
     record = tally.record()
     assert record["mixture"]["alpha"] is None
     assert record["mixture"]["doubts"] == ["all losses are equal"]

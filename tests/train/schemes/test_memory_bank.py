@@ -58,7 +58,7 @@ def test_a_share_too_small_for_one_batch_still_gives_one():
 
 def test_shares_are_met_on_average():
     module = SCHEMES.load("memory_bank")
-    sizes = [len(module._kept(10_000, 50, 0.05, np.random.default_rng(seed))) for seed in range(50)]
+    sizes = [len(module._sampled(10_000, 50, 0.05, np.random.default_rng(seed))) for seed in range(50)]
     assert 400 < np.mean(sizes) < 600
 
 
@@ -96,7 +96,7 @@ def test_texts_that_read_alike_are_one_and_belong_to_all_their_images():
     pairs = some_pairs(40, each=4)
     said = np.arange(40) % 15
     seen = {*zip(pairs.owners.tolist(), said.tolist(), strict=True), (10, 14)}
-    known = Incidence.of(pairs.owners, said, np.array([10]), np.array([14]))
+    known = Incidence.from_pairs(pairs.owners, said, np.array([10]), np.array([14]))
     batch = np.array([0, 9])
     for exclude in ("caption", "image"):
         scheme = some_scheme(

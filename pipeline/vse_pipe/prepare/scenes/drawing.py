@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from vse_pipe.core.console import track
-from vse_pipe.core.devices import generator
+from vse_pipe.core.seeds import generator
 from vse_pipe.prepare.formats.options import ShapesParams
 from vse_pipe.prepare.scenes.captions import describe
 from vse_pipe.prepare.scenes.scene import Background, Figure, Scene, near_duplicate, pick, sample_scene

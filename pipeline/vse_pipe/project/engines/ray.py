@@ -20,9 +20,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from vse_pipe.core import arrays, processes
+from vse_pipe.core import arrays, workers
 from vse_pipe.core.errors import MissingResource, PipelineError, UsageError, out_of_memory
-from vse_pipe.core.processes import Stream
+from vse_pipe.core.workers import Stream
 from vse_pipe.project.params.schema import LOCAL, EngineParams
 
 # Of every worker: one block that it computes and one that waits, so that it never waits for this process.
@@ -50,7 +50,7 @@ def opened(params: EngineParams, device: str) -> Iterator[None]:
         )
     pool = RayPool(_imported(), params, device)
     try:
-        with processes.using(pool):
+        with workers.using(pool):
             yield
     finally:
         pool.close()

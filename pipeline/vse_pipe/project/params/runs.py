@@ -231,7 +231,10 @@ def _learners(node: RunNode) -> Iterator[tuple[str, str]]:
                 f"{key} encoder '{getattr(node, key)}' has weights, and scheme '{node.scheme}' trains none; take identity",
             )
     elif not any(learn.values()):
-        yield "scheme", f"scheme '{node.scheme}' has nothing to train: neither encoder has weights; take scheme none"
+        yield (
+            "scheme",
+            f"scheme '{node.scheme}' has nothing to train: neither encoder has weights; take scheme zero_shot",
+        )
 
 
 def _teacher(root: Root, node: RunNode) -> Iterator[tuple[str, str]]:

@@ -15,22 +15,20 @@ from vse_pipe.core.errors import UsageError, unknown
 from vse_pipe.core.files import sha256, whole_folder, write_json
 from vse_pipe.core.strict import Strict
 from vse_pipe.evaluate import ensemble
+from vse_pipe.evaluate import files as external
 from vse_pipe.evaluate.ensemble import Ensemble
-from vse_pipe.evaluate.external import inputs as external
-from vse_pipe.evaluate.external.inputs import InputFiles
-from vse_pipe.evaluate.external.readers import require_room
-from vse_pipe.evaluate.external.stage import require_parameters
+from vse_pipe.evaluate.files import InputFiles, require_parameters
 from vse_pipe.evaluate.measure import Inputs, open_parameters, tuning_ground
+from vse_pipe.evaluate.readers import require_room
 from vse_pipe.evaluate.stage import read_inputs, warn_of_residual
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.ranking import criteria, trial
-from vse_pipe.ranking.bank import ItemBias
+from vse_pipe.ranking import criteria
+from vse_pipe.ranking.bank import ItemBias, Split
 from vse_pipe.ranking.criteria import Criterion
 from vse_pipe.ranking.fragments import plain
-from vse_pipe.ranking.split import Split
 from vse_pipe.tools.export import formats
 from vse_pipe.tools.export.fold import DEPTH, Folded, FoldedSide, folded
 
@@ -105,7 +103,7 @@ def export_files(
     with ExitStack() as reading:
         for path in files.existing():
             reading.enter_context(mapped.throughout(path))
-        inputs = external.read(files, params, resolved, paired=False)
+        inputs = external.read_files(files, params, resolved, paired=False)
         sources = _digests(files.existing())
     require_parameters(inputs, [criterion], params)
     return _export(inputs, criterion, params, to, direction, out, sources, depth)
@@ -150,7 +148,7 @@ def _export(
         raise UsageError(f"--out: {out} exists and is not an export; choose another folder")
     if open_parameters(criterion, params):
         trials = tuning_ground(inputs, params)[direction]
-        criterion = trial.tuned(criterion, trials, params.tune).criterion
+        criterion = criteria.choose_parameters(criterion, trials, params.tune).criterion
     bias = _bias(inputs, criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)
     content = replace(_folded(inputs.ranked, bias, direction, inputs.names), depth=depth)

@@ -26,12 +26,11 @@ from vse_pipe.project import code, paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import calibration, criteria
-from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.bank import BankSource, Split
+from vse_pipe.ranking.calibration import ISOTONIC, Curve, fitted
 from vse_pipe.ranking.criteria import PLAIN, Criterion
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.ranking.metrics.calibration import ISOTONIC, Curve, fitted
 from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.split import Split
 from vse_pipe.tools.search.gallery import SPLITS, states
 from vse_pipe.tools.search.network import Networks, Together, files_of, open_run
 from vse_pipe.tools.search.query import TO_IMAGES
@@ -183,7 +182,7 @@ def _bias(
 ) -> tuple[np.ndarray, dict]:
     """(bias of each item, facts about it). Raises as banks do."""
     memory, similarity, split = params.evaluate.memory, network.similarity(), _split_of(network)
-    scores = Scores.of(split.images, split.captions, similarity, memory=memory)
+    scores = Scores.from_sides(split.images, split.captions, similarity, memory=memory)
     if direction == TO_IMAGES:
         scores = scores.transposed()
     queries = BankSource(bank, _bank_split(network, bank)).bank(split, scores, direction, similarity, memory)
@@ -207,7 +206,7 @@ def _knots(
 ) -> tuple[np.ndarray, dict]:
     """(knots of the curve, facts about it)."""
     split = _split_of(val)
-    scores = Scores.of(split.images, split.captions, val.similarity(), memory=params.evaluate.memory)
+    scores = Scores.from_sides(split.images, split.captions, val.similarity(), memory=params.evaluate.memory)
     scores = scores.transposed() if direction == TO_IMAGES else scores
     if correction.bias is not None:
         bias, scale = torch.from_numpy(correction.bias), correction.scale

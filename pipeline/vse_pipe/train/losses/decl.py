@@ -1,4 +1,4 @@
-"""Evidential learning: similarities are evidence of a Dirichlet distribution, whose spread counts as well (DECL, ACM MM 2022)."""
+"""Evidential learning: similarities are evidence of a Dirichlet distribution, and its spread counts (DECL, ACM MM 2022)."""
 
 from dataclasses import replace
 
@@ -11,50 +11,50 @@ from vse_pipe.train.losses.options import DeclOptions as Params
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """``mean_i (E(e, y)_i + E(e^T, y)_i) + lambda1 sum_i y_i H_i``; e the evidence, y the batch's ``targets``, 1 without any.
+    """``mean_i (E(e, y)_i + E(e^T, y)_i) + lambda1 sum_i y_i H_i`` with evidence e and the batch's ``targets`` y (default 1).
 
-    With alpha = e + 1, A the sum of a row of it and l the labels of the row, y_i on the diagonal and 0 elsewhere,
+    Let alpha = e + 1, A its sum over a row, and l the labels of the row: y_i on the diagonal and 0 elsewhere. Then
     ``E = sum_t (l_t - alpha_t / A)^2 + alpha_t (A - alpha_t) / (A^2 (A + 1)) + lambda2 KL(Dir(e (1 - l) + 1), Dir(1))``.
-    H is the sum of the ``hardest`` largest violations of row and column under tanh S, divided by their number, which is
-    at most the batch's negatives.
+    H is the mean of the ``hardest`` largest violations of the row plus that of the column under tanh S; the batch's negatives
+    limit their number.
 
-    Source: Qin et al., Deep evidential learning with noisy correspondence for cross-modal retrieval, ACM MM 2022; the
-    formulas are those of the authors' public code, with its mean beside a sum. Its S is what enters the sigmoid of SGRAF;
-    here it is the run's own similarity, of ``saf`` and ``sgr`` what leaves the sigmoid. Cells that are no negatives, the
-    positives apart, are no classes; there they are.
+    Source: Qin et al., Deep evidential learning with noisy correspondence for cross-modal retrieval, ACM MM 2022, with the
+    formulas of the authors' public code, including its mixture of a mean and a sum. Unlike the code, S is the run's
+    similarity (for ``saf`` and ``sgr`` after the sigmoid instead of before it), and cells that are neither negative nor
+    diagonal are no classes.
     """
-    given, open_, labels = evidence(batch, params.tau), open_cells(batch), batch.trust.diag()
-    errors = _errors(given, open_, labels) + _errors(given.T, open_.T, labels)
-    evidential = errors + params.lambda2 * _from_uniform(given * (1 - labels), open_)
+    cells, open_, labels = evidence(batch, params.tau), open_cells(batch), batch.trust.diag()
+    errors = _errors(cells, open_, labels) + _errors(cells.T, open_.T, labels)
+    evidential = errors + params.lambda2 * _from_uniform(cells * (1 - labels), open_)
     hinge = params.lambda1 * batch.trust * _hinge(batch, params)
     parts = {"evidential": evidential.mean().detach(), "hinge": hinge.sum().detach()}
     return LossTerms(evidential / len(hinge) + hinge, "sum", parts)
 
 
 def _errors(
-    given: Float[Tensor, "pairs classes"], open_: Bool[Tensor, "pairs classes"], labels: Float[Tensor, "pairs classes"]
+    cells: Float[Tensor, "pairs classes"], open_: Bool[Tensor, "pairs classes"], labels: Float[Tensor, "pairs classes"]
 ) -> Float[Tensor, " pairs"]:
-    """What a row's squared error is expected to be."""
-    alpha = (given + 1).masked_fill(~open_, 0)
+    """The expected squared error of each row."""
+    alpha = (cells + 1).masked_fill(~open_, 0)
     total = alpha.sum(dim=1, keepdim=True)
     variance = alpha * (total - alpha) / (total**2 * (total + 1))
     return ((labels - alpha / total) ** 2 + variance).sum(dim=1)
 
 
 def _from_uniform(wrong: Float[Tensor, "pairs pairs"], open_: Bool[Tensor, "pairs pairs"]) -> Float[Tensor, " pairs"]:
-    """KL of the Dirichlet distributions of ``wrong + 1`` from the uniform one, of row i and of column i, added.
+    """The sum of two KL divergences from the uniform distribution: of ``Dir(wrong + 1)`` in row i and in column i.
 
-    wrong: 0 in classes that are not open.
+    wrong: evidence of wrong classes, 0 outside of ``open_``.
     """
-    # Differences of logarithms that reach 10^7 in a batch of 128: in float32 nothing would be left of some gradients.
+    # Logarithms reach 10^7 in a batch of 128, so float32 would lose the gradients of their differences.
     exact = wrong.double()
     cells = exact * (exact + 1).digamma() - (exact + 1).lgamma()
-    found = torch.zeros_like(exact[0])
+    divergence = torch.zeros_like(exact[0])
     for side in (1, 0):
-        own, classes = exact.sum(dim=side), open_.sum(dim=side).double()
-        total = own + classes
-        found = found + cells.sum(dim=side) - own * total.digamma() + total.lgamma() - classes.lgamma()
-    return found.to(wrong.dtype)
+        sums, classes = exact.sum(dim=side), open_.sum(dim=side).double()
+        total = sums + classes
+        divergence = divergence + cells.sum(dim=side) - sums * total.digamma() + total.lgamma() - classes.lgamma()
+    return divergence.to(wrong.dtype)
 
 
 def _hinge(batch: Scored, params: Params) -> Float[Tensor, " pairs"]:

@@ -1,4 +1,4 @@
-"""HAL: hubness-aware loss; weights of a memory bank come in with the batch (HAL, AAAI 2020)."""
+"""HAL: a hubness-aware loss; a batch can contain the weights of a memory bank (HAL, AAAI 2020)."""
 
 import math
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.losses.options import HalOptions as Params
 
-# Slope of ``extended`` below 0. With the slope at 0, which is 1, all vectors are first pulled together, and training on few pairs is slower.
+# Slope of ``extended`` below 0. With slope 1, training first pulls all vectors together and is slower on few pairs.
 BELOW = 0.1
 
 
@@ -18,19 +18,18 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
     E = ``e^(g W (S - eps))``; W = 1 without ``batch.weights``.
 
-    Source: HAL (Liu et al., AAAI 2020) Eq. 7; mean over the batch. The paper's ``log(1 + W_ii S_ii)`` is
-    undefined for W_ii S_ii <= -1. ``paper`` and ``code`` use the authors' relu, which pulls no pair together whose similarity is
-    0 or below: training can start there, or be pushed there by one step too long, and stays. ``extended`` is the same above 0, and goes
-    on below it with a tenth of the slope at 0, so that every pair is pulled. ``code`` also keeps the authors' zeroed
-    diagonal: each inner sum gains ``e^(-g eps)`` without weights and ``e^0 = 1`` with weights; ``paper``
-    leaves the positive out. Computed by logsumexp: gamma may be large.
+    Source: HAL (Liu et al., AAAI 2020) Eq. 7; mean over the batch. The paper's ``log(1 + W_ii S_ii)`` is undefined for
+    W_ii S_ii <= -1. ``paper`` and ``code`` use the authors' relu, which has no gradient at similarities of 0 or below:
+    training that starts or arrives at this point stays. ``extended`` is equal above 0 and has a tenth of the slope below it,
+    so that every pair is pulled together. ``code`` also has the authors' zeroed diagonal, which adds ``e^(-g eps)`` without
+    weights and ``e^0 = 1`` with weights to each inner sum; ``paper`` leaves the positive out. logsumexp permits a large gamma.
     """
     exponents, strength = _exponents(batch, params), batch.scores.diagonal()
     if batch.weights is not None:
         strength = batch.weights.diagonal() * strength
-    one = exponents.new_zeros(len(exponents), 1)
-    images = torch.cat([one, exponents.T], dim=1).logsumexp(dim=1) / params.gamma
-    texts = torch.cat([one, exponents], dim=1).logsumexp(dim=1) / params.gamma
+    zero = exponents.new_zeros(len(exponents), 1)
+    images = torch.cat([zero, exponents.T], dim=1).logsumexp(dim=1) / params.gamma
+    texts = torch.cat([zero, exponents], dim=1).logsumexp(dim=1) / params.gamma
     positive = torch.log1p(strength.relu())
     if params.variant == "extended":
         positive = torch.where(strength > 0, positive, BELOW * strength)
@@ -39,23 +38,23 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
 
 def _exponents(batch: Scored, params: Params) -> Float[Tensor, "pairs pairs"]:
-    """``g W (S - eps)``; -inf where there is no negative, but for the diagonal of ``code``."""
+    """``g W (S - eps)``; -inf for cells that are no negatives, except for the diagonal of ``code``."""
     exponents = params.gamma * (batch.scores - params.eps)
     if batch.weights is not None:
         exponents = exponents * batch.weights
     exponents = exponents.masked_fill(batch.same, -torch.inf)
     if params.variant != "code":
         return exponents
-    # The authors zero the score where there are no weights, and the whole exponent where there are.
-    left = -params.gamma * params.eps if batch.weights is None else 0.0
+    # Without weights the authors set the score to 0, with weights the whole exponent.
+    positive = -params.gamma * params.eps if batch.weights is None else 0.0
     diagonal = torch.eye(len(exponents), dtype=torch.bool, device=exponents.device)
-    return exponents.masked_fill(diagonal, left)
+    return exponents.masked_fill(diagonal, positive)
 
 
 def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
-    """What to tell the user when no positive has a similarity above 0: relu then passes no gradient.
+    """A message when no positive has a similarity above 0, where relu has no gradient; else None.
 
-    The loss is then between 0 and what it is with all similarities at 0. Under ``extended`` no such point exists.
+    The loss is then between 0 and its value at similarities of 0. ``extended`` has no such point.
     """
     if params.variant == "extended":
         return None

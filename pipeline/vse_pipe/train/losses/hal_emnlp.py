@@ -1,4 +1,4 @@
-"""HAL of the EMNLP 2019 paper: SUM or MAX on scores that grow with the neighbourhoods they lie in."""
+"""HAL of the EMNLP 2019 paper: SUM or MAX on scores that are multiplied by the density of their neighbourhoods."""
 
 from dataclasses import replace
 from typing import Literal
@@ -14,17 +14,14 @@ from vse_pipe.train.losses.options import HalEmnlpOptions as Params
 def loss(batch: Scored, params: Params) -> LossTerms:
     """The hinges of ``sum`` or ``max`` on ``S'_it = S_it e^(mean of K1 + mean of K2)``, positives too.
 
-    Source: HAL (EMNLP) Eq. 4 on Eq. 2 or 3; summed over the batch. K1: the k nearest texts of image i, K2:
-    the k nearest images of text t, by similarity, which for unit vectors is by distance. The authors
-    published no code for it. More neighbours than there are: all.
+    Source: HAL (EMNLP) Eq. 4 on Eq. 2 or 3; summed over the batch. K1: the k nearest texts of image i; K2: the k nearest
+    images of text t, by similarity, or all if there are fewer than k. The authors published no code.
 
-    Where scores are negative, as all of ``order`` are, a larger exponent weighs a hub less, not more: it makes a negative
-    score more negative, so that of two negatives with the same score the one in the denser neighbourhood has the smaller
-    hinge. Row 1.6 of the paper, order embeddings with HAL, is Eq. 4 as printed all the same.
+    Scores of ``order`` are negative, so a larger exponent weighs a hub less: it lowers the score and the hinge of a negative
+    in a dense neighbourhood. Row 1.6 of the paper, order embeddings with HAL, still is Eq. 4 as printed.
 
-    Captions of the same image that are masked are nobody's neighbours. Under A the neighbours of i are then
-    exactly its negatives; under B they are its negatives and its one positive, less the other member of the
-    cell.
+    Masked captions of the same image are no neighbours. The neighbours of i are its negatives under A; under B they are its
+    negatives and its positive, without the other member of the cell.
     """
     hubs = exponents(batch.scores, batch.same, params.k, params.reading)
     if params.gradient == "detached":
@@ -39,7 +36,7 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
 
 def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
-    """``max`` alone has the plateau of MAX: equal similarities stay equal when they are rescaled."""
+    """A message at the plateau of MAX, for ``max`` only: equal similarities stay equal after rescaling."""
     return plateau(mean_loss, batch_size, params.margin) if params.negatives == "max" else None
 
 
@@ -48,10 +45,9 @@ def exponents(
 ) -> Float[Tensor, "pairs pairs"]:
     """For each cell (i, t): mean score of image i's k nearest texts plus that of text t's k nearest images.
 
-    same: cells that are no negatives. Reading A: neighbours are negatives, so that all cells of a row share
-    one mean and all cells of a column another. Reading B: neighbours are the negatives and the positive,
-    without the cell's own other member. Fewer than k candidates: all of them; none: 0. Memory O(pairs^2) in
-    both.
+    same: cells that are no negatives. Reading A: neighbours are negatives, so a row has one mean and a column has one mean.
+    Reading B: neighbours are the negatives and the positive, without the other member of the cell. With fewer than k
+    candidates all count; without candidates the mean is 0. Memory O(pairs^2).
     """
     k = min(k, len(scores))
     if reading == "A":
@@ -59,25 +55,25 @@ def exponents(
         return _mean_of_nearest(negatives, k)[:, None] + _mean_of_nearest(negatives.T, k)[None, :]
     diagonal = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
     candidates = scores.masked_fill(same & ~diagonal, -torch.inf)
-    return _mean_without_own(candidates, k) + _mean_without_own(candidates.T, k).T
+    return _mean_without_cell(candidates, k) + _mean_without_cell(candidates.T, k).T
 
 
 def _mean_of_nearest(candidates: Float[Tensor, "rows items"], k: int) -> Float[Tensor, " rows"]:
-    """Over the k largest values of each row that are not -inf; 0 for a row that has none."""
+    """The mean of the k largest finite values of each row; 0 for a row without any."""
     nearest = candidates.topk(min(k, candidates.shape[1]), dim=1).values
-    real = nearest.isfinite()
-    return nearest.masked_fill(~real, 0).sum(dim=1) / real.sum(dim=1).clamp_min(1)
+    finite = nearest.isfinite()
+    return nearest.masked_fill(~finite, 0).sum(dim=1) / finite.sum(dim=1).clamp_min(1)
 
 
-def _mean_without_own(candidates: Float[Tensor, "rows items"], k: int) -> Float[Tensor, "rows items"]:
-    """For each cell the mean of the k largest values of its row, its own left out.
+def _mean_without_cell(candidates: Float[Tensor, "rows items"], k: int) -> Float[Tensor, "rows items"]:
+    """For each cell the mean of the k largest values of its row without the cell.
 
-    The k + 1 largest of a row are enough: a cell among them has the other k for neighbours, any other cell the
+    The k + 1 largest of a row are enough: the neighbours of a cell among them are the other k, those of any other cell the
     first k.
     """
     nearest, places = candidates.topk(min(k + 1, candidates.shape[1]), dim=1)
-    real = nearest.isfinite()
-    nearest, count = nearest.masked_fill(~real, 0), real.sum(dim=1, keepdim=True)
+    finite = nearest.isfinite()
+    nearest, count = nearest.masked_fill(~finite, 0), finite.sum(dim=1, keepdim=True)
     first = nearest[:, :k].sum(dim=1, keepdim=True) / count.clamp(1, k)
-    others = (nearest.sum(dim=1, keepdim=True) - nearest) / (count - 1).clamp_min(1)
-    return first.expand_as(candidates).scatter(1, places, torch.where(real, others, first))
+    rest = (nearest.sum(dim=1, keepdim=True) - nearest) / (count - 1).clamp_min(1)
+    return first.expand_as(candidates).scatter(1, places, torch.where(finite, rest, first))

@@ -1,4 +1,4 @@
-"""InfoNCE in both directions: every other pair of the batch is a class of its own (L2RM, CVPR 2024)."""
+"""InfoNCE in both directions: each pair of the batch is a class (L2RM, CVPR 2024)."""
 
 import math
 
@@ -10,7 +10,7 @@ from vse_pipe.train.batch import LossTerms, Scored, cross_entropy
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.losses.options import InfonceOptions as Params
 
-# CLIP's: logits are scaled by 100 at most.
+# As in CLIP, logits are scaled by at most 100.
 _LOWEST = 0.01
 
 
@@ -28,17 +28,16 @@ class Temperature(nn.Module):
 
 
 def network(params: Params) -> Temperature | None:
-    """What is trained with the model, if anything."""
+    """The temperature to train with the model, or None for a constant one."""
     return Temperature(params) if params.learn else None
 
 
 def loss(batch: Scored, params: Params, network: Temperature | None = None) -> LossTerms:
-    """``-log p_ii`` among the texts of image i, plus the same among the images of text i, p the softmax of S
-    / tau.
+    """``-log p_ii`` over the texts of image i plus ``-log p_ii`` over the images of text i, with p the softmax of S / tau.
 
-    Source: L2RM (Han et al., CVPR 2024) Eq. 3; mean over the batch, the two directions added and not halved.
-    The authors take exponentials as they are, which overflow float32 at S / tau above 88; here by
-    log-softmax. The learned temperature is that of Radford et al., Learning transferable visual models from natural language
-    supervision (CLIP), ICML 2021, section 2.3; they clip its parameter after each step, here the value has the bound.
+    Source: L2RM (Han et al., CVPR 2024) Eq. 3; mean over the batch, directions added and not averaged. A log-softmax avoids
+    the overflow of the authors' exponentials at S / tau above 88. The learned temperature is that of Radford et al., Learning
+    transferable visual models from natural language supervision (CLIP), ICML 2021, section 2.3; the bound limits the value,
+    where CLIP clips the parameter after each step.
     """
     return cross_entropy(batch, params.tau if network is None else network())

@@ -7,13 +7,13 @@ from vse_pipe.train.losses.options import MaxOptions as Params
 def loss(batch: Scored, params: Params) -> LossTerms:
     """``max_t [m - S_ii + S_it]+ + max_j [m - S_ii + S_ji]+`` for each pair i; rows are images.
 
-    Source: VSE++ (Faghri et al. 2018) Eq. 6. Summed over the batch; the gradient goes to one hardest
-    negative, as in the authors' code. When all similarities are equal the value is ``2 * B * margin``, the
-    plateau users report; ``curriculum`` leads past it with means over ever fewer of the hardest negatives.
+    Source: VSE++ (Faghri et al. 2018) Eq. 6. Summed over the batch; the gradient goes to one hardest negative, as in the
+    authors' code. At equal similarities the value is ``2 * B * margin``, a known plateau; ``curriculum`` avoids it by means
+    over fewer and fewer of the hardest negatives.
     """
     return hardest(batch, params.margin, curriculum_count(batch, params.curriculum, 1))
 
 
 def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
-    """What to tell the user when a run ends where all similarities are equal."""
+    """A message when a run ends with equal similarities; else None."""
     return plateau(mean_loss, batch_size, params.margin)

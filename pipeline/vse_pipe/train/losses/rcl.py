@@ -1,4 +1,4 @@
-"""Complementary contrastive learning: what does not belong together is pushed apart, nothing is pulled (RCL, TPAMI 2023)."""
+"""Complementary contrastive learning: negatives are pushed apart, and no pair is pulled together (RCL, TPAMI 2023)."""
 
 import torch
 from jaxtyping import Float
@@ -11,14 +11,14 @@ _SMALLEST = 1e-10
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """The cost of all negatives of image i among the texts, plus the same of text i among the images; mean over the batch.
+    """The cost of all negative texts of image i plus that of all negative images of text i; mean over the batch.
 
     With p the softmax of S / tau a negative costs ``-log(1 - p)`` (log), ``tan p`` (tan), ``p`` (abs), ``e^-(1 - p)`` (exp)
-    or ``(1 - (1 - p)^q) / q`` (gce). The positive itself costs nothing: a mismatched pair is not learned by heart.
+    or ``(1 - (1 - p)^q) / q`` (gce). The positive costs nothing, so mismatched pairs are not memorised.
 
-    Source: Hu et al., Cross-modal retrieval with partially mismatched pairs, TPAMI 2023; the formulas are those of the
-    authors' public code, 1e-10 on 1 - p included. Its softmax overflows at S / tau above 88 and adds 1e-10 to the
-    denominator; here a log-softmax. Its option to draw a share of the negatives (off by default) is not built.
+    Source: Hu et al., Cross-modal retrieval with partially mismatched pairs, TPAMI 2023, with the formulas of the authors'
+    public code, including 1e-10 on 1 - p. Its softmax overflows at S / tau above 88 and adds 1e-10 to the denominator; a
+    log-softmax needs neither. Its option to draw a share of the negatives (off by default) is not implemented.
     """
     texts, images = log_chances(batch, params.tau)
     costs = [
@@ -30,16 +30,16 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
 
 def _cost(log_p: Float[Tensor, "pairs pairs"], params: Params) -> Float[Tensor, "pairs pairs"]:
-    """What each cell costs as a negative."""
+    """The cost of each cell as a negative."""
     chance = log_p.exp()
-    # Not 1 - p: close to 1 the logarithm knows p better.
-    left = -torch.expm1(log_p) + _SMALLEST
+    # expm1 is more exact than 1 - p when p is close to 1.
+    remainder = -torch.expm1(log_p) + _SMALLEST
     if params.method == "log":
-        return -left.log()
+        return -remainder.log()
     if params.method == "tan":
         return chance.tan()
     if params.method == "abs":
         return chance
     if params.method == "exp":
         return (chance - 1).exp()
-    return (1 - left**params.q) / params.q
+    return (1 - remainder**params.q) / params.q

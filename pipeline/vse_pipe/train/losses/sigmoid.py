@@ -1,4 +1,4 @@
-"""Sigmoid: every cell of a batch by itself is a pair or none, on a learned scale (SigLIP, ICCV 2023)."""
+"""Sigmoid: every cell of a batch is classified separately as match or not, on a learned scale (SigLIP, ICCV 2023)."""
 
 import math
 
@@ -27,17 +27,17 @@ class Logits(nn.Module):
 
 
 def network(params: Params) -> Logits:
-    """What is trained with the model."""
+    """Scale and bias to train with the model."""
     return Logits(params)
 
 
 def loss(batch: Scored, params: Params, network: Logits) -> LossTerms:
-    """``-log sigmoid(x_ii) - 1/2 sum_t log sigmoid(-x_it) - 1/2 sum_j log sigmoid(-x_ji)`` for pair i, x the logits; mean
+    """``-log sigmoid(x_ii) - 1/2 sum_t log sigmoid(-x_it) - 1/2 sum_j log sigmoid(-x_ji)`` for pair i with logits x; mean
     over the batch.
 
     Source: Zhai et al., Sigmoid loss for language image pre-training, ICCV 2023, section 3.2 and Algorithm 1: the sum over
-    all cells divided by B, here with half of a negative's cell for the pair of either side. The authors count captions of
-    one image as negatives; cells of ``batch.same`` but for the diagonal have no part.
+    all cells divided by B. Half of a negative cell counts for its row's pair and half for its column's. The authors count
+    captions of one image as negatives; here cells of ``batch.same`` outside of the diagonal are left out.
     """
     logits = network(batch.scores)
     positives = -logsigmoid(logits.diagonal())

@@ -1,4 +1,4 @@
-"""Structure-preserving loss: both directions, and what belongs together kept close (Wang et al. 2016)."""
+"""Structure-preserving loss: both directions, and neighbours within each view stay close (Wang et al. 2016)."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,26 +8,26 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.train.batch import LossTerms, Matches, Scored, curriculum_count, first_row
 from vse_pipe.train.losses.options import StructureOptions as Params
 
-# Added under the root by the authors, so that two equal vectors lie 0.01 apart.
+# The authors add this under the root, so that equal vectors have distance 0.01.
 _FLOOR = 1e-4
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """The hinges ``[m + d(anchor, positive) - d(anchor, negative)]+`` of Eq. 5, d the Euclidean distance.
+    """The hinges ``[m + d(anchor, positive) - d(anchor, negative)]+`` of Eq. 5 with the Euclidean distance d.
 
-    Source: Wang, Li, Lazebnik, CVPR 2016, Eq. 5, at most ``top`` violations of each positive pair; their sum, or that
-    sum divided by the pairs of the batch (``reduction``). It reads the vectors, not the similarity; on unit vectors it
-    ranks as the cosine does. An image that several pairs show, or a text, has the vector of the first of them.
-    Everything that matches in ``Scored.matches`` is a positive pair, whether or not a pair of the batch joins it; without
-    ``matches`` a text belongs to its image alone, and ``train.mask_same_image`` changes nothing in either case.
+    Source: Wang, Li, Lazebnik, CVPR 2016, Eq. 5, with at most ``top`` violations of each positive pair; summed, or divided by
+    the pairs of the batch (``reduction``). It uses the vectors, not the similarity; on unit vectors the ranking equals that
+    of the cosine. An image or text of several pairs has the vector of the first of them. Every match in ``Scored.matches`` is
+    a positive pair, also outside of the batch's pairs; without ``matches`` every text has one image.
+    ``train.mask_same_image`` has no effect.
 
-    The term of a pair: its image against foreign texts, lambda1 times its text against foreign images and against those
-    mined for it, lambda2 times its image and each neighbour against images that are none, lambda3 times its text and each
-    neighbour likewise. What belongs to no pair of the batch counts with the first that has its text, or its image.
+    The term of a pair: its image against foreign texts, lambda1 times its text against foreign images and mined images,
+    lambda2 times its image and each neighbour against other images, lambda3 times its text and each neighbour against other
+    texts. A positive outside of the batch's pairs counts for the first pair with its text or image.
 
-    ``topk_mean`` (authors' code): d = sqrt(. + 1e-4); means of the ``top`` largest hinges, zeros included, of
-    fewer where there are fewer negatives; a text has one within-view positive, the farthest text of its
-    image, itself included; mean over pairs.
+    ``topk_mean`` (authors' code): d = sqrt(. + 1e-4); means of the ``top`` largest hinges including zeros, or of all
+    negatives if they are fewer; the only within-view positive of a text is the farthest text of its image, which can be the
+    text itself; mean over pairs.
 
     Raises InputError for a batch without vectors.
     """
@@ -47,17 +47,17 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     placed["within texts"] = _placed(_within(texts, matches.text_kin, params), text, batch)
     per_pair = per_pair + params.lambda3 * placed["within texts"]
     mean = code or params.reduction == "mean"
-    told = {name: (part.mean() if mean else part.sum()).detach() for name, part in placed.items()}
-    return LossTerms(per_pair, "mean" if mean else "sum", told)
+    logged = {name: (part.mean() if mean else part.sum()).detach() for name, part in placed.items()}
+    return LossTerms(per_pair, "mean" if mean else "sum", logged)
 
 
 def _placed(part: Float[Tensor, " terms"], pairs: Int[Tensor, " terms"], batch: Scored) -> Float[Tensor, " pairs"]:
-    """The sum of what belongs to each pair."""
+    """The sum of the terms of each pair."""
     return part.new_zeros(len(batch.scores)).index_add(0, pairs, part)
 
 
 def _mined(batch: Scored, matches: Matches) -> tuple[Tensor, Tensor] | None:
-    """Vectors of mined images, and (texts, mined) where they are no negatives."""
+    """Vectors of mined images, and a mask (texts, mined) of pairs that are no negatives."""
     if batch.mined is None or batch.mined_for is None:
         return None
     texts = torch.arange(len(matches.text_kin), device=batch.mined_for.device)
@@ -71,7 +71,7 @@ def _across(
     mined: tuple[Tensor, Tensor] | None,
     params: Params,
 ) -> dict[str, Float[Tensor, " positives"]]:
-    """Terms that the image of each positive pair anchors, and those that its text anchors; pairs in the order of texts."""
+    """The terms of each positive pair with its image as anchor and with its text as anchor, in the order of texts."""
     distances = euclidean(images, texts, _floor(params))
     text, image = matches.positives.T.nonzero(as_tuple=True)
     positives = distances[image, text]
@@ -79,16 +79,19 @@ def _across(
     if mined is not None:
         from_texts = torch.cat([from_texts, euclidean(texts, mined[0], _floor(params))], dim=1)
         no_negatives = torch.cat([no_negatives, mined[1]], dim=1)
-    of_texts = hardest_triplets(positives, image, distances, matches.positives, params.margin, params.top)
-    of_images = hardest_triplets(positives, text, from_texts, no_negatives, params.margin, params.top)
+    text_hinges = hardest_triplets(positives, image, distances, matches.positives, params.margin, params.top)
+    image_hinges = hardest_triplets(positives, text, from_texts, no_negatives, params.margin, params.top)
     foreign_texts, foreign_images = (~matches.positives).sum(dim=1)[image], (~no_negatives).sum(dim=1)[text]
-    return {"images": _reduced(of_texts, foreign_texts, params), "texts": _reduced(of_images, foreign_images, params)}
+    return {
+        "images": _reduced(text_hinges, foreign_texts, params),
+        "texts": _reduced(image_hinges, foreign_images, params),
+    }
 
 
 def _within(
     vectors: Float[Tensor, "items dim"], kin: Bool[Tensor, "items items"], params: Params
 ) -> Float[Tensor, " items"]:
-    """Terms of the neighbours of each item within its own view."""
+    """The terms of each item and its neighbours within one view."""
     distances = euclidean(vectors, vectors, _floor(params))
     if params.variant == "topk_mean":
         anchors = torch.arange(len(kin), device=kin.device)
@@ -104,8 +107,8 @@ def _floor(params: Params) -> float:
     return _FLOOR if params.variant == "topk_mean" else 0.0
 
 
-def _reduced(hinges: Float[Tensor, "pairs kept"], negatives: Tensor, params: Params) -> Float[Tensor, " pairs"]:
-    """The sum of each row, or its mean over the negatives it has."""
+def _reduced(hinges: Float[Tensor, "pairs top"], negatives: Tensor, params: Params) -> Float[Tensor, " pairs"]:
+    """The sum of each row, or for ``topk_mean`` its mean over at most ``negatives`` hinges."""
     if params.variant == "paper":
         return hinges.sum(dim=1)
     return hinges.sum(dim=1) / negatives.clamp(1, max(hinges.shape[1], 1))
@@ -114,11 +117,11 @@ def _reduced(hinges: Float[Tensor, "pairs kept"], negatives: Tensor, params: Par
 def euclidean(
     left: Float[Tensor, "rows dim"], right: Float[Tensor, "items dim"], floor: float = 0.0
 ) -> Float[Tensor, "rows items"]:
-    """``sqrt(|a - b|^2 + floor)``; where that is the root of 0 the gradient is 0, not NaN."""
+    """``sqrt(|a - b|^2 + floor)``; the gradient of a root of 0 is 0, not NaN."""
     squared = left.square().sum(dim=1)[:, None] + right.square().sum(dim=1)[None, :] - 2 * left @ right.T
     squared = squared.clamp_min(0) + floor
-    apart = squared > 0
-    return torch.where(apart, squared.where(apart, 1.0).sqrt(), 0.0)
+    nonzero = squared > 0
+    return torch.where(nonzero, squared.where(nonzero, 1.0).sqrt(), 0.0)
 
 
 def hardest_triplets(
@@ -128,12 +131,12 @@ def hardest_triplets(
     matching: Bool[Tensor, "anchors items"],
     margin: float,
     top: int,
-) -> Float[Tensor, "pairs kept"]:
+) -> Float[Tensor, "pairs top"]:
     """The ``top`` largest ``[margin + positive - d(anchor, negative)]+`` of each positive pair, falling.
 
-    positives, anchors: distance and anchor of each positive pair; matching: items that are no negatives of an
-    anchor. Columns for which an anchor has no negative left are 0. The nearest negatives of an anchor violate
-    all of its pairs the most, so that no array of pairs x items is made.
+    positives, anchors: distance and anchor of each positive pair; matching: items that are no negatives of an anchor. Rows
+    with fewer than ``top`` negatives end with 0. The nearest negatives of an anchor are the hardest for all of its pairs, so
+    no array of pairs x items is needed.
     """
     negatives = distances.masked_fill(matching, torch.inf)
     near = negatives.topk(min(top, negatives.shape[1]), dim=1, largest=False).values

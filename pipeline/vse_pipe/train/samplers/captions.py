@@ -14,29 +14,32 @@ def batches(
     rng: np.random.Generator,
     texts: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """Positions of the pairs of each batch of one epoch. owners: (pairs,) image of each pair; lengths: (pairs,) words.
-    texts: (pairs,) number of each pair's text; None where every pair has a text of its own.
+    """Positions of the pairs of each batch of an epoch. owners: (pairs,) image of each pair; lengths: (pairs,) words;
+    texts: (pairs,) number of each pair's text, or None if every pair has a different text.
 
-    Two captions of one image may meet in a batch, as in the authors' code (``train.mask_same_image`` keeps them from being
-    negatives of each other). A last batch of one pair is left out: it has no negative. ``extra_positives`` come on top
-    of ``size``: for each image drawn random pairs with a caption that is not in the batch yet, as many as there are, and
-    ``extra_images`` likewise for each caption (Wang et al. 2016, sections 2.2 and 3.3). With ``bucket`` the batches of a pool hold captions of like length and come in random order.
+    A batch can contain two captions of an image, as in the authors' code (``train.mask_same_image`` excludes them from the
+    negatives). A last batch of one pair is left out, because it has no negative. ``extra_positives`` are added to ``size``:
+    for each image, up to this many random pairs with captions from outside of the batch; ``extra_images`` likewise for each
+    caption (Wang et al. 2016, sections 2.2 and 3.3). With ``bucket`` the batches of a pool contain captions of similar length
+    and have a random order.
     """
     order = rng.permutation(len(owners))
     if params.bucket > 1:
         order = _by_length(order, lengths, size, params.bucket, rng)
-    found = [order[start : start + size] for start in range(0, len(order), size)]
-    found = [chosen for chosen in found if len(chosen) > 1]
+    parts = [order[start : start + size] for start in range(0, len(order), size)]
+    parts = [chosen for chosen in parts if len(chosen) > 1]
     texts = np.arange(len(owners)) if texts is None else texts
-    wanted = (owners, texts, params.extra_positives), (texts, owners, params.extra_images)
-    further = [(Groups.of(side), other, each) for side, other, each in wanted if each]
-    return [np.concatenate([chosen, *(_further(chosen, *one, rng) for one in further)]) for chosen in found]
+    sides = (owners, texts, params.extra_positives), (texts, owners, params.extra_images)
+    further = [(Groups.by_id(side), opposite, limit) for side, opposite, limit in sides if limit]
+    return [np.concatenate([chosen, *(_further(chosen, *group, rng) for group in further)]) for chosen in parts]
 
 
-def _further(chosen: np.ndarray, groups: Groups, other: np.ndarray, each: int, rng: np.random.Generator) -> np.ndarray:
-    """Up to ``each`` more pairs of every group that is among ``chosen``, with none of the ``other`` side that is."""
-    taken = np.flatnonzero(np.isin(other, other[chosen]))
-    return groups.draw(np.unique(groups.owner[chosen]), each, rng, taken)
+def _further(
+    chosen: np.ndarray, groups: Groups, opposite: np.ndarray, limit: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Up to ``limit`` more pairs of each group of ``chosen``, without the members of the ``opposite`` side of ``chosen``."""
+    used = np.flatnonzero(np.isin(opposite, opposite[chosen]))
+    return groups.draw(np.unique(groups.owner[chosen]), limit, rng, used)
 
 
 def _by_length(order: np.ndarray, lengths: np.ndarray, size: int, bucket: int, rng: np.random.Generator) -> np.ndarray:
@@ -44,8 +47,8 @@ def _by_length(order: np.ndarray, lengths: np.ndarray, size: int, bucket: int, r
     for start in range(0, len(order), size * bucket):
         pool = order[start : start + size * bucket]
         pool = pool[np.argsort(lengths[pool], kind="stable")]
-        whole = len(pool) // size
-        parts = [pool[place * size : (place + 1) * size] for place in rng.permutation(whole)]
-        # What does not fill a batch stays at the end, so that only the last batch of the epoch is short.
-        pools.append(np.concatenate([*parts, pool[whole * size :]]))
+        full = len(pool) // size
+        parts = [pool[place * size : (place + 1) * size] for place in rng.permutation(full)]
+        # The rest of a pool stays at the end, so that only the last batch of the epoch is short.
+        pools.append(np.concatenate([*parts, pool[full * size :]]))
     return np.concatenate(pools)

@@ -14,12 +14,12 @@ def batches(
     rng: np.random.Generator,
     texts: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """Positions of the pairs of each batch of one epoch: every image once, ``size`` images a batch.
+    """Positions of the pairs of each batch of an epoch, with every image once and ``size`` images a batch.
 
-    owners: (pairs,) image of each pair. An image shows other captions in other epochs. A last batch of one pair is left out.
+    owners: (pairs,) image of each pair. The captions of an image vary between epochs. A last batch of one pair is left out.
     Source: order-embedding (one caption), Two_branch_network (500 images x 2 sentences).
     """
-    groups = Groups.of(owners)
+    groups = Groups.by_id(owners)
     order = rng.permutation(groups.count)
-    found = [groups.draw(order[start : start + size], params.captions, rng) for start in range(0, len(order), size)]
-    return [chosen for chosen in found if len(chosen) > 1]
+    parts = [groups.draw(order[start : start + size], params.captions, rng) for start in range(0, len(order), size)]
+    return [chosen for chosen in parts if len(chosen) > 1]

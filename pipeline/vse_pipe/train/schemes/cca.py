@@ -1,4 +1,4 @@
-"""Canonical correlation analysis: two linear maps in closed form, a baseline without any step of training (Klein et al.)."""
+"""Canonical correlation analysis: two linear maps in closed form, a baseline without training steps (Klein et al.)."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from vse_pipe.train.heads import normalize
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import CcaOptions as Params
 
-# Of the rows that are added to the covariances at a time, in float64.
+# Bytes of a block of rows in float64.
 _BLOCK_BYTES = 2**26
-# What the authors add to a covariance whatever its scale.
+# The authors add this to a covariance regardless of its scale.
 _FLOOR = 1e-8
 
 
@@ -27,9 +27,10 @@ def scheme(setting: Setting, params: Params) -> "Cca":
 
 
 class Cca(Scheme):
-    """The first epoch solves and sets, in float64; there are no steps, so the run's loss has no part and history.csv says 0.
+    """The first epoch solves for the two maps in float64. There are no steps, so the run's loss is not used and history.csv
+    has 0.
 
-    Where a pair shows another image than its own (``inject``), that one counts.
+    Mismatched pairs of ``inject`` count as they are.
     """
 
     solved = True
@@ -52,13 +53,13 @@ class Cca(Scheme):
     def start(self, epoch: int) -> None:
         if epoch:
             return
-        found = Moments.of(self._blocks)
+        moments = Moments.compute(self._blocks)
         width = self.images.in_features
-        maps = canonical(found.covariance, width, self.params.eta, self.setting.train.embed_size)
+        maps = canonical(moments.covariance, width, self.params.eta, self.setting.train.embed_size)
         with torch.no_grad():
             for layer, weight, mean in (
-                (self.images, maps.images, found.mean[:width]),
-                (self.texts, maps.texts, found.mean[width:]),
+                (self.images, maps.images, moments.mean[:width]),
+                (self.texts, maps.texts, moments.mean[width:]),
             ):
                 layer.weight.copy_(torch.from_numpy(weight))
                 layer.bias.copy_(torch.from_numpy(-weight @ mean))
@@ -77,8 +78,11 @@ class Cca(Scheme):
             yield torch.cat([batch.features, *batch.texts], dim=1).double().numpy()
 
 
-def _layer(encoder: nn.Module, wanted: str) -> nn.Linear:
-    """The one layer of an encoder that gives its output at unit length and does nothing else, which is tried out."""
+def _layer(encoder: nn.Module, advice: str) -> nn.Linear:
+    """The layer of an encoder that has one layer and unit length only. Raises UsageError for other encoders.
+
+    advice: encoders to use instead, for the message.
+    """
     layers = [module for module in encoder.modules() if isinstance(module, nn.Linear)]
     if len(layers) == 1 and {*layers[0].parameters()} == {*encoder.parameters()}:
         weight = layers[0].weight
@@ -87,27 +91,27 @@ def _layer(encoder: nn.Module, wanted: str) -> nn.Linear:
             if torch.allclose(encoder(drawn), normalize(layers[0](drawn)), atol=1e-5):
                 return layers[0]
     raise UsageError(
-        f"scheme 'cca' sets one linear layer with unit length behind it: {wanted} two_branch, nonlinear: false"
+        f"scheme 'cca' sets one linear layer with unit length behind it: {advice} two_branch, nonlinear: false"
     )
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Of rows that hold an image and then its text. covariance: its lower triangle alone, divided by rows - 1."""
+    """Moments of rows that consist of an image and its text. covariance: lower triangle, divided by rows - 1."""
 
     mean: Float64[ndarray, " both"]
     covariance: Float64[ndarray, "both both"]
 
     @classmethod
-    def of(cls, blocks: Callable[[], Iterable[Float64[ndarray, "_ _"]]]) -> "Moments":
-        """blocks: called twice, gives all rows, at least two; the second pass is centred, so that nothing cancels."""
+    def compute(cls, blocks: Callable[[], Iterable[Float64[ndarray, "_ _"]]]) -> "Moments":
+        """blocks: gives all rows, at least two, and is called twice; the second pass is centred to avoid cancellation."""
         total, rows = 0.0, 0
         for block in blocks():
             total, rows = total + block.sum(axis=0), rows + len(block)
         mean = np.asarray(total / rows)
         scatter = np.zeros((len(mean), len(mean)), order="F")
         for block in blocks():
-            # In place, and half the products of a matrix product.
+            # In place, with half of the products of a matrix product.
             scatter = blas.dsyrk(1.0, (block - mean).T, beta=1.0, c=scatter, lower=1, overwrite_c=1)
         scatter /= rows - 1
         return cls(mean, scatter)
@@ -115,7 +119,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Canonical:
-    """correlations: r, falling; images, texts: what centred rows are multiplied by, ``diag(r) W^T``."""
+    """correlations: r, falling; images, texts: maps of centred rows, ``diag(r) W^T``."""
 
     correlations: Float64[ndarray, " dim"]
     images: Float64[ndarray, "dim images"]
@@ -123,35 +127,37 @@ class Canonical:
 
 
 def canonical(covariance: Float64[ndarray, "both both"], images: int, eta: float, size: int) -> Canonical:
-    """The ``size`` pairs of directions of largest correlation, each scaled by its own. covariance: as of ``Moments``, and
-    spoilt; images: columns of it that are the images'; size: at most the smaller side.
+    """The ``size`` pairs of directions of largest correlation, each scaled by its correlation.
 
+    covariance: as in ``Moments``; it is overwritten. images: number of its image columns. size: at most the smaller side.
     With ``C = C_xx + 1e-8 I``, ``C + eta lambda_max(C) I = L_x L_x^T``, the same for y, and the singular value
     decomposition ``L_x^-1 C_xy L_y^-T = U diag(r) V^T`` the directions are ``W_x = L_x^-T U`` and ``W_y = L_y^-T V``.
 
     Source: Klein et al., CVPR 2015, as in the code of Plummer et al. (pl-clc, external/hglmm_fv/cca), which solves the
-    eigenproblem of one side instead; scaling by r is Gong et al.'s (IJCV 2014). Raises InputError where a covariance is
+    eigenproblem of one side instead; scaling by r follows Gong et al. (IJCV 2014). Raises InputError for a covariance that is
     singular in spite of eta and floor.
     """
     sides = covariance[:images, :images], covariance[images:, images:]
     try:
         of_image, of_text = (_factor(side, eta) for side in sides)
         whitened = solve_triangular(of_text, covariance[images:, :images], lower=True)
-        left, r, right = svd(solve_triangular(of_image, whitened.T, lower=True), full_matrices=False)
+        image_directions, r, text_directions = svd(
+            solve_triangular(of_image, whitened.T, lower=True), full_matrices=False
+        )
     except LinAlgError as error:
         raise InputError(
             f"cca: a covariance of the training pairs is singular ({error}); raise scheme.cca.eta"
         ) from error
-    kept = r[:size]
+    largest = r[:size]
     maps = (
-        kept[:, None] * solve_triangular(factor, directions[:, :size], lower=True, trans="T").T
-        for factor, directions in ((of_image, left), (of_text, right.T))
+        largest[:, None] * solve_triangular(factor, directions[:, :size], lower=True, trans="T").T
+        for factor, directions in ((of_image, image_directions), (of_text, text_directions.T))
     )
-    return Canonical(kept, *maps)
+    return Canonical(largest, *maps)
 
 
 def _factor(covariance: ndarray, eta: float) -> ndarray:
-    """Of Cholesky, lower, after the diagonal was raised in place."""
+    """The lower Cholesky factor, after the diagonal is raised in place."""
     last = len(covariance) - 1
     diagonal = np.diag_indices(last + 1)
     covariance[diagonal] += _FLOOR

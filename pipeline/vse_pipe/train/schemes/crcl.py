@@ -1,4 +1,4 @@
-"""How far each pair is trusted is a number that each visit refines by the model's own judgement (CRCL, NeurIPS 2023)."""
+"""CRCL (NeurIPS 2023): the trust in each pair is a number that every visit refines by the model's judgement."""
 
 from dataclasses import replace
 from itertools import accumulate
@@ -8,21 +8,21 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.devices import derive_seed
 from vse_pipe.core.errors import UsageError
+from vse_pipe.core.seeds import derive_seed
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.batch import LossTerms, own_chances
 from vse_pipe.train.data import Batch
-from vse_pipe.train.mixture import told
+from vse_pipe.train.mixture import trust_summary
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import CrclOptions as Params
 
-# The share of trusted pairs below which a run is worth a warning; noise of 90 % leaves more.
+# A smaller share of trusted pairs gives a warning; noise of 90 % leaves more.
 _FEW = 0.05
 
 
 def scheme(setting: Setting, params: Params) -> "Crcl":
-    """Raises UsageError for restarts that leave no epoch after them, or none but warm-up."""
+    """Raises UsageError for restarts that leave no epoch after their warm-up."""
     spent, epochs = sum(params.restarts) + params.warm_up, setting.train.epochs
     if params.restarts and spent >= epochs:
         raise UsageError(
@@ -35,15 +35,14 @@ def scheme(setting: Setting, params: Params) -> "Crcl":
 
 
 class Crcl(Scheme):
-    """Targets start at 1. A visit of a pair refines its target by the pair's chance under the model as it is in that step;
-    in the epochs of warm-up that follow each start of the network they stay, but that the last of the first warm-up keeps
-    the chances themselves for what follows.
+    """Targets start at 1. Every visit of a pair refines its target by the pair's chance under the present model. Targets stay
+    during the warm-up after each start of the network; the last epoch of the first warm-up stores the chances as targets.
 
-    Memory is one float32 a pair, which goes into the run's state. Source: Qin et al., Cross-modal active complementary
-    learning with self-refining correspondence, NeurIPS 2023; the order of things is that of the authors' public code, so
-    the floor holds in the warm-up too. Other than there, the optimiser is the run's own and not AdamW, and the rate decays
-    from the last start of the network on, which is the same while no start comes later than ``train.lr_update`` epochs
-    after the one before. As there, only epochs after the last start can be the best.
+    Memory: one float32 a pair, saved with the run's state. Source: Qin et al., Cross-modal active complementary learning
+    with self-refining correspondence, NeurIPS 2023. As in the authors' public code, the floor also holds in the warm-up, and
+    only epochs after the last start can be the best. Unlike the code, the optimiser is that of the run instead of AdamW, and
+    the rate decays from the last start of the network on; this is the same while starts are at most ``train.lr_update``
+    epochs apart.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
@@ -70,19 +69,19 @@ class Crcl(Scheme):
 
     def _tell(self) -> None:
         targets = self.targets.cpu().numpy()
-        say(f"crcl: {told(targets, 0.5, self.setting.pairs.mismatched)}")
-        left = int((targets > 0).sum())
-        if left < _FEW * len(targets):
+        say(f"crcl: {trust_summary(targets, 0.5, self.setting.pairs.mismatched)}")
+        trusted = int((targets > 0).sum())
+        if trusted < _FEW * len(targets):
             warn(
-                f"crcl: {left} of {len(targets)} pairs are left that are trusted at all, so hardly anything is pulled "
+                f"crcl: {trusted} of {len(targets)} pairs are left that are trusted at all, so hardly anything is pulled "
                 "together; raise warm_up, or take floor 0"
             )
 
-    def optimizer(self, own: torch.optim.Optimizer) -> torch.optim.Optimizer:
-        if self._anew:  # moments of the network before
-            own.state.clear()
+    def optimizer(self, run_optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        if self._anew:  # the moments belong to the network before
+            run_optimizer.state.clear()
             self._anew = False
-        return own
+        return run_optimizer
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         scored = self.scored(images, texts, batch)
@@ -105,8 +104,8 @@ def refined(
 ) -> Float[Tensor, " pairs"]:
     """``alpha last + (1 - alpha) chances``, and 0 where that is below ``floor``.
 
-    last: the targets of the visit before; chances: how probably the model takes each pair for matched. alpha 1 leaves
-    the targets of a warm-up as they are but for the floor, as in the authors' code.
+    last: targets of the visit before; chances: the model's probability that each pair is matched. alpha 1, in a warm-up,
+    only applies the floor, as in the authors' code.
     """
-    found = alpha * last + (1 - alpha) * chances
-    return found.masked_fill(found < floor, 0)
+    targets = alpha * last + (1 - alpha) * chances
+    return targets.masked_fill(targets < floor, 0)

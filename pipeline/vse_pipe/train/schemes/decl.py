@@ -1,4 +1,4 @@
-"""Pairs of little evidence count as mismatched, and the hinge turns to ever fewer negatives (DECL, ACM MM 2022)."""
+"""DECL (ACM MM 2022): pairs of little evidence count as mismatched, and the hinge counts ever fewer negatives."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train.batch import LossTerms, Scored, fits
 from vse_pipe.train.data import Batch
-from vse_pipe.train.mixture import told
+from vse_pipe.train.mixture import trust_summary
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import DeclOptions as Params
 
@@ -23,13 +23,13 @@ def scheme(setting: Setting, params: Params) -> "Decl":
 
 
 class Decl(Scheme):
-    """Epochs of warm-up with all pairs as matched; every later one begins with the fit of each pair, the run's model in
-    evaluation mode, and takes some for mismatched: these have no label in the evidential loss and no hinge.
+    """After a warm-up with all pairs as matched, each epoch computes the fit of each pair and takes some pairs for mismatched.
+    These have no label in the evidential loss and no hinge.
 
     Source: Qin et al., Deep evidential learning with noisy correspondence for cross-modal retrieval, ACM MM 2022. As in the
-    authors' public code, the rate decays from the end of the warm-up on and the fewest negatives are 5. Other than there,
-    epochs of the warm-up can be the best, batches smaller than that are used, and by default a mixture on the fits finds
-    the mismatched pairs, as NCR does on losses: the best of a batch of 128 is the wrong text for many a matched pair.
+    authors' public code, the rate decays from the end of the warm-up on and at least 5 negatives count. Unlike the code,
+    epochs of the warm-up can be the best, and smaller batches are used. By default a mixture on the fits separates the
+    pairs, as NCR does on losses, because in a batch of 128 another text fits better than that of many matched pairs.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
@@ -43,25 +43,25 @@ class Decl(Scheme):
     def start(self, epoch: int) -> None:
         if epoch < self.params.warm_up:
             return
-        found = self.of_pairs(self.setting.model, epoch, self._judged)
-        if not np.isfinite(found).all():
+        trust = self.of_pairs(self.setting.model, epoch, self._judged)
+        if not np.isfinite(trust).all():
             raise PipelineError("the evidence of the training pairs is not finite; lower train.lr")
         limit = self.params.threshold
         if self.params.matched == "mixture":
-            mixture = train_mixture.fit_gaussian(-found)  # its first component is that of the lower mean
-            found = mixture.posterior
+            mixture = train_mixture.fit_gaussian(-trust)  # its first component is that of the lower mean
+            trust = mixture.posterior
             if mixture.doubt:
                 warn(f"decl, epoch {epoch + 1}: the pairs cannot be divided: {mixture.doubt}")
-        self.matched = found > limit
-        say(f"decl: {told(found, limit, self.setting.pairs.mismatched)}")
+        self.matched = trust > limit
+        say(f"decl: {trust_summary(trust, limit, self.setting.pairs.mismatched)}")
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         assert self.setting.loss_with is not None
         self.step += 1
-        left = int(self.setting.train.batch_size - self.params.eta * self.step)
+        count = int(self.setting.train.batch_size - self.params.eta * self.step)
         scored = self.scored(images, texts, batch)
         targets = torch.from_numpy(self.matched[batch.pairs]).to(scored.scores)
-        hardest = max(left, self.setting.loss_options.hardest)
+        hardest = max(count, self.setting.loss_options.hardest)
         return self.setting.loss_with(hardest=hardest)(replace(scored, targets=targets))
 
     def state(self) -> dict[str, Tensor]:
@@ -71,6 +71,6 @@ class Decl(Scheme):
         self.step = int(state["step"])
 
     def _judged(self, batch: Scored) -> Float[Tensor, " pairs"]:
-        given = fits(batch, self.setting.loss_options.tau)
-        own = given.diagonal()
-        return own if self.params.matched == "mixture" else (own >= given.amax(dim=1)).to(own)
+        cells = fits(batch, self.setting.loss_options.tau)
+        diagonal = cells.diagonal()
+        return diagonal if self.params.matched == "mixture" else (diagonal >= cells.amax(dim=1)).to(diagonal)

@@ -1,4 +1,4 @@
-"""Similarities drawn to those of models that are trained already, beside the run's own loss (distillation)."""
+"""Distillation: the run's loss plus the distance of similarities from those of trained models."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def scheme(setting: Setting, params: Params) -> "Distil":
 
 
 class Distil(Scheme):
-    """A pair's distance is added to its term, so under a loss that is summed over the batch it is summed too."""
+    """The distance of each pair is added to its loss, so it has the reduction of the loss."""
 
     def __init__(self, setting: Setting, params: Params) -> None:
         super().__init__(setting)
@@ -29,24 +29,23 @@ class Distil(Scheme):
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         scored = self.scored(images, texts, batch)
         taught = self.teacher.scores(batch.pairs, scored.scores.device).to(scored.scores.dtype)
-        params, own = self.params, self.setting.loss(scored)
+        params, loss = self.params, self.setting.loss(scored)
         distance = divergence(scored, replace(scored, scores=taught), params.tau, params.teacher_tau)
-        parts = {**own.parts, "distance": distance.mean().detach()}
-        return LossTerms(own.per_pair + params.weight * distance, own.reduction, parts)
+        parts = {**loss.parts, "distance": distance.mean().detach()}
+        return LossTerms(loss.per_pair + params.weight * distance, loss.reduction, parts)
 
 
 def divergence(batch: Scored, teacher: Scored, tau: float, teacher_tau: float) -> Float[Tensor, " pairs"]:
-    """``sum_t T_it (log T_it - log p_it) + sum_j U_ij (log U_ij - log q_ij)`` for pair i: the Kullback-Leibler divergence
-    of p and q, the softmaxes of ``S / tau`` over the texts of image i and the images of text i, from T and U, those of the
-    teacher.
+    """``sum_t T_it (log T_it - log p_it) + sum_j U_ij (log U_ij - log q_ij)`` for pair i.
+
+    p and q are the softmaxes of ``S / tau`` over the texts of image i and over the images of text i; T and U are those of
+    the teacher. Cells that are neither negative nor diagonal are left out.
 
     Source: Wu et al., TinyCLIP: CLIP distillation via affinity mimicking and weight inheritance, ICCV 2023; their cross
-    entropy is this plus the teacher's own entropy, which has no gradient. Hinton et al., 2015, have the temperature. Cells that
-    are no negatives, the positives apart, have no part.
+    entropy also has the teacher's entropy, which has no gradient. The temperature is that of Hinton et al., 2015.
     """
-    found = torch.zeros_like(batch.scores[0])
+    distance = torch.zeros_like(batch.scores[0])
     sides = zip(log_chances(batch, tau), log_chances(teacher, teacher_tau), strict=True)
-    for ours, theirs in sides:
-        without = theirs.isinf()
-        found = found + (theirs.exp() * (theirs - ours).masked_fill(without, 0)).sum(dim=1)
-    return found
+    for student, target in sides:
+        distance = distance + (target.exp() * (target - student).masked_fill(target.isinf(), 0)).sum(dim=1)
+    return distance

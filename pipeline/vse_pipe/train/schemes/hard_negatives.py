@@ -1,4 +1,4 @@
-"""Hard negative mining: proposals that lie nearer to a phrase than its ground truth become its negatives (Wang et al. 2016)."""
+"""Hard negative mining: proposals nearer to a phrase than its ground truth become its negatives (Wang et al. 2016)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,8 +10,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core.console import say, track, warn
-from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import UsageError
+from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.boxes import iou
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model as train_model
@@ -21,12 +21,12 @@ from vse_pipe.train.model import DualEncoder
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import HardNegativesOptions as Params
 
-# Proposals that are encoded and compared at once; one picture may have more.
+# Proposals that are encoded and compared together; a single picture may have more.
 _AT_ONCE = 4096
 
 
 def scheme(setting: Setting, params: Params) -> "HardNegatives":
-    """Raises UsageError for a batch that is encoded in parts or read from pixels: mined regions stand in none."""
+    """Raises UsageError for batches that are encoded in chunks or from pixels, which cannot contain mined regions."""
     if setting.train.chunk:
         raise UsageError("train.chunk must be 0 under scheme 'hard_negatives': mined regions belong to the whole batch")
     if setting.pairs.pictures is not None:
@@ -35,12 +35,12 @@ def scheme(setting: Setting, params: Params) -> "HardNegatives":
 
 
 class HardNegatives(Scheme):
-    """Before epoch ``after`` regions are mined once under the model as it is. From then on lambda2 = lambda3 = 0, and every
-    phrase of a batch brings regions mined for it, which are negatives of it and of no other.
+    """Regions are mined once, before epoch ``after``. From then on lambda2 = lambda3 = 0, and every phrase of a batch adds
+    regions mined for it, which are negatives of this phrase only.
 
     Source: Wang et al., CVPR 2016, section 3.3 ("using only the bi-directional ranking constraints"), five epochs after 28.
-    The paper does not give their rate: the schedule goes on. The best epoch is sought from ``after`` on: validation ranks
-    phrases and true regions, and does not see what is learnt about all others.
+    The paper does not give their rate; here the schedule continues. Only epochs from ``after`` on can be the best, because
+    validation ranks true regions only and does not measure the effect of mined regions.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
@@ -64,8 +64,8 @@ class HardNegatives(Scheme):
         setting, params = self.setting, self.params
         assert setting.regions is not None
         rng = generator(setting.seed, "mining")
-        given = setting.model, setting.pairs, setting.regions, params.most, params.iou
-        self.mined = mine(*given, setting.device, rng)
+        arguments = setting.model, setting.pairs, setting.regions, params.most, params.iou
+        self.mined = mine(*arguments, setting.device, rng)
         say(f"hard negatives: {len(self.mined.rows)} regions for {len(np.unique(self.mined.texts))} phrases")
 
     def prepare(self, batch: Batch) -> Batch:
@@ -83,8 +83,8 @@ class HardNegatives(Scheme):
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         if self._epoch < self.params.after:
             return super().terms(images, texts, batch)
-        own, mined = images.tensor_split([len(batch.pairs)])
-        scored = self.scored(own, texts, batch)
+        batch_images, mined = images.tensor_split([len(batch.pairs)])
+        scored = self.scored(batch_images, texts, batch)
         return self._across(replace(scored, mined=mined, mined_for=self._mined_for.to(mined.device)))
 
     def state(self) -> dict[str, Tensor]:
@@ -99,16 +99,16 @@ class HardNegatives(Scheme):
 
 @dataclass(frozen=True)
 class Mined:
-    """texts: number of the text each is a negative of, rising; rows: feature rows."""
+    """Mined regions. texts: number of the text of each negative, rising; rows: feature rows."""
 
     texts: Int[ndarray, " mined"]
     rows: Int[ndarray, " mined"]
 
-    def draw(self, texts: Int[ndarray, " texts"], each: int, rng: np.random.Generator) -> Int[ndarray, " drawn"]:
-        """Places of up to ``each`` random ones of each of ``texts``, in their order."""
+    def draw(self, texts: Int[ndarray, " texts"], limit: int, rng: np.random.Generator) -> Int[ndarray, " drawn"]:
+        """Positions of up to ``limit`` random mined regions of each text, in the order of ``texts``."""
         count = int(max(texts.max(initial=-1), self.texts.max(initial=-1))) + 1
         starts = np.searchsorted(self.texts, np.arange(count + 1))
-        return Groups(self.texts, np.arange(len(self.texts)), starts).draw(texts, each, rng)
+        return Groups(self.texts, np.arange(len(self.texts)), starts).draw(texts, limit, rng)
 
 
 def mine(
@@ -121,32 +121,32 @@ def mine(
     rng: np.random.Generator,
     at_once: int = _AT_ONCE,
 ) -> Mined:
-    """Up to ``most`` of the proposals of each text that are nearer to it than its nearest ground truth of the same picture.
+    """Up to ``most`` random proposals of each text that are nearer to it than its nearest ground truth of the same picture.
 
-    pairs: with ``incidence``; limit: the IoU with a ground truth of the text from which a proposal is left out, None for
-    none. at_once: proposals in memory, with the regions and phrases of their pictures; what is found takes 12 bytes each.
+    pairs: with ``incidence``; limit: proposals of this IoU or more with a ground truth of the text are left out, None keeps
+    all; at_once: proposals in memory, with the regions and phrases of their pictures. A mined region takes 12 bytes.
 
-    Source: Wang et al., CVPR 2016, section 3.3; which pictures count and what "closer than the ground truth boxes"
-    means for several is not said there.
+    Source: Wang et al., CVPR 2016, section 3.3. The paper does not say which pictures count, nor the meaning of "closer than
+    the ground truth boxes" for several boxes.
     """
     assert pairs.incidence is not None
     blocks = list(_blocks(regions.pictures[pairs.incidence.images], regions, at_once))
-    found = [
-        _mined(model, _Block.of(pairs, regions, chosen, limit), pairs, device)
+    mined = [
+        _mined(model, _Block.join(pairs, regions, chosen, limit), pairs, device)
         for chosen in track(blocks, len(blocks), "hard negatives")
     ]
-    texts, rows = (np.concatenate(side) for side in zip(*found, strict=True))
-    numbers, groups = np.unique(texts), Groups.of(texts)
-    kept = groups.draw(np.arange(len(numbers)), most, rng)
-    return Mined(texts[kept], rows[kept])
+    texts, rows = (np.concatenate(side) for side in zip(*mined, strict=True))
+    numbers, groups = np.unique(texts), Groups.by_id(texts)
+    drawn = groups.draw(np.arange(len(numbers)), most, rng)
+    return Mined(texts[drawn], rows[drawn])
 
 
-def _blocks(shown: ndarray, regions: TrainRegions, at_once: int) -> Iterator[tuple[ndarray, slice]]:
-    """Pairs, and proposals, of consecutive pictures that have both. shown: the picture of each pair."""
-    order = np.argsort(shown, kind="stable")
+def _blocks(pair_pictures: ndarray, regions: TrainRegions, at_once: int) -> Iterator[tuple[ndarray, slice]]:
+    """Pairs and proposals of consecutive pictures that have both. pair_pictures: the picture of each pair."""
+    order = np.argsort(pair_pictures, kind="stable")
     pictures, starts, counts = np.unique(regions.proposed_in, return_index=True, return_counts=True)
-    first = np.searchsorted(shown, pictures, side="left", sorter=order)
-    last = np.searchsorted(shown, pictures, side="right", sorter=order)
+    first = np.searchsorted(pair_pictures, pictures, side="left", sorter=order)
+    last = np.searchsorted(pair_pictures, pictures, side="right", sorter=order)
     number = 0
     while number < len(pictures):
         end = max(number + 1, int(np.searchsorted(starts + counts, starts[number] + at_once, side="right")))
@@ -156,8 +156,9 @@ def _blocks(shown: ndarray, regions: TrainRegions, at_once: int) -> Iterator[tup
 
 @dataclass(frozen=True)
 class _Block:
-    """Some pictures. A mention is a text in one of them: texts, of the text's number, places, where it stands in ``Pairs.texts``;
-    proposals, truths: feature rows; open: whether a proposal may be a negative of a mention; matching: ground truths of it."""
+    """Some pictures. A mention is a text in a picture. texts: text number of each mention; places: its place in
+    ``Pairs.texts``; proposals, truths: feature rows; open: whether a proposal may be a negative of a mention; matching:
+    ground truths of each mention."""
 
     texts: Int[ndarray, " mentions"]
     places: Int[ndarray, " mentions"]
@@ -167,35 +168,35 @@ class _Block:
     matching: Bool[Tensor, "truths mentions"]
 
     @classmethod
-    def of(cls, pairs: Pairs, regions: TrainRegions, chosen: tuple[ndarray, slice], limit: float | None) -> "_Block":
-        shown, proposed = chosen
-        known = pairs.incidence
-        assert known is not None
-        said = np.stack([regions.pictures[known.images[shown]], known.texts[shown]])
-        (pictures, texts), first = np.unique(said, axis=1, return_index=True)
-        # All that belong to the text, in pairs or not; of those in pairs alone there are features.
+    def join(cls, pairs: Pairs, regions: TrainRegions, chosen: tuple[ndarray, slice], limit: float | None) -> "_Block":
+        positions, proposed = chosen
+        incidence = pairs.incidence
+        assert incidence is not None
+        mentions = np.stack([regions.pictures[incidence.images[positions]], incidence.texts[positions]])
+        (pictures, texts), first = np.unique(mentions, axis=1, return_index=True)
+        # All ground truths count, but only those in pairs have features.
         named = np.flatnonzero(np.isin(regions.pictures, pictures))
-        belong = (known.by_image[named][:, texts].toarray() > 0) & (
+        belong = (incidence.by_image[named][:, texts].toarray() > 0) & (
             regions.pictures[named][:, None] == pictures[None, :]
         )
         matching = torch.from_numpy(belong)
-        there = torch.from_numpy(regions.proposed_in[proposed][:, None] == pictures[None, :])
+        may_be_negative = torch.from_numpy(regions.proposed_in[proposed][:, None] == pictures[None, :])
         if limit is not None:
             boxes = torch.from_numpy(regions.proposals[proposed]), torch.from_numpy(regions.boxes[named])
-            there &= ((iou(*boxes) >= limit).float() @ matching.float()) == 0
-        images, its_first = np.unique(known.images[shown], return_index=True)
+            may_be_negative &= ((iou(*boxes) >= limit).float() @ matching.float()) == 0
+        images, first_pairs = np.unique(incidence.images[positions], return_index=True)
         matching = matching[torch.from_numpy(np.searchsorted(named, images))]
-        truths = pairs.rows[shown[its_first]]
-        return cls(texts, pairs.places[shown[first]], regions.rows[proposed], truths, there, matching)
+        truths = pairs.rows[positions[first_pairs]]
+        return cls(texts, pairs.places[positions[first]], regions.rows[proposed], truths, may_be_negative, matching)
 
 
 def _mined(model: DualEncoder, block: _Block, pairs: Pairs, device: torch.device) -> tuple[ndarray, ndarray]:
-    """(found,) numbers of texts, int32, and feature rows."""
-    seen = train_model.images(model, pairs.array, np.concatenate([block.proposals, block.truths]), device)
-    read = train_model.captions(model, pairs.texts, block.places, device)
-    assert isinstance(read, Tensor)
+    """Text numbers int32 and feature rows of the mined regions of a block."""
+    images = train_model.images(model, pairs.array, np.concatenate([block.proposals, block.truths]), device)
+    texts = train_model.captions(model, pairs.texts, block.places, device)
+    assert isinstance(texts, Tensor)
     with train_model.evaluating(model):
-        scores = model.score(seen.to(device), read.to(device)).cpu()
+        scores = model.score(images.to(device), texts.to(device)).cpu()
     proposals, truths = scores.split([len(block.proposals), len(block.truths)])
     nearest = truths.masked_fill(~block.matching, -torch.inf).amax(dim=0)
     place, mention = ((proposals > nearest) & block.open).nonzero(as_tuple=True)

@@ -1,4 +1,4 @@
-"""Mismatched pairs are found by their loss and rematched by partial optimal transport (L2RM, CVPR 2024)."""
+"""L2RM (CVPR 2024): mismatched pairs are detected by their loss and rematched by partial optimal transport."""
 
 import math
 from dataclasses import dataclass, replace
@@ -11,8 +11,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import InputError, PipelineError
+from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train.batch import LossTerms, cross_entropy, hardest, with_reverse
@@ -26,8 +26,8 @@ Kind = Literal["symmetric_kl", "kl", "js", "infonce"]
 _SMALLEST = 1e-10
 _LOSS_EDGES = np.linspace(0, 1, 51)
 _COST_EDGES = np.linspace(0, 2, 41)
-# Pairs that a record names.
-_SHOWN = 12
+# Pairs that a record lists.
+_LISTED = 12
 _KINDS = ("untransported", "transported")
 
 
@@ -36,14 +36,13 @@ def scheme(setting: Setting, params: Params) -> "L2rm":
 
 
 class L2rm(Scheme):
-    """Epochs of warm-up; after that each begins with a split of the training pairs and trains the run's own loss on those
-    taken for matched plus the rematching loss on the others.
+    """After a warm-up each epoch splits the training pairs, and trains the run's loss on the pairs taken for matched plus the
+    rematching loss on the rest. The sampler's batches are used in the warm-up only.
 
-    As in the authors' code: the rate decays from the end of the warm-up on, the triplet loss is a sum over the batch and the
-    rematching loss a mean. Other than there, both parts of a batch are encoded together (which only an encoder with batch
-    normalisation notices; similarities are computed for each), a subset smaller than a batch makes a smaller batch instead
-    of none, with fewer than two mismatched pairs the others are trained on plainly, and with fewer than two matched ones
-    the epoch is one more of warm-up. After the warm-up the sampler's batches are not used.
+    As in the authors' code, the rate decays from the end of the warm-up on, the triplet loss is a sum over the batch and the
+    rematching loss a mean. Unlike the code, both parts of a batch are encoded together, which changes only encoders with
+    batch normalisation. A subset smaller than a batch makes a smaller batch instead of none. With fewer than two mismatched
+    pairs only matched pairs are trained on; with fewer than two matched pairs the epoch is one more of warm-up.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
@@ -68,14 +67,14 @@ class L2rm(Scheme):
         self.split = self.tally = None
         if epoch < self.params.warm_up:
             return
-        found = self._forced(Partition.of(self._losses(epoch), self.params.clean, self.params.threshold))
-        self.tally = Tally(found, self.setting.pairs)
+        split = self._forced(Partition.fit(self._losses(epoch), self.params.clean, self.params.threshold))
+        self.tally = Tally(split, self.setting.pairs)
         self.costs.start(self.moment(epoch))
-        for doubt in found.mixture.doubts:
+        for doubt in split.mixture.doubts:
             warn(f"l2rm, epoch {epoch + 1}: {doubt}")
-        say(f"l2rm: {int(found.clean.sum())} of {len(found.clean)} pairs are taken for matched")
-        if found.trains:
-            self.split = found
+        say(f"l2rm: {int(split.clean.sum())} of {len(split.clean)} pairs are taken for matched")
+        if split.trains:
+            self.split = split
         else:
             warn(f"l2rm, epoch {epoch + 1}: too few matched pairs to train on; one more epoch of warm-up")
 
@@ -107,7 +106,7 @@ class L2rm(Scheme):
         if count == len(batch.pairs):
             return terms
         loss = self._rematched(*mismatched)
-        # Neither a mean nor a sum over pairs: the authors add what they have.
+        # The authors add the two losses, so there is no term for each pair.
         total = (terms.total() + loss)[None]
         return LossTerms(total, "sum", {**terms.parts, "rematch": loss.detach()})
 
@@ -123,17 +122,17 @@ class L2rm(Scheme):
     def _losses(self, epoch: int) -> np.ndarray:
         return self.pair_losses(self.setting.model, epoch, self.params.margin, self.params.sample_loss)
 
-    def _forced(self, found: "Partition") -> "Partition":
-        """What ``split`` makes of the split by losses."""
+    def _forced(self, split: "Partition") -> "Partition":
+        """The split by losses, changed by the option ``split``."""
         truth = self.setting.pairs.mismatched
         if self.params.split == "truth":
             assert truth is not None
-            return found.forced(~truth)
-        everything = np.ones(len(found.clean), dtype=bool)
-        return found if self.params.split == "losses" else found.forced(everything, self.params.split == "both")
+            return split.forced(~truth)
+        everything = np.ones(len(split.clean), dtype=bool)
+        return split if self.params.split == "losses" else split.forced(everything, self.params.split == "both")
 
     def _matched(self, batch: Batch) -> int:
-        """How many pairs of the batch are taken for matched: its first ones."""
+        """Number of pairs taken for matched; they are the first pairs of the batch."""
         if self.split is None or self.split.both:
             return len(batch.pairs) // 2 if self.split else 0
         return int(self.split.clean[batch.pairs].sum())
@@ -149,9 +148,9 @@ class L2rm(Scheme):
         assert self.tally is not None
         assert params.rematch != "none"
         scores = self.setting.model.score(images, texts)
-        cost = self.costs.of(scores, images, texts)
-        how = params.mass, params.regularisation, params.mask, params.tolerance
-        plan = partial_plan(cost.clamp_min(1e-10), *how)
+        cost = self.costs.matrix(scores, images, texts)
+        options = params.mass, params.regularisation, params.mask, params.tolerance
+        plan = partial_plan(cost.clamp_min(1e-10), *options)
         self.tally.cost(pairs, cost.diagonal().cpu().numpy())
         self.tally.moved(pairs, plan.cpu().numpy(), refined(plan).cpu().numpy())
         return rematch_loss(scores, plan, params.temperature, params.rematch)
@@ -159,14 +158,15 @@ class L2rm(Scheme):
     @torch.no_grad()
     def _own_costs(self, scores: Tensor, images: Tensor, texts: Tensor | Words, pairs: np.ndarray) -> None:
         assert self.tally is not None
-        # A sampler may make larger batches than the network takes; these are never rematched.
+        # A sampler may make larger batches than the network has inputs; they are never rematched.
         if not self.costs.learned or scores.shape[1] <= self.costs.captions:
-            self.tally.cost(pairs, self.costs.of(scores, images, texts).diagonal().cpu().numpy())
+            self.tally.cost(pairs, self.costs.matrix(scores, images, texts).diagonal().cpu().numpy())
 
 
 @dataclass(frozen=True)
 class Partition:
-    """losses: of every pair; clean: which pairs are taken for matched; both: all of them, and all are rematched too."""
+    """A split of all pairs. losses: of every pair; clean: the pairs taken for matched; both: whether all pairs are trained on
+    as matched and also rematched."""
 
     losses: Float[ndarray, " pairs"]
     mixture: train_mixture.BetaMixture
@@ -174,23 +174,23 @@ class Partition:
     both: bool = False
 
     @classmethod
-    def of(
+    def fit(
         cls, losses: Float[ndarray, " pairs"], clean: Literal["lower_mean", "code"], threshold: float
     ) -> "Partition":
-        """clean: how the clean component is chosen; threshold: of its posterior. Raises PipelineError for a loss that is no
-        number."""
+        """clean: choice of the clean component; threshold: of its posterior. Raises PipelineError for losses that are not
+        finite."""
         if not np.isfinite(losses).all():
             raise PipelineError("the losses of the training pairs are not finite; lower train.lr")
         mixture = train_mixture.fit_beta(losses, clean)
         return cls(losses, mixture, mixture.posterior > threshold)
 
     def forced(self, clean: Bool[ndarray, " pairs"], both: bool = False) -> "Partition":
-        """The same losses and mixture, with another word on which pairs are matched."""
+        """The same losses and mixture with other matched pairs."""
         return replace(self, clean=clean, both=both)
 
     @property
-    def mismatched(self) -> Int[ndarray, " others"]:
-        """The places of the pairs that are rematched."""
+    def mismatched(self) -> Int[ndarray, " mismatched"]:
+        """Positions of the pairs that are rematched."""
         return np.flatnonzero(~self.clean | self.both)
 
     @property
@@ -206,30 +206,32 @@ class Partition:
     def batches(
         self, size: int, sampled: list[ndarray], rng: np.random.Generator, rematch: bool = True
     ) -> list[ndarray]:
-        """The pairs of each batch: ``size`` matched ones, and ``size`` mismatched ones after them.
+        """The pairs of each batch: ``size`` matched pairs, then ``size`` mismatched pairs.
 
-        As in the authors' code an epoch is a pass over the matched pairs, the mismatched are gone through as often as that
-        takes, and what does not fill a batch is left out. Where that would be all there is, a smaller batch is made of it.
-        sampled: the batches of the run's sampler, used as they are but for the mismatched pairs where these are too few to
-        be rematched. rematch: whether the mismatched are part of the batches.
+        As in the authors' code an epoch is one pass over the matched pairs and as many passes over the mismatched pairs as
+        it needs; an incomplete last batch is left out. An epoch without a full batch has one smaller batch. sampled: batches
+        of the run's sampler, used without their mismatched pairs where these are too few to rematch. rematch: whether
+        mismatched pairs are part of the batches.
         """
         if not self.rematches:
-            kept = [chosen[self.clean[chosen]] for chosen in sampled]
-            # Of three pairs the sampler may have left out one and the split another.
-            return [chosen for chosen in kept if len(chosen) >= FEWEST] or _parts(np.flatnonzero(self.clean), size, rng)
+            matched = [chosen[self.clean[chosen]] for chosen in sampled]
+            # The sampler and the split may leave too few pairs in each batch.
+            return [chosen for chosen in matched if len(chosen) >= FEWEST] or _parts(
+                np.flatnonzero(self.clean), size, rng
+            )
         matched = _parts(np.flatnonzero(self.clean), size, rng)
         if not rematch:
             return matched
         mismatched: list[ndarray] = []
         while len(mismatched) < len(matched):
             mismatched += _parts(self.mismatched, size, rng)
-        return [np.concatenate(both) for both in zip(matched, mismatched, strict=False)]
+        return [np.concatenate(halves) for halves in zip(matched, mismatched, strict=False)]
 
 
 def _parts(pairs: ndarray, size: int, rng: np.random.Generator) -> list[ndarray]:
     order = rng.permutation(pairs)
-    whole = max(1, len(order) // size)
-    return [order[place * size : (place + 1) * size] for place in range(whole)]
+    count = max(1, len(order) // size)
+    return [order[place * size : (place + 1) * size] for place in range(count)]
 
 
 def rematch_loss(
@@ -238,13 +240,13 @@ def rematch_loss(
     temperature: float = 0.05,
     kind: Kind = "symmetric_kl",
 ) -> Float[Tensor, ""]:
-    """Distance of the softmax of ``scores / temperature`` from ``plan``, by rows and by columns, the two added.
+    """Distance of the softmax of ``scores / temperature`` from ``plan``: mean over rows plus mean over columns.
 
-    Mean over the rows. With pi the refined alignment of a row and p the softmax:
-    ``symmetric_kl`` is 1/2 [KL(pi, p) + KL(p, pi)], Eq. 10 of L2RM (Han et al., CVPR 2024), ``kl`` is KL(pi, p) and
-    ``infonce`` the cross entropy of p under pi, both of the paper's Table 3; ``js`` is 1/2 [KL(m, p) + KL(m, pi)] with m the
-    mean of both, which is what the authors' code computes under the name Jensen-Shannon: its arguments are swapped. The
-    code adds 1e-10 to the softmax's denominator and overflows at similarities above 88 temperatures; here a log-softmax.
+    With pi the refined alignment of a row and p the softmax: ``symmetric_kl`` is 1/2 [KL(pi, p) + KL(p, pi)], Eq. 10 of L2RM
+    (Han et al., CVPR 2024); ``kl`` is KL(pi, p) and ``infonce`` the cross entropy of p under pi, both of the paper's Table 3;
+    ``js`` is 1/2 [KL(m, p) + KL(m, pi)] with m the mean of both, as in the authors' code, whose Jensen-Shannon has swapped
+    arguments. The code adds 1e-10 to the softmax's denominator and overflows at similarities above 88 temperatures; this
+    function uses a log-softmax.
     """
     by_image = _distance((scores / temperature).log_softmax(dim=1), refined(plan), kind)
     by_text = _distance((scores.T / temperature).log_softmax(dim=1), refined(plan.T), kind)
@@ -252,7 +254,7 @@ def rematch_loss(
 
 
 def refined(plan: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
-    """The refined alignment of each row: the plan scaled to sum 1, no entry below 1e-10 before."""
+    """The refined alignment of each row: entries raised to at least 1e-10, then scaled to sum 1."""
     plan = plan.clamp_min(_SMALLEST)
     return plan / plan.sum(dim=1, keepdim=True)
 
@@ -273,25 +275,25 @@ def _distance(log_p: Tensor, pi: Tensor, kind: Kind) -> Tensor:
 
 
 class Tally:
-    """Costs and transport plans of the steps of one epoch, over the split it began with.
+    """Statistics of the costs and transport plans of one epoch and its split.
 
-    Where nothing is known of the pairs' truth the histograms follow the split.
+    Histograms separate the pairs by their truth, or by the split where the truth is unknown.
     """
 
     def __init__(self, split: Partition, pairs: Pairs) -> None:
         self.split, self.pairs, self.truth = split, pairs, pairs.mismatched
         self._mismatched = ~split.clean if self.truth is None else self.truth
         self._costs = np.zeros((2, len(_COST_EDGES) - 1), dtype=np.int64)
-        # Mass of each plan, and of it what stays with the pair's own caption.
+        # Mass of each plan, and its part on the diagonal.
         self._moved: list[tuple[float, float]] = []
-        # Of untransported and of transported images; batches of an epoch are of one size.
+        # Sums over untransported and transported images; batches of an epoch have one size.
         self._rows, self._ranked = np.zeros(2), np.zeros((2, 1))
-        # Of each pair's image, in its last plan: the weight of the caption that got most, 0 if not transported, and its pair.
+        # For each image in its last plan: the largest weight of a caption, 0 if not transported, and the caption's pair.
         self._weight, self._partner = np.zeros(len(pairs)), np.zeros(len(pairs), dtype=np.int64)
 
-    def cost(self, pairs: ndarray, own: ndarray) -> None:
-        """own: (pairs,) cost of moving each pair's image to its caption."""
-        inside = np.clip(own, _COST_EDGES[0], _COST_EDGES[-1])
+    def cost(self, pairs: ndarray, costs: ndarray) -> None:
+        """Count the costs (pairs,) of moving each pair's image to its caption."""
+        inside = np.clip(costs, _COST_EDGES[0], _COST_EDGES[-1])
         for kind in (0, 1):
             chosen = inside[self._mismatched[pairs] == bool(kind)]
             self._costs[kind] += np.histogram(chosen, _COST_EDGES)[0]
@@ -299,7 +301,7 @@ class Tally:
     def moved(
         self, pairs: Int[ndarray, " rows"], plan: Float[ndarray, "rows rows"], refined: Float[ndarray, "rows rows"]
     ) -> None:
-        """plan: the mass moved from the images to the captions of ``pairs``; refined: what the model is drawn to."""
+        """plan: the mass moved from the images to the captions of ``pairs``; refined: its refined alignment."""
         self._moved.append((float(plan.sum()), float(plan.trace())))
         # An image is transported when more than half of its mass is moved.
         transported = plan.sum(axis=1) > 0.5 / len(pairs)
@@ -313,8 +315,8 @@ class Tally:
         split = self.split
         scaled = train_mixture.scaled(split.losses)
         losses = [np.histogram(scaled[self._mismatched == bool(kind)], _LOSS_EDGES)[0] for kind in (0, 1)]
-        moved, kept = np.mean(self._moved, axis=0).tolist() if self._moved else (None, None)
-        known = None if self.truth is None else against_truth(split.mixture.posterior, split.clean, self.truth)
+        moved, diagonal = np.mean(self._moved, axis=0).tolist() if self._moved else (None, None)
+        measures = None if self.truth is None else against_truth(split.mixture.posterior, split.clean, self.truth)
         return {
             "pairs": len(split.clean),
             "matched": int(split.clean.sum()),
@@ -327,14 +329,14 @@ class Tally:
             },
             "cost": _histogram(_COST_EDGES, self._costs),
             "moved": moved,
-            "kept": kept,
+            "kept": diagonal,
             "alignment": self._alignment(),
             "rematched": self._rematched(),
-            "truth": known,
+            "truth": measures,
         }
 
     def _alignment(self) -> dict | None:
-        """Figure 7: what the images' refined alignments are on average, the largest entry of each first."""
+        """Figure 7: the mean of the images' refined alignments, each sorted from the largest entry."""
         if not self._moved:
             return None
         means = (self._ranked / np.maximum(self._rows, 1)[:, None]).round(6).tolist()
@@ -342,7 +344,7 @@ class Tally:
         return {kind: {"rows": int(rows), "mean": mean} for kind, rows, mean in kinds}
 
     def _rematched(self) -> list[dict]:
-        """Figure 5: the pairs whose image the plan gives to one caption most plainly, one of each image."""
+        """Figure 5: the pairs of largest alignment weight, one of each image."""
         pairs = self.pairs
         order = np.argsort(-self._weight, kind="stable")[: int((self._weight > 0).sum())]
         _, first = np.unique(pairs.owners[order], return_index=True)
@@ -354,7 +356,7 @@ class Tally:
                 "rematch_caption_id": int(captions[self._partner[place]]),
                 "weight": round(float(self._weight[place]), 6),
             }
-            for place in order[np.sort(first)[:_SHOWN]]
+            for place in order[np.sort(first)[:_LISTED]]
         ]
 
 
@@ -366,11 +368,11 @@ def _histogram(edges: ndarray, counts: ndarray | list[ndarray]) -> dict[str, lis
     }
 
 
-def _mixture(found: train_mixture.BetaMixture) -> dict:
-    numbers = {name: getattr(found, name) for name in ("alpha", "beta", "weight")}
+def _mixture(mixture: train_mixture.BetaMixture) -> dict:
+    numbers = {name: getattr(mixture, name) for name in ("alpha", "beta", "weight")}
     return {
         **{name: values.tolist() if np.isfinite(values).all() else None for name, values in numbers.items()},
-        "converged": found.converged,
-        "iterations": found.iterations,
-        "doubts": list(found.doubts),
+        "converged": mixture.converged,
+        "iterations": mixture.iterations,
+        "doubts": list(mixture.doubts),
     }

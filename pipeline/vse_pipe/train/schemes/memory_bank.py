@@ -1,4 +1,4 @@
-"""HAL's memory bank: hubs are sought in a share of the training set, not only in the batch (HAL, AAAI 2020, Eq. 6)."""
+"""HAL's memory bank: hubs are measured on a share of the training set, not only in the batch (HAL, AAAI 2020, Eq. 6)."""
 
 from dataclasses import replace
 
@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vse_pipe.core.console import say
-from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import InputError
+from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model
 from vse_pipe.train.batch import Scored
@@ -23,11 +23,11 @@ def scheme(setting: Setting, params: Params) -> "MemoryBank":
 
 
 class MemoryBank(Scheme):
-    """Rebuilt at the start of every epoch but the first from the model as it is then, and frozen until the next.
+    """The bank is rebuilt with the present model at the start of every epoch except the first, which has no bank.
 
-    As in the authors' code whole batches of a shuffled epoch are kept, each with probability ``share``, encoded without
-    dropout and without gradients. When none is drawn one is kept: the authors' loss has no case for an empty bank. The
-    first epoch is the loss without a bank.
+    As in the authors' code the bank consists of complete batches of a shuffled epoch, each drawn with probability ``share``
+    and encoded without dropout and gradients. At least one batch is drawn, because the authors' loss does not define an
+    empty bank.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
@@ -40,7 +40,9 @@ class MemoryBank(Scheme):
         if epoch == 0:
             return
         setting, pairs = self.setting, self.setting.pairs
-        chosen = _kept(len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch))
+        chosen = _sampled(
+            len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch)
+        )
         device = setting.device
         source = pairs.source(setting.model.tests_on_pixels)
         images = model.images(setting.model, source, pairs.rows[chosen], device)
@@ -50,7 +52,7 @@ class MemoryBank(Scheme):
         self.chosen, self.pairs = chosen, torch.from_numpy(chosen).to(device)
         self.owners = torch.from_numpy(pairs.owners[chosen]).to(device)
         megabytes = (images.nbytes + texts.nbytes) / 2**20
-        # Both directions as float32, once more with the mask, and the mask itself.
+        # Both directions as float32, a masked copy, and the mask.
         scores = len(chosen) * min(setting.train.batch_size, len(pairs)) * (2 * 4 + 2 * 4 + 1) / 2**20
         say(f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB, and {scores:.1f} MiB for a batch's scores with it")
 
@@ -69,27 +71,27 @@ class MemoryBank(Scheme):
         return replace(scored, weights=factors)
 
     def _left_out(self, batch: Batch) -> Tensor:
-        """(pairs, bank): entries that are no neighbours of a pair. Where texts that read alike are one, a caption is its text, and
-        an image's are all that belong to it."""
-        known, device = self.setting.pairs.incidence, self.pairs.device
-        captions = torch.arange(len(self.setting.pairs)) if known is None else torch.from_numpy(known.texts)
+        """(pairs, bank): entries that are no neighbours of a pair. Where texts with equal words are one text, texts replace
+        captions, and all matches of an image count as its captions."""
+        incidence, device = self.setting.pairs.incidence, self.pairs.device
+        captions = torch.arange(len(self.setting.pairs)) if incidence is None else torch.from_numpy(incidence.texts)
         inside = left_out(captions[batch.pairs].to(device), captions[self.chosen].to(device))
         if self.params.exclude == "caption":
             return inside
-        if known is None:
+        if incidence is None:
             return inside | left_out(batch.owners.to(device), self.owners, whole_batch=False)
-        own = known.belong(batch.pairs, self.chosen) | known.belong(self.chosen, batch.pairs).T
-        return inside | torch.from_numpy(own).to(device)
+        related = incidence.belong(batch.pairs, self.chosen) | incidence.belong(self.chosen, batch.pairs).T
+        return inside | torch.from_numpy(related).to(device)
 
 
-def _kept(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -> np.ndarray:
+def _sampled(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -> np.ndarray:
     order = rng.permutation(pairs)
     batch_size = min(batch_size, pairs)
     batches = -(-pairs // batch_size)
-    kept = rng.random(batches) < share
-    if not kept.any():
-        kept[rng.integers(batches)] = True
-    return order[np.repeat(kept, batch_size)[:pairs]]
+    chosen = rng.random(batches) < share
+    if not chosen.any():
+        chosen[rng.integers(batches)] = True
+    return order[np.repeat(chosen, batch_size)[:pairs]]
 
 
 @torch.no_grad()
@@ -102,19 +104,18 @@ def weights(
 ) -> Float[Tensor, "pairs pairs"]:
     """W of Eq. 6, in [0, 1], without gradient: large where image or text has close neighbours in the bank.
 
-    scores: the batch's own, rows images. to_bank_texts: its images against the bank's texts; to_bank_images:
-    the bank's images against its texts. excluded: bank entries that are no neighbours of a pair (see
-    ``left_out``).
+    scores: within the batch, rows are images; to_bank_texts: the batch's images against the bank's texts; to_bank_images:
+    the bank's images against the batch's texts; excluded: bank entries that are no neighbours of a pair (see ``left_out``).
 
     ``W_ii = n / (n + e^(a(S_ii - eps1)))``, n the sum of ``e^(a(s - eps2))`` over the k nearest bank texts of
     image i and the k nearest bank images of text i; ``W_it = N / (N + e^(b(S_ii - eps1)) + e^(b(S_tt -
     eps1)))``, N the same sum with b over the bank texts of image i and the bank images of text t. The paper
-    prints ``M_T`` for both; K2 must be bank images. A pair with fewer than k neighbours left uses those; with
-    none, its sum is 0.
+    prints ``M_T`` for both; K2 must be bank images. A pair with fewer than k neighbours uses all of them; without any, its
+    sum is 0.
 
     ``code``: eps1 also in n; ``e^(b s - eps2)`` and ``e^(b S)`` in W_it, where Python's precedence leaves the
     margin outside of the product; k at most the batch size. As in the authors' code, W passes no gradient,
-    which Eq. 8 also takes for granted. Sums stay logarithms: a large alpha or beta does not overflow.
+    which Eq. 8 implies too. Sums stay logarithms, so a large alpha or beta does not overflow.
 
     Raises InputError when the bank is empty.
     """
@@ -128,25 +129,24 @@ def weights(
 
     margin = params.eps1 if code else params.eps2
     near = torch.cat([texts, images], dim=1)
-    own = (params.alpha * (near - margin)).logsumexp(dim=1) - params.alpha * (positives - params.eps1)
+    positive_logits = (params.alpha * (near - margin)).logsumexp(dim=1) - params.alpha * (positives - params.eps1)
 
     bank, positive = (params.eps2, 0.0) if code else (params.beta * params.eps2, params.beta * params.eps1)
     of_image = (params.beta * texts - bank).logsumexp(dim=1)
     of_text = (params.beta * images - bank).logsumexp(dim=1)
     pulled = params.beta * positives - positive
     crossed = torch.logaddexp(of_image[:, None], of_text[None, :])
-    held = torch.logaddexp(pulled[:, None], pulled[None, :])
-    return (crossed - held).sigmoid().diagonal_scatter(own.sigmoid())
+    sums = torch.logaddexp(pulled[:, None], pulled[None, :])
+    return (crossed - sums).sigmoid().diagonal_scatter(positive_logits.sigmoid())
 
 
 def left_out(
     batch: Int[Tensor, " pairs"], bank: Int[Tensor, " bank"], whole_batch: bool = True
 ) -> Bool[Tensor, "pairs bank"]:
-    """Bank entries that pair i must not meet, by id: of captions as the authors have it, or of images.
+    """Bank entries that are excluded for each pair, by ids of captions (as in the authors' code) or of images.
 
-    whole_batch: every entry that any pair of the batch has, as in the authors' code; False: only the pair's
-    own, the paper's ``M \\ {t}``. By captions the positive image can still be met under another of its
-    captions; by images not.
+    whole_batch: excludes the entries of all pairs of the batch, as in the authors' code; False: only those of the pair, the
+    paper's ``M \\ {t}``. By captions, the positive image may still be in the bank with another caption.
     """
     same = batch[:, None] == bank[None, :]
     return same.any(dim=0).expand_as(same) if whole_batch else same

@@ -1,4 +1,4 @@
-"""Two networks that tell each other which pairs to trust, and how far (NCR, NeurIPS 2021)."""
+"""NCR (NeurIPS 2021): each of two networks is trained on the trust of the other in every pair."""
 
 import math
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core.console import say, warn
-from vse_pipe.core.devices import derive_seed, generator
 from vse_pipe.core.errors import PipelineError
+from vse_pipe.core.seeds import derive_seed, generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import checkpoint, mixture
 from vse_pipe.train.batch import LossTerms, Scored, sample_losses
@@ -32,16 +32,15 @@ def scheme(setting: Setting, params: Params) -> "Ncr":
 
 
 class Ncr(Scheme):
-    """Epochs of warm-up, then each begins with the losses of all pairs under both networks; either is trained on the
-    division of the other, first the run's own model, then its peer.
+    """After a warm-up each epoch divides all pairs by their losses under both networks. Each network is trained on the
+    division by the other, first the run's model, then its peer.
 
-    Source: Huang et al., Learning with noisy correspondence for cross-modal matching, NeurIPS 2021; what the paper leaves
-    open was read from the authors' public code: the mean instead of the hardest violation in warm-up and per-sample loss,
-    the noisy pairs left out in the first half of the epochs, the rate that decays from the end of the warm-up on, a
-    step for the clean and another for the noisy batch. Other than there, the noisy batch's labels are predicted after
-    the step on the clean one; in the warm-up the peer sees the batches of the run's sampler in another order instead of
-    batches of its own; epochs of the warm-up can be the best; with fewer than two pairs taken for clean the network has one
-    more epoch of warm-up, and with fewer than two noisy ones it is trained on the others alone.
+    Source: Huang et al., Learning with noisy correspondence for cross-modal matching, NeurIPS 2021. Details that the paper
+    leaves open follow the authors' public code: the mean instead of the hardest violation in warm-up and per-sample loss, no
+    noisy pairs in the first half of the epochs, a rate that decays from the end of the warm-up on, separate steps for clean
+    and noisy batches. Unlike the code, the labels of a noisy batch are predicted after the step on the clean batch; in the
+    warm-up the peer has the sampler's batches in another order; epochs of the warm-up can be the best. With fewer than two
+    clean pairs the network has one more epoch of warm-up; with fewer than two noisy pairs it has only clean batches.
     """
 
     def __init__(self, setting: Setting, params: Params) -> None:
@@ -52,7 +51,7 @@ class Ncr(Scheme):
         peer = setting.build(derive_seed(setting.seed, "peer")).to(setting.device)
         self._networks = (setting.model, peer)
         self._peers_optimizer = optimizer_for(peer, setting.train)
-        # What each network is taught by, and which network and part of its pass each step of the epoch is.
+        # The division that each network is trained on, and the network and part of each step of the epoch.
         self.teachers: list[Division | None] = [None, None]
         self._plan: list[tuple[int, Part]] = []
         self._first = self._step = 0
@@ -69,14 +68,14 @@ class Ncr(Scheme):
     def model(self) -> DualEncoder:
         return self._networks[self._now[0]]
 
-    def optimizer(self, own: torch.optim.Optimizer) -> torch.optim.Optimizer:
-        return self._peers_optimizer if self._now[0] else own
+    def optimizer(self, run_optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        return self._peers_optimizer if self._now[0] else run_optimizer
 
-    def set_rates(self, own: torch.optim.Optimizer, epoch: int, step: int, steps: int) -> None:
-        """The first network is trained for its whole pass, then the second: each has its own steps."""
-        first, peers = self._first, step >= self._first
-        at = self.moment(epoch, step - first, steps - first) if peers else self.moment(epoch, step, first)
-        set_rates(self._peers_optimizer if peers else own, self.setting.train, at)
+    def set_rates(self, run_optimizer: torch.optim.Optimizer, epoch: int, step: int, steps: int) -> None:
+        """The first network has its complete pass, then the second; each counts its steps."""
+        first, is_peer = self._first, step >= self._first
+        at = self.moment(epoch, step - first, steps - first) if is_peer else self.moment(epoch, step, first)
+        set_rates(self._peers_optimizer if is_peer else run_optimizer, self.setting.train, at)
 
     def start(self, epoch: int) -> None:
         self.teachers = [None, None]
@@ -143,12 +142,12 @@ class Ncr(Scheme):
         checkpoint.load_into(self._networks[1], self._peers_optimizer, state)
 
     def _divided(self, network: DualEncoder, epoch: int) -> "Division":
-        return Division.of(self.pair_losses(network, epoch, self.params.margin), self.params.threshold)
+        return Division.fit(self.pair_losses(network, epoch, self.params.margin), self.params.threshold)
 
     def _tell(self, divisions: "list[Division]") -> None:
         counts = " and ".join(str(int(division.clean.sum())) for division in divisions)
-        known, truth = self.setting.pairs.mismatched, ""
-        areas = [auc(-division.probability, known) for division in divisions] if known is not None else [None]
+        mismatched, truth = self.setting.pairs.mismatched, ""
+        areas = [auc(-division.probability, mismatched) for division in divisions] if mismatched is not None else [None]
         if None not in areas:
             truth = f", AUC of the mismatched {areas[0]:.3f} and {areas[1]:.3f}"
         say(f"ncr: {counts} of {len(divisions[0].clean)} pairs are taken for clean by the two networks{truth}")
@@ -162,29 +161,29 @@ class Ncr(Scheme):
         scores = network.score(images, texts)
         network.train(was_training)
         owners, matches = batch.owners.to(scores.device), setting.pairs.matches(batch.pairs, scores.device)
-        scored = Scored.of(scores, owners, setting.train.mask_same_image, matches=matches)
+        scored = Scored.from_scores(scores, owners, setting.train.mask_same_image, matches=matches)
         return predicted(scored, self.params.margin)
 
 
 @dataclass(frozen=True)
 class Division:
-    """probability: of every pair to be clean; clean: which pairs are taken for it. doubt: why there was nothing to divide."""
+    """probability: of every pair to be clean; clean: the pairs taken for clean; doubt: why no division was possible."""
 
     probability: Float[ndarray, " pairs"]
     clean: Bool[ndarray, " pairs"]
     doubt: str | None = None
 
     @classmethod
-    def of(cls, losses: Float[ndarray, " pairs"], threshold: float) -> "Division":
-        """threshold: of the probability. Where all pairs are above it, ``n // 100 + 1`` of the lowest probability are taken
-        for noisy, as in the authors' code. Raises PipelineError for a loss that is no number."""
+    def fit(cls, losses: Float[ndarray, " pairs"], threshold: float) -> "Division":
+        """threshold: of the probability. Where all pairs are above it, the ``n // 100 + 1`` pairs of lowest probability are
+        noisy, as in the authors' code. Raises PipelineError for losses that are not finite."""
         if not np.isfinite(losses).all():
             raise PipelineError("the losses of the training pairs are not finite; lower train.lr")
-        found = mixture.fit_gaussian(losses)
-        clean = found.posterior > threshold
-        if found.doubt is None and clean.all():
-            clean[np.argsort(found.posterior, kind="stable")[: len(losses) // 100 + 1]] = False
-        return cls(found.posterior, clean, found.doubt)
+        fitted = mixture.fit_gaussian(losses)
+        clean = fitted.posterior > threshold
+        if fitted.doubt is None and clean.all():
+            clean[np.argsort(fitted.posterior, kind="stable")[: len(losses) // 100 + 1]] = False
+        return cls(fitted.posterior, clean, fitted.doubt)
 
     @property
     def trains(self) -> bool:
@@ -192,10 +191,10 @@ class Division:
         return int(self.clean.sum()) >= FEWEST
 
     def steps(self, size: int, noisy: bool, rng: np.random.Generator) -> list[tuple[ndarray, bool]]:
-        """One pass over the clean pairs in batches of ``size``: pairs, and whether they are the clean ones.
+        """One pass over the clean pairs in batches of ``size``: the pairs of each batch, and whether they are clean.
 
-        noisy: every batch is followed by one of noisy pairs, which are gone through as often as that takes; with fewer than
-        two of them there is none.
+        noisy: every batch is followed by a batch of noisy pairs, in as many passes as needed; with fewer than two noisy
+        pairs there is none.
         """
         labelled = _cut(np.flatnonzero(self.clean), size, rng)
         rest = np.flatnonzero(~self.clean)
@@ -204,22 +203,22 @@ class Division:
         unlabelled: list[ndarray] = []
         while len(unlabelled) < len(labelled):
             unlabelled += _cut(rest, size, rng)
-        both = zip(labelled, unlabelled, strict=False)
-        return [step for clean, other in both for step in ((clean, True), (other, False))]
+        batches = zip(labelled, unlabelled, strict=False)
+        return [step for clean, mismatched in batches for step in ((clean, True), (mismatched, False))]
 
 
 def _cut(pairs: ndarray, size: int, rng: np.random.Generator) -> list[ndarray]:
-    """In random order, ``size`` at a time; a last pair alone, which has no negative, is left out as in the authors' code."""
+    """Random batches of ``size``; a last single pair, which has no negative, is left out as in the authors' code."""
     order = rng.permutation(pairs)
     parts = [order[start : start + size] for start in range(0, len(order), size)]
     return [part for part in parts if len(part) >= FEWEST]
 
 
 def predicted(batch: Scored, margin: float) -> Float[Tensor, " pairs"]:
-    """How well each pair fits under these scores, from 0 to 1, against the best of its batch.
+    """How well each pair fits under these scores, from 0 to 1, relative to the best pairs of its batch.
 
     ``p_i = clamp(m - (mean_t [m - S_ii + S_it]+ + mean_j [m - S_ii + S_ji]+) / 2, 0, m)`` divided by the mean of the
-    ``B // 10 + 1`` largest of the batch, at most 1. Where no pair of the batch fits at all every prediction is 0.
+    ``B // 10 + 1`` largest of the batch, at most 1. Where no pair of the batch fits, every prediction is 0.
     """
     fits = (margin - sample_losses(batch, margin) / 2).clamp(0, margin)
     best = fits.topk(len(fits) // 10 + 1).values.mean()
@@ -229,12 +228,12 @@ def predicted(batch: Scored, margin: float) -> Float[Tensor, " pairs"]:
 def refined(
     clean: Float[Tensor, " pairs"], prediction: Float[Tensor, " pairs"], variant: Variant
 ) -> Float[Tensor, " pairs"]:
-    """Labels of pairs taken for clean: 1 and the network's own prediction, weighed by the probability of being clean.
+    """Labels of pairs taken for clean: 1 and the network's prediction, weighted by the probability of being clean.
 
-    The authors' ``code`` takes the prediction of the batch's first pair for all of them.
+    The authors' ``code`` uses the prediction of the batch's first pair for all pairs.
     """
-    own = prediction if variant == "paper" else prediction[:1]
-    return clean + (1 - clean) * own
+    predictions = prediction if variant == "paper" else prediction[:1]
+    return clean + (1 - clean) * predictions
 
 
 def soft_margins(labels: Float[Tensor, " pairs"], margin: float, shape: Shape) -> Float[Tensor, " pairs"]:
@@ -250,11 +249,11 @@ def soft_margins(labels: Float[Tensor, " pairs"], margin: float, shape: Shape) -
 def soft_triplets(batch: Scored, margins: Float[Tensor, " pairs"], variant: Variant) -> Float[Tensor, " pairs"]:
     """``max_t [m_i - S_ii + S_it]+ + max_j [m_i - S_ii + S_ji]+`` of each pair i.
 
-    In the authors' ``code`` a negative image j of caption i comes with the margin m_j of its own pair.
+    In the authors' ``code`` a negative image j of caption i has the margin m_j of pair j.
     """
     positives = batch.scores.diagonal()
-    own = margins if variant == "paper" else margins[:, None]
+    image_margins = margins if variant == "paper" else margins[:, None]
     texts = margins[:, None] - positives[:, None] + batch.scores
-    images = own - positives[None, :] + batch.scores
+    images = image_margins - positives[None, :] + batch.scores
     texts, images = (side.clamp_min(0).masked_fill(batch.same, 0) for side in (texts, images))
     return texts.max(dim=1).values + images.max(dim=0).values

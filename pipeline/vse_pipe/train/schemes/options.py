@@ -164,7 +164,7 @@ class NcrOptions(Strict):
     traits: ClassVar = SchemeTraits(losses=("max",))
 
 
-class NoneOptions(Strict):
+class ZeroShotOptions(Strict):
     """No parameters; the run's ``loss``, ``sampler``, ``noise`` and ``train`` have no effect."""
 
     traits: ClassVar = SchemeTraits(trains=False)

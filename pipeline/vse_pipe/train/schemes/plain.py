@@ -1,4 +1,4 @@
-"""The loss of each batch by itself, nothing kept: vsepp, HAL without memory bank, order embeddings, two-branch networks."""
+"""The loss of each batch without state: vsepp, HAL without memory bank, order embeddings, two-branch networks."""
 
 from vse_pipe.train.scheme import Scheme, Setting
 from vse_pipe.train.schemes.options import PlainOptions as Params

@@ -1,4 +1,4 @@
-"""The features' own network inside the model, trained on or fixed, from pixels to the joint space (VSE++ EncoderImageFull)."""
+"""The network of the features inside of the model, trained or fixed, from pixels to vectors (VSE++ EncoderImageFull)."""
 
 import contextlib
 import math
@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from vse_pipe.artifacts import images as artefact
 from vse_pipe.artifacts.features import Features
-from vse_pipe.core.devices import generator
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError
 from vse_pipe.core.files import sha256
+from vse_pipe.core.seeds import generator
 from vse_pipe.extract import job
 from vse_pipe.extract.compute import batches
 from vse_pipe.pictures import images
@@ -29,26 +29,26 @@ from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train.data import PixelNetwork
 from vse_pipe.train.encoders.image.options import FinetuneOptions as Params
-from vse_pipe.train.heads import Branch, OwnRate, build_branch, check_width, l2norm, one_vector
+from vse_pipe.train.heads import Branch, OwnRate, build_branch, check_width, draw, l2norm, one_vector
 
 Box = tuple[int, int, int, int]
-# Of random crops: share of the picture's area, ratio of the sides, tries before the largest centred box is taken.
+# Random crops: share of the picture's area, ratio of the sides, tries before the largest centred box is used.
 _AREA, _RATIO, _TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
-# Batches that are read while a GPU works on one.
+# Batches to read ahead of a GPU.
 _AHEAD_OF_A_GPU = 4
 
-# What stages ask an encoder that reads pixels for.
+# Stages use these names of an encoder that reads pixels.
 __all__ = ["Drawing", "FinetuneImageEncoder", "Params", "Pictures", "build", "load_network", "restore_network"]
 
 
 class FinetuneImageEncoder(nn.Module):
-    """(B, crops, S, S, 3) uint8 pixels, or the features that its network makes of them, (B, D), to (B, embed_size).
+    """(B, crops, S, S, 3) uint8 pixels, or stored features of its network (B, D), to (B, embed_size).
 
-    The features are scaled to unit length before the head, as in the authors' code for full images. Without
-    ``start`` it is the encoder of the epochs from ``after`` on.
+    The features are scaled to unit length before the head, as in the authors' code for full images. Before the first call of
+    ``start`` the encoder is that of the epochs from ``after`` on.
     """
 
-    # A module of any kind; it gets a rate of its own, which training looks for.
+    # Any module; ``own_rate`` is added to it.
     backbone: Any
 
     def __init__(self, params: Params, backbone: nn.Module, head: nn.Linear | Branch) -> None:
@@ -63,24 +63,24 @@ class FinetuneImageEncoder(nn.Module):
 
     @property
     def trains_on_pixels(self) -> bool:
-        """Whether the epoch's batches are pixels; else they are stored features."""
+        """Whether the epoch's batches are pixels instead of stored features."""
         return self._opened or self.params.before == "crops"
 
     @property
     def tests_on_pixels(self) -> bool:
-        """Whether the network may have moved away from the one that made the stored features."""
+        """Whether the network may differ from the network of the stored features."""
         return self._opened and (self.params.trainable or self.params.batch_norm == "updated")
 
     def start(self, epoch: int) -> None:
-        """Before ``epoch``, counted from 0: the network takes part in training from epoch ``after`` on."""
+        """Prepare ``epoch``, counted from 0; the network is trained from epoch ``after`` on."""
         self._opened = epoch >= self.params.after
         self.backbone.requires_grad_(self.params.trainable and self._opened)
 
     def train(self, mode: bool = True) -> "FinetuneImageEncoder":
-        """As ``nn.Module.train``, but the network's batch normalisation only follows where it is ``updated``.
+        """As ``nn.Module.train``, but batch normalisation of the network changes its mode only if it is ``updated``.
 
-        Dropout follows, in a fixed network too (VGG-19), as in the authors' code. Modules that hold others stay in
-        evaluation mode: Inception gives a second output in training.
+        Dropout changes its mode also in a fixed network (VGG-19), as in the authors' code. Modules with children stay in
+        evaluation mode, because Inception has a second output in training.
         """
         super().train(mode)
         self.backbone.eval()
@@ -93,7 +93,7 @@ class FinetuneImageEncoder(nn.Module):
         return self
 
     def _moves_statistics(self) -> bool:
-        # Also where the network is not run: what cannot work with moving statistics is then refused before the first epoch.
+        # Also true while the network does not run, so that modes without moving statistics fail before the first epoch.
         return self.params.batch_norm == "updated" and (self._opened or not self.trains_on_pixels)
 
     def forward(
@@ -111,27 +111,25 @@ class FinetuneImageEncoder(nn.Module):
 def build(
     params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator, backbone: nn.Module
 ) -> FinetuneImageEncoder:
-    """backbone: pixels to features of ``feature_shape``, with the weights training starts from.
+    """backbone: pixels to features of ``feature_shape``, with the initial weights.
 
-    The linear layer is uniform in +-sqrt(6 / (in + out)), bias 0; a branch is as ``two_branch`` makes it. Raises InputError
-    for region features (rows, R, D).
+    The linear layer is uniform in +-sqrt(6 / (in + out)) with bias 0; a branch is drawn as in ``two_branch``. Raises
+    InputError for region features (rows, R, D).
     """
     in_features = one_vector("finetune", feature_shape)
     if params.head == "two_branch":
         branch = build_branch("image encoder 'finetune'", params.branch, in_features, embed_size, rng)
         return FinetuneImageEncoder(params, backbone, branch)
     linear = nn.Linear(in_features, embed_size)
-    bound = math.sqrt(6.0 / (in_features + embed_size))
-    nn.init.uniform_(linear.weight, -bound, bound, generator=rng)
-    nn.init.zeros_(linear.bias)
+    draw(linear, rng)
     return FinetuneImageEncoder(params, backbone, linear)
 
 
 def load_network(name: str, source: FeatureSet, features: Features, seed: int, device: torch.device) -> PixelNetwork:
-    """The network of features.``name`` with the weights the features were made with.
+    """The network of features.``name`` with the weights of the features.
 
-    Raises UsageError when no network reads images there (precomp), IntegrityError when the weights or the transform are no
-    longer those of the features, and what the backbone raises where weights are missing.
+    Raises UsageError for features without a network (precomp), IntegrityError when weights or transform are not those of the
+    features, and the backbone's errors for missing weights.
     """
     backbone = BACKBONES.load(source.backbone.name).build(source.backbone.params, seed)
     if "transform" not in backbone.about:
@@ -164,13 +162,13 @@ def _identity(about: dict) -> dict:
 
 
 def restore_network(described: dict) -> nn.Module:
-    """The network with arbitrary weights, to be filled from a model file; the original weights file is not needed.
+    """The network with arbitrary weights, to be loaded from a model file; the original weights file is not needed.
 
-    Raises IntegrityError when this version builds another network or transform than the one described.
+    Raises IntegrityError when this version builds another network or transform than ``described``.
     """
     model, values = BACKBONES.options(described["name"]), dict(described["params"])
     if "weights" in model.model_fields:
-        # Sizes, mean and std may be those its weights were published with: they are given, not looked up again.
+        # The description has sizes, mean and std, which may come from the published weights.
         values |= {"weights": "random", "sha256": None, **described["transform"]}
     backbone = BACKBONES.load(described["name"]).build(model.model_validate(values), seed=0)
     for key in ("network", "transform"):
@@ -182,7 +180,7 @@ def restore_network(described: dict) -> nn.Module:
 
 
 def transform(described: dict) -> Transform:
-    """How images were scaled for the network."""
+    """The transform of the described network."""
     values = described["transform"]
     fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
     return Transform(**fields)
@@ -190,29 +188,24 @@ def transform(described: dict) -> Transform:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What training sees of an image. crop: ``random``, or ``center``, the extraction's own; flip: a coin for the mirror image."""
+    """The crops of training. crop: ``random``, or ``center`` as in extraction; flip: mirrors half of the images."""
 
     crop: str
     flip: bool
     seed: int
 
-    @classmethod
-    def of(cls, params: Params, seed: int) -> "Drawing":
-        return cls(params.crop, params.flip, seed)
-
 
 @dataclass(frozen=True)
-class _Shown(Item):
-    """An image as one pair of training shows it."""
+class _PairItem(Item):
+    """The image of a training pair."""
 
     pair: int = -1
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """items: by row of the feature file. batch_size: images at a time where nothing is trained. ahead: batches that are
-    read while the device works on one; on a CPU none, readers and network need the same cores.
-    """
+    """items: by row of the feature file. batch_size: images at a time outside of training. ahead: batches to read while the
+    device works; 0 on a CPU, where readers and network share the cores."""
 
     root: Path
     items: dict[int, Item]
@@ -222,12 +215,11 @@ class Pictures:
     ahead: int
 
     @classmethod
-    def of(
+    def join(
         cls, dataset: str, features: Features, backbone: dict, device: torch.device, drawing: Drawing | None = None
     ) -> "Pictures":
-        """Those of a data set that have features. backbone: as ``PixelNetwork.described`` puts it, whose transform and batch
-        size hold; drawing: None where nothing is trained. Raises IntegrityError when the images are not the described.
-        """
+        """The images of a data set that have features. backbone: ``PixelNetwork.described``, with transform and batch size;
+        drawing: None outside of training. Raises IntegrityError when the images are not those of the description."""
         path = paths.prepared(dataset) / artefact.NAME
         if sha256(path) != backbone["images_sha256"]:
             raise IntegrityError(
@@ -250,29 +242,29 @@ class Pictures:
         )
 
     def tested(self, work: Iterable[np.ndarray]) -> Iterator[Tensor]:
-        """For each array of rows uint8 (rows, crops, S, S, 3): what ``extract`` showed the network.
+        """Pixels of each array of rows, uint8 (rows, crops, S, S, 3), as in ``extract``.
 
-        Raises InputError (a file that cannot be read, is not inside its root or is no image) and IntegrityError (not the
-        file that ``prepare`` saw).
+        Raises InputError for a file that is unreadable, no image or outside of its root, and IntegrityError for a file that
+        has changed since ``prepare``.
         """
         items = ([self.items[row] for row in rows.tolist()] for rows in work)
         return self._read(items, self._as_extracted)
 
     def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Generator[Tensor, None, None]:
-        """For each array of pairs uint8 (pairs, crops, S, S, 3): what training shows of them in ``epoch``.
+        """Pixels of each array of pairs, uint8 (pairs, crops, S, S, 3), as training crops them in ``epoch``.
 
-        rows: of every pair. What is shown follows from (seed, epoch, pair): neither the batch a pair is in nor the order
-        in which threads come by matters, so a resumed run sees what an undisturbed one does. Raises as ``tested``.
+        rows: of every pair. A crop follows from (seed, epoch, pair) and not from batches or threads, so a resumed run has the
+        same crops. Raises as ``tested``.
         """
         items: Iterable[list[Item]] = (
-            [self._shown(row, pair) for row, pair in zip(rows[pairs].tolist(), pairs.tolist(), strict=True)]
+            [self._pair_item(row, pair) for row, pair in zip(rows[pairs].tolist(), pairs.tolist(), strict=True)]
             for pairs in work
         )
         return self._read(items, partial(self._as_drawn, epoch))
 
-    def _shown(self, row: int, pair: int) -> _Shown:
+    def _pair_item(self, row: int, pair: int) -> _PairItem:
         item = self.items[row]
-        return _Shown(item.image_id, item.file, item.sha256, item.where, pair)
+        return _PairItem(item.image_id, item.file, item.sha256, item.where, pair)
 
     def _read(self, work: Iterable[list[Item]], read) -> Generator[Tensor, None, None]:
         with contextlib.closing(batches(work, partial(_readable, read), self.ahead)) as reading:
@@ -282,7 +274,7 @@ class Pictures:
     def _as_extracted(self, item: Item) -> np.ndarray:
         return images.pixels(self.root, item, self.transform)
 
-    def _as_drawn(self, epoch: int, item: _Shown) -> np.ndarray:
+    def _as_drawn(self, epoch: int, item: _PairItem) -> np.ndarray:
         rng = generator(self.drawing.seed, "crop", epoch, item.pair)
         if self.drawing.crop == "random":
             resampling = Image.Resampling[self.transform.interpolation.upper()]
@@ -294,7 +286,7 @@ class Pictures:
 
 
 def _readable(read: Callable[[Item], np.ndarray], item: Item) -> np.ndarray:
-    """An image that has features was readable once: here it is an error, whatever the features do about such images."""
+    """Pixels of an item. An unreadable image is always an error here, because its features exist."""
     try:
         return read(item)
     except UnreadableImage as error:
@@ -302,11 +294,10 @@ def _readable(read: Callable[[Item], np.ndarray], item: Item) -> np.ndarray:
 
 
 def random_box(width: int, height: int, rng: np.random.Generator) -> Box:
-    """(left, top, right, bottom) in pixels: 8 to 100 % of the image's area, 3:4 to 4:3, anywhere in it.
+    """(left, top, right, bottom) in pixels: 8 to 100 % of the image's area, 3:4 to 4:3, at any place.
 
-    This is torchvision's RandomResizedCrop with its defaults, as the VSE++ code uses it (after Szegedy et al., 2015): ten
-    tries, then the largest centred box of an admissible shape. The draws come from numpy's generator, so the boxes are
-    distributed alike but are not the same.
+    The distribution is that of torchvision's RandomResizedCrop with its defaults, as in the VSE++ code (after Szegedy et al.,
+    2015): ten tries, then the largest centred box of an admissible shape. numpy's generator gives other boxes.
     """
     for _ in range(_TRIES):
         area = width * height * rng.uniform(*_AREA)
@@ -331,12 +322,12 @@ def _central(width: int, height: int) -> Box:
 def random_crop(image: Image.Image, size: int, resampling: Image.Resampling, rng: np.random.Generator) -> np.ndarray:
     """uint8 (1, size, size, 3) of a random box of an RGB image.
 
-    Cut first, then scaled: scaling with ``box=`` would let pixels from outside of the box in, and torchvision does not.
+    It is cut before it is scaled, as in torchvision; scaling with ``box=`` would use pixels outside of the box.
     """
     cut = image.crop(random_box(*image.size, rng))
     return np.asarray(cut.resize((size, size), resampling))[None]
 
 
 def mirrored(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(crops, height, width, 3) as they are or, every second time, with left and right exchanged."""
+    """(crops, height, width, 3), mirrored left to right with probability 1/2."""
     return pixels[:, :, ::-1] if rng.random() < 0.5 else pixels

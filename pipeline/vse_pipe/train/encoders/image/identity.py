@@ -1,4 +1,4 @@
-"""The features of an image as they are, at unit length: one side of a pretrained pair."""
+"""Image features at unit length, unchanged otherwise: one side of a pretrained pair."""
 
 import torch
 
@@ -7,5 +7,5 @@ from vse_pipe.train.heads import Identity, build_identity, one_vector
 
 
 def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> Identity:
-    """(B, embed_size) features to the same. Raises InputError for region features (rows, R, D), and another width."""
+    """(B, embed_size) to (B, embed_size). Raises InputError for region features (rows, R, D) or another width."""
     return build_identity("image encoder 'identity'", one_vector("identity", feature_shape), embed_size)

@@ -9,7 +9,7 @@ from vse_pipe.train.heads import check_width, draw, l2norm, one_vector
 
 
 class LinearImageEncoder(nn.Module):
-    """(B, D) features to (B, embed_size); the features are used as they are, not normalised here."""
+    """(B, D) features to (B, embed_size); the features are not normalised before the layer."""
 
     def __init__(self, params: Params, in_features: int, embed_size: int) -> None:
         super().__init__()

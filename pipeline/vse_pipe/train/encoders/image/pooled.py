@@ -1,4 +1,4 @@
-"""One linear layer on every region of an image, and one vector of them all (VSE-infinity, CVPR 2021)."""
+"""One linear layer on every region of an image, then pooling to one vector (VSE-infinity, CVPR 2021)."""
 
 import torch
 from jaxtyping import Float
@@ -9,10 +9,10 @@ from vse_pipe.train.heads import GPO, check_regions, draw, l2norm, pool, regions
 
 
 class PooledImageEncoder(nn.Module):
-    """(B, R, D) features of regions, cells of a grid or patches to (B, embed_size).
+    """(B, R, D) features of regions, grid cells or patches to (B, embed_size).
 
-    Source: Chen et al., CVPR 2021, ``EncoderImageAggr`` without its second, residual branch of two layers with batch
-    normalisation. Other than there, an image of which all regions would be dropped keeps one.
+    Source: Chen et al., CVPR 2021, ``EncoderImageAggr`` without its residual branch of two layers with batch normalisation.
+    Unlike their code, an image never loses all of its regions.
     """
 
     def __init__(self, params: Params, in_features: int, embed_size: int) -> None:
@@ -24,16 +24,13 @@ class PooledImageEncoder(nn.Module):
     def forward(self, features: Float[Tensor, "images regions features"]) -> Float[Tensor, "images dim"]:
         """Raises InputError for features of another width than the weights, and for one vector per image."""
         check_regions("pooled", features, self.fc.in_features)
-        vectors = self._pooled(self.fc(features))
+        mask = torch.ones(features.shape[:2], dtype=torch.bool, device=features.device)
+        if self.training and self.params.drop:
+            mask = thinned(mask, self.params.drop)
+        vectors = pool(self.fc(features), mask, self.gpo or self.params.pooling)
         if not self.params.no_imgnorm:
             vectors = l2norm(vectors)
         return vectors.abs() if self.params.use_abs else vectors
-
-    def _pooled(self, vectors: Float[Tensor, "images regions dim"]) -> Float[Tensor, "images dim"]:
-        kept = torch.ones(vectors.shape[:2], dtype=torch.bool, device=vectors.device)
-        if self.training and self.params.drop:
-            kept = thinned(kept, self.params.drop)
-        return pool(vectors, kept, self.gpo or self.params.pooling)
 
 
 def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> PooledImageEncoder:

@@ -1,4 +1,4 @@
-"""One linear layer on every region of an image (SCAN EncoderImagePrecomp), for similarities that compare fragments."""
+"""One linear layer on every region of an image (SCAN EncoderImagePrecomp), for similarities of fragments."""
 
 import torch
 from jaxtyping import Float
@@ -9,9 +9,9 @@ from vse_pipe.train.heads import check_regions, draw, l2norm_eps, regions_width
 
 
 class RegionsImageEncoder(nn.Module):
-    """(B, R, D) features to (B, R, embed_size), each region by itself; used as they are, not normalised before the layer.
+    """(B, R, D) features to (B, R, embed_size), each region separately; not normalised before the layer.
 
-    A region's vector is ``x / (|x| + 1e-8)``: SCAN, SGRAF and L2RM add the eps to the length.
+    A region's vector is ``x / (|x| + 1e-8)``, as in SCAN, SGRAF and L2RM.
     """
 
     def __init__(self, params: Params, in_features: int, embed_size: int) -> None:

@@ -1,4 +1,4 @@
-"""One layer, and a branch of two beside it, on extracted features (the projection of VSE-infinity, CVPR 2021)."""
+"""One layer plus a branch of two layers on extracted features (the projection of VSE-infinity, CVPR 2021)."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Word embeddings and a GRU over them; a caption is the last state, or a pooling of all (VSE++ EncoderText)."""
+"""Word embeddings and a GRU; a caption's vector is the last state or a pooling of all states (VSE++ EncoderText)."""
 
 import math
 from itertools import pairwise
@@ -17,7 +17,7 @@ from vse_pipe.train.heads import GPO, check_lengths, draw, l2norm, l2norm_eps, t
 class GRUTextEncoder(nn.Module):
     """(B, L) token ids and (B,) lengths to (B, embed_size) by ``forward``, to (B, L, embed_size) by ``words``.
 
-    Directions are averaged, not concatenated, as in the local models (SCAN, SGRAF, L2RM). Padding has no part in either.
+    Directions are averaged, not concatenated, as in the local models (SCAN, SGRAF, L2RM). Padding has no effect.
     """
 
     def __init__(self, params: Params, words: int, embed_size: int) -> None:
@@ -42,21 +42,20 @@ class GRUTextEncoder(nn.Module):
     def words(
         self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " _"]
     ) -> Float[Tensor, "captions length dim"]:
-        """A vector for each token, as local models compare them: its state by itself at unit length, zero past the end.
+        """The state of each token at unit length for local models, zero past the end of a caption.
 
-        Source: SGRAF ``EncoderText`` (SCAN and L2RM alike). Pooling, drop_words, projection and use_abs have no part in it.
+        Source: SGRAF ``EncoderText``, equal in SCAN and L2RM. Pooling, drop_words, projection and use_abs are not applied.
         """
         states, _ = self._read(tokens, lengths)
         return l2norm_eps(pad_packed_sequence(states, batch_first=True, total_length=tokens.shape[1])[0])
 
     def _read(self, tokens: Tensor, lengths: Tensor, drop: float = 0.0) -> tuple[PackedSequence, Tensor]:
-        """Every token's state and (B, embed_size) final states, directions averaged. drop: share of the tokens that are not
-        read."""
+        """Every token's state and (B, embed_size) final states, directions averaged. drop: share of the tokens to drop."""
         check_lengths("text encoder 'gru'", tokens, lengths)
         if drop:
-            read = thinned(torch.arange(tokens.shape[1]) < lengths[:, None], drop)
-            order = (~read).to(torch.int8).argsort(dim=1, stable=True)
-            tokens, lengths = tokens.gather(1, order.to(tokens.device)), read.sum(dim=1)
+            mask = thinned(torch.arange(tokens.shape[1]) < lengths[:, None], drop)
+            order = (~mask).to(torch.int8).argsort(dim=1, stable=True)
+            tokens, lengths = tokens.gather(1, order.to(tokens.device)), mask.sum(dim=1)
         packed = pack_padded_sequence(tokens, lengths, batch_first=True, enforce_sorted=False)
         states, final = self._states(packed)
         if not self.params.bidirectional:
@@ -65,15 +64,15 @@ class GRUTextEncoder(nn.Module):
         return _with_data(states, both), final[-2:].mean(dim=0)
 
     def _states(self, packed: PackedSequence) -> tuple[PackedSequence, Tensor]:
-        """The last layer's state of every token, directions side by side (T, directions * H), and the final states of every
-        layer and direction (layers * directions, B, H) in the order of the batch; backward ends at token 0.
+        """The last layer's state of every token, directions concatenated (T, directions * H), and the final states of every
+        layer and direction (layers * directions, B, H) in the order of the batch. The backward direction ends at token 0.
 
-        packed: token ids. On the CPU a word's input gates are computed once for all its tokens in the batch, unless dropout
-        makes every token another.
+        packed: token ids. On the CPU the input gates of equal words in a batch are computed once, unless dropout changes
+        each token.
         """
-        # A query is one caption by itself: the compiled loop takes longer to load than the whole search.
-        alone = int(packed.batch_sizes[0]) == 1 and not torch.is_grad_enabled()
-        if alone or not _can_be_packed(self.rnn, packed.data.device):
+        # A single query uses PyTorch's GRU, because the compiled loop takes longer to load than the whole search.
+        is_query = int(packed.batch_sizes[0]) == 1 and not torch.is_grad_enabled()
+        if is_query or not _can_be_packed(self.rnn, packed.data.device):
             return self.rnn(self._dropped(packed))
         if self.training and self.dropout.p > 0:
             return packed_gru(self.rnn, self._dropped(packed))
@@ -102,9 +101,9 @@ def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:
 def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> GRUTextEncoder:
     """inputs: words of the vocabulary. Draws embeddings, then the GRU, the projection and GPO.
 
-    init ``code``: embeddings uniform in +-0.1, GRU uniform in +-1/sqrt(embed_size) (PyTorch's default, as the authors
-    leave it); ``xavier``: each matrix, in the GRU each gate's, uniform in +-sqrt(6 / (in + out)), biases 0. The projection is
-    drawn like the image side's layer under both: +-sqrt(6 / (in + out)), bias 0.
+    init ``code``: embeddings uniform in +-0.1, GRU uniform in +-1/sqrt(embed_size), which is PyTorch's default and that of
+    the authors' code; ``xavier``: each matrix, and each gate of the GRU, uniform in +-sqrt(6 / (in + out)), biases 0. The
+    projection is uniform in +-sqrt(6 / (in + out)) with bias 0 in both cases.
     """
     encoder = GRUTextEncoder(params, inputs, embed_size)
     xavier = params.init == "xavier"
@@ -127,7 +126,7 @@ def _xavier(inputs: int, outputs: int) -> float:
 
 
 def _can_be_packed(rnn: nn.GRU, device: torch.device) -> bool:
-    """Whether ``packed_gru`` can stand in for ``rnn``: one layer with biases, on the CPU (cuDNN has its own fused GRU)."""
+    """Whether ``packed_gru`` can replace ``rnn``: one layer with biases, on the CPU (cuDNN has a fused GRU)."""
     dtype = rnn.weight_ih_l0.dtype
     return device.type == "cpu" and rnn.num_layers == 1 and rnn.bias and dtype in (torch.float32, torch.float64)
 
@@ -135,19 +134,19 @@ def _can_be_packed(rnn: nn.GRU, device: torch.device) -> bool:
 def packed_gru(
     rnn: nn.GRU, packed: PackedSequence, vectors: Float[Tensor, "rows word_dim"] | None = None
 ) -> tuple[PackedSequence, Float[Tensor, "directions captions dim"]]:
-    """``rnn(packed)`` of a one-layer GRU on the CPU: the state of every token, directions side by side, and the final states.
+    """``rnn(packed)`` of a one-layer GRU on the CPU: the state of every token, directions concatenated, and the final states.
 
-    PyTorch differentiates its CPU GRU word by word: for each word a product and a sum of the size of the weights, and a
-    gradient of the size of all gates. Here the input gates of all words are one product, and so is each gradient of a
-    weight; only the recurrence goes word by word. Equations and order of the gates (r, z, n) are the same, and so is the
-    result up to rounding:
+    PyTorch differentiates its CPU GRU word by word: each word needs a product and a sum of the size of the weights, and a
+    gradient of the size of all gates. Here the input gates of all words are one product, and so is the gradient of each
+    weight; only the recurrence runs word by word. Equations and order of the gates (r, z, n) are those of PyTorch, and the
+    result is equal up to rounding:
 
         r = sigmoid(W_ir x + b_ir + W_hr h + b_hr)        n = tanh(W_in x + b_in + r * (W_hn h + b_hn))
         z = sigmoid(W_iz x + b_iz + W_hz h + b_hz)        h' = (1 - z) * n + z * h
 
-    With ``vectors``, ``packed.data`` holds for each token a row of them: the gates of a row are computed once for all its
-    tokens, and its gradients are summed before the products. Under CPU autocast the products are in autocast's type; the
-    rest, and what is returned, stays in the type of the weights. Gradients of the first order only.
+    With ``vectors``, ``packed.data`` contains the row of each token: the gates of a row are computed once for all of its
+    tokens, and its gradients are summed before the products. Under CPU autocast the products have autocast's type; all else,
+    including the result, has the type of the weights. Gradients of the first order only.
     """
     places, inputs = (None, packed.data) if vectors is None else (packed.data, vectors)
     sizes, order = packed.batch_sizes, packed.unsorted_indices
@@ -164,7 +163,7 @@ def packed_gru(
 
 
 def _turned(sizes: Int[Tensor, " steps"], lengths: Int[Tensor, " captions"]) -> Int[Tensor, " tokens"]:
-    """For each token, in the order of a PackedSequence, the token as far from the other end of its caption."""
+    """The mirror position in its caption of each token, in the order of a PackedSequence."""
     starts = sizes.cumsum(0) - sizes
     step = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
     row = torch.arange(len(step)) - starts[step]
@@ -172,7 +171,7 @@ def _turned(sizes: Int[Tensor, " steps"], lengths: Int[Tensor, " captions"]) -> 
 
 
 def _recurrence(rnn, suffix: str, inputs, places, lengths, sizes: list[int]) -> tuple[Tensor, Tensor]:
-    """One direction: the state after each token, in the order of reading, and after the last of each caption."""
+    """One direction: the state after each token, in reading order, and after the last token of each caption."""
     names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
     weights = [getattr(rnn, f"{name}_l0{suffix}") for name in names]
     dtype = weights[0].dtype
@@ -184,10 +183,8 @@ def _recurrence(rnn, suffix: str, inputs, places, lengths, sizes: list[int]) -> 
 
 
 class _Recurrence(torch.autograd.Function):
-    """inputs (rows, word_dim) and the row that each token reads; products are made in ``kind``.
-
-    ``sizes``: captions still running at each step, never growing, as in a PackedSequence.
-    """
+    """inputs: (rows, word_dim); places: the row of each token; kind: dtype of products; sizes: captions at each step,
+    never growing, as in a PackedSequence."""
 
     @staticmethod
     def forward(ctx, inputs, places, w_ih, w_hh, b_ih, b_hh, ends, sizes, kind, keep):
@@ -203,15 +200,15 @@ class _Recurrence(torch.autograd.Function):
         reads = torch.arange(tokens) if places is None else places
         for step, size in enumerate(sizes):
             span = slice(start, start + size)
-            kept = span if keep else slice(0, size)
+            slots = span if keep else slice(0, size)
             if step:  # the state before the first step is zero
                 _linear(previous[:size], weight, b_hh, out=hidden[:size])
-            parts = (reads[span], hidden[:size], previous[:size], gates[kept], linear[kept], states[span])
+            parts = (reads[span], hidden[:size], previous[:size], gates[slots], linear[slots], states[span])
             cell.gru_forward(*(part.detach().numpy() for part in (table, *parts)))
             previous, start = states[span], start + size
         ctx.save_for_backward(inputs, places, w_ih, w_hh, states, gates, linear)
         ctx.sizes, ctx.kind = sizes, kind
-        ctx.set_materialize_grads(False)  # mostly one of the two is not used
+        ctx.set_materialize_grads(False)  # mostly only one of the two results is used
         return states, states.index_select(0, ends)
 
     @staticmethod
@@ -226,15 +223,15 @@ class _Recurrence(torch.autograd.Function):
         delta[:, 2 * dim :] = new  # from here on the gradient of W_i x + b_i
         d_b_ih = torch.cat([d_b_hh[: 2 * dim], new.sum(dim=0, dtype=dtype)])
         if places is not None:
-            whole = delta.to(dtype)
-            delta = torch.ops.aten.embedding_dense_backward(whole, places, len(inputs), -1, False).to(kind)
+            token_delta = delta.to(dtype)
+            delta = torch.ops.aten.embedding_dense_backward(token_delta, places, len(inputs), -1, False).to(kind)
         d_inputs = (delta @ w_ih.to(kind)).to(dtype) if ctx.needs_input_grad[0] else None
         d_w_ih = (delta.t() @ inputs.to(kind)).to(dtype)
         return d_inputs, None, d_w_ih, d_w_hh, d_b_ih, d_b_hh, None, None, None, None
 
 
 def _through_time(grads, weight, states, gates, linear, sizes) -> tuple[Tensor, Tensor]:
-    """Gradients of W_h h + b_h (tokens, 3 dim) and of n's sum (tokens, dim), from those of all and of final states."""
+    """Gradients of W_h h + b_h (tokens, 3 dim) and of the sum in n (tokens, dim). grads: those of all and of final states."""
     from vse_pipe.train import kernels as cell
 
     tokens, dim, widest = len(states), states.shape[1], sizes[0]
@@ -242,9 +239,9 @@ def _through_time(grads, weight, states, gates, linear, sizes) -> tuple[Tensor, 
     new = torch.empty(tokens, dim, dtype=weight.dtype)
     grad_states, grad_final = grads
     zeros = states.new_zeros(widest, dim)
-    # A caption's row waits with the gradient of its final state until the steps backward reach its last word.
+    # A caption's row keeps the gradient of its final state until the backward steps reach its last word.
     flow = zeros.clone() if grad_final is None else grad_final.clone()
-    # Compiled code knows no bfloat16: a step is written in the type of the states first.
+    # numba has no bfloat16, so a step is first written in the type of the states.
     rough = weight.dtype != states.dtype
     scratch = (states.new_empty(widest, 3 * dim), states.new_empty(widest, dim)) if rough else ()
     stop = tokens
@@ -265,14 +262,14 @@ def _through_time(grads, weight, states, gates, linear, sizes) -> tuple[Tensor, 
 
 
 def _before(states, sizes: list[int]) -> Tensor:
-    """The state before each token, of the tokens from the second step on."""
+    """The state before each token from the second step on."""
     starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
     parts = [states[start : start + size] for start, (_, size) in zip(starts, pairwise(sizes), strict=False)]
     return torch.cat(parts) if parts else states[:0]
 
 
 def _linear(inputs, weight, bias, out=None) -> Tensor:
-    """``inputs @ weight + bias``; the product in the type of ``weight``, the sum in that of ``bias``."""
+    """``inputs @ weight + bias``; the product has the type of ``weight``, the sum that of ``bias``."""
     if weight.dtype == bias.dtype:
         return torch.addmm(bias, inputs, weight, out=out)
     return torch.add(inputs.to(weight.dtype) @ weight, bias, out=out)

@@ -1,4 +1,4 @@
-"""One linear layer on the vector of every token of an encoder that is not trained, and one vector of them all."""
+"""One linear layer on every token's vector from a fixed encoder, then pooling to one vector (VSE-infinity, CVPR 2021)."""
 
 import torch
 from jaxtyping import Float, Int
@@ -13,8 +13,8 @@ _NAME = "text encoder 'pooled'"
 class PooledTextEncoder(nn.Module):
     """(B, L, D) vectors and (B,) lengths to (B, embed_size) by ``forward``, to (B, L, embed_size) by ``words``.
 
-    Source: Chen et al., CVPR 2021, ``EncoderTextBert`` in the authors' code: a layer on the token's vector, pooled by GPO. Other than there, the
-    network of the tokens is not trained.
+    Source: Chen et al., CVPR 2021, ``EncoderTextBert`` in the authors' code: a layer on each token's vector, pooled by GPO.
+    Unlike their code, the network of the tokens is not trained.
     """
 
     def __init__(self, params: Params, in_features: int, embed_size: int) -> None:
@@ -29,17 +29,16 @@ class PooledTextEncoder(nn.Module):
     ) -> Float[Tensor, "captions dim"]:
         """``lengths`` on the CPU; raises InputError unless each is 1 to L, and for vectors of another width."""
         placed = self._placed(vectors, lengths)
-        kept = torch.arange(vectors.shape[1]) < lengths[:, None]
+        mask = torch.arange(vectors.shape[1]) < lengths[:, None]
         if self.training and self.params.drop_words:
-            kept = thinned(kept, self.params.drop_words)
-        pooled = l2norm(pool(placed, kept.to(placed.device), self.gpo or self.params.pooling))
+            mask = thinned(mask, self.params.drop_words)
+        pooled = l2norm(pool(placed, mask.to(placed.device), self.gpo or self.params.pooling))
         return pooled.abs() if self.params.use_abs else pooled
 
     def words(
         self, vectors: Float[Tensor, "captions length features"], lengths: Int[Tensor, " _"]
     ) -> Float[Tensor, "captions length dim"]:
-        """A vector for each token at unit length; what is past the end of a caption means nothing. Pooling, drop_words and
-        use_abs have no part in it."""
+        """Unit vectors of the tokens, arbitrary past the end of a caption. Pooling, drop_words and use_abs are not applied."""
         return l2norm_eps(self._placed(vectors, lengths))
 
     def _placed(self, vectors: Tensor, lengths: Tensor) -> Tensor:
@@ -49,7 +48,7 @@ class PooledTextEncoder(nn.Module):
 
 
 def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> PooledTextEncoder:
-    """inputs: numbers in a token's vector. The layer's weights uniform in +-sqrt(6 / (in + out)), bias 0, then those of GPO."""
+    """inputs: width of a token's vector. Draws the layer, uniform in +-sqrt(6 / (in + out)) with bias 0, then GPO."""
     encoder = PooledTextEncoder(params, inputs, embed_size)
     draw(encoder.fc, rng)
     if encoder.gpo is not None:

@@ -1,4 +1,4 @@
-"""One layer, and a branch of two beside it, on one vector a caption (the projection of VSE-infinity, CVPR 2021)."""
+"""One layer plus a branch of two layers on one vector a caption (the projection of VSE-infinity, CVPR 2021)."""
 
 import torch
 
@@ -7,5 +7,5 @@ from vse_pipe.train.heads import Residual, build_residual
 
 
 def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> Residual:
-    """inputs: numbers in a caption's vector. (B, inputs) to (B, embed_size)."""
+    """(B, inputs) to (B, embed_size)."""
     return build_residual("text encoder 'residual'", params, inputs, embed_size, rng)

@@ -1,4 +1,4 @@
-"""The text branch of a two-branch network (structure-preserving embeddings); reads one vector a caption."""
+"""The text branch of a two-branch network (structure-preserving embeddings), on one vector a caption."""
 
 import torch
 
@@ -7,5 +7,5 @@ from vse_pipe.train.heads import Branch, build_branch
 
 
 def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> Branch:
-    """inputs: numbers in a caption's vector. (B, inputs) to (B, embed_size)."""
+    """(B, inputs) to (B, embed_size)."""
     return build_branch("text encoder 'two_branch'", params, inputs, embed_size, rng)

@@ -1,0 +1,72 @@
+"""No training: the model is the run's untrained encoders, for the two sides of a pretrained pair (zero-shot)."""
+
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from vse_pipe.artifacts import features, model_files, texts
+from vse_pipe.artifacts.features import Features
+from vse_pipe.artifacts.texts import Texts
+from vse_pipe.core.console import say
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.files import partial, require_ours
+from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project.params.typed import Run
+from vse_pipe.train import checkpoint, inputs
+from vse_pipe.train.model import build, described
+
+
+def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: torch.device) -> None:
+    """Write a model without weights to ``out``: vocabulary, config.json and a learning curve without epochs.
+
+    Vectors are as wide as features. config.json has scale and bias of the logits of a pretrained pair, as ``logit``. files:
+    patterns of a training's files, as in ``repetitions.patterns``. Raises InputError for features and texts of two different
+    pairs, or of different widths.
+    """
+    started = time.monotonic()
+    prepared, words = paths.prepared(node.dataset), paths.extracted(node.dataset, node.texts)
+    stored = features.read(paths.extracted(node.dataset, node.features))
+    mark = checkpoint.run_fingerprint(node, node.seed, inputs.sides(node), device)
+    if checkpoint.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name:
+        say(f"train {name}: {out} is up to date")
+        return
+    features.require_images(stored, prepared)
+    texts.require_captions(words, prepared)
+    read = texts.read(words)
+    _require_a_pair(stored, read, name)
+    shape = stored.array.shape[1:]
+    model = build(node.image, node.text, node.similarity, shape, read.inputs, shape[-1], node.seed)
+    config = {
+        **described(node, shape, read.inputs, shape[-1], stored.meta, read),
+        "best": {"epoch": 0, "val_rsum": None},
+        "ended": {"by": "scheme", "epoch": 0, "converged": True},
+        "run": name,
+        "logit": stored.meta.get("logit"),
+    }
+    require_ours(out, repetitions.patterns(files))
+    building = partial(out)
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    model_files.write_history(building, [])
+    model_files.write(building, model.state_dict(), read.words, config)
+    checkpoint.record(building, mark)
+    repetitions.put(building, out, files, f"train {name}")
+    step.record(out, time.monotonic() - started)
+    say(f"train {name}: nothing is trained; images and captions are compared in {shape[-1]} dimensions as they are")
+
+
+def _require_a_pair(stored: Features, read: Texts, name: str) -> None:
+    """Raises InputError unless both sides are of one pretrained pair; vectors of other origin are not checked."""
+    weights = [meta.get("weights") or {} for meta in (stored.meta, read.meta)]
+    networks = [
+        str(meta.get("network") or meta.get(kind)) for meta, kind in ((stored.meta, "backbone"), (read.meta, "method"))
+    ]
+    same = networks[0] == networks[1] and all(weights[0].get(key) == weights[1].get(key) for key in ("sha256", "seed"))
+    if "network" in read.meta and not same:
+        raise InputError(
+            f"train {name}: features and texts are of two models ({' and '.join(networks)}) or of two weights; give both the same model, "
+            "weights and sha256"
+        )

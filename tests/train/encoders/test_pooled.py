@@ -1,0 +1,295 @@
+"""The layer on regions or tokens, with and without pooling, against loops; drops; runs; and refusals."""
+
+import math
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.fragment_project import DIM, REGIONS, run_of, write_fragment_project
+from tests.naive import training as naive
+from tests.toy_project import WORDS, load_params
+from tests.train.encoders.contract import check_draws, check_gradients, weights_of
+from tests.train.some import killed_after
+from vse_pipe.artifacts import captions, embeddings, model_files, texts
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.files import sha256
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.extract import text_methods
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.registry import IMAGE_ENCODERS, TEXT_ENCODERS
+from vse_pipe.tools.export.stage import export_run
+from vse_pipe.tools.hub.model import networks
+from vse_pipe.tools.hub.stage import pack
+from vse_pipe.train.heads import thinned
+from vse_pipe.train.restore import load
+from vse_pipe.train.stage import train
+
+ALL_POOLINGS = ("gpo", "mean", "max")
+POOLINGS = pytest.mark.parametrize("pooling", ALL_POOLINGS)
+IMAGES = pytest.mark.parametrize("name", ["pooled", "regions"])
+LENGTHS = torch.tensor([3, 1, 5])
+
+
+def _with_bias(encoder):
+    torch.nn.init.normal_(encoder.fc.bias, generator=torch.Generator().manual_seed(7))
+    return encoder.double().eval()
+
+
+def _build(name: str, rng: torch.Generator, shape=(5, 6), size=4, **options):
+    return IMAGE_ENCODERS.load(name).build(IMAGE_ENCODERS.options(name)(**options), shape, size, rng)
+
+
+def _image(name: str = "pooled", **options):
+    return _with_bias(_build(name, torch.Generator().manual_seed(0), **options))
+
+
+def _build_text(rng: torch.Generator, **options):
+    options = TEXT_ENCODERS.options("pooled")(**{"drop_words": 0.0, **options})
+    return TEXT_ENCODERS.load("pooled").build(options, 6, 4, rng)
+
+
+def _text(**options):
+    return _with_bias(_build_text(torch.Generator().manual_seed(0), **options))
+
+
+def _features(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def _tokens(padding: float = 0.0) -> torch.Tensor:
+    tokens = torch.randn(3, 5, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    return tokens.masked_fill(torch.arange(5)[None, :, None] >= LENGTHS[:, None, None], padding)
+
+
+# Images.
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_regions_equal_the_loop(plain):
+    encoder, features = _image("regions", no_imgnorm=plain), _features(2, 5, 6)
+    expected = [naive.regions(weights_of(encoder), image, normalised=not plain) for image in features.tolist()]
+    torch.testing.assert_close(encoder(features), torch.tensor(expected, dtype=torch.float64))
+
+
+def test_the_eps_of_regions_is_added_to_the_length():
+    encoder = _build("regions", torch.Generator().manual_seed(0), (1, 2), 1).double()
+    with torch.no_grad():
+        encoder.fc.weight.copy_(torch.tensor([[1e-8, 0.0]]))
+    assert encoder(torch.tensor([[[1.0, 0.0]]]).double()).item() == pytest.approx(0.5)
+    assert encoder(torch.zeros(1, 1, 2).double()).tolist() == [[[0.0]]], "not NaN"
+
+
+@POOLINGS
+def test_pooled_images_equal_the_loop_in_any_order_of_regions(pooling):
+    encoder, features = _image(pooling=pooling), _features(3, 5, 6)
+    expected = [naive.pooled(weights_of(encoder), image, pooling) for image in features.tolist()]
+    torch.testing.assert_close(encoder(features), torch.tensor(expected, dtype=torch.float64))
+    torch.testing.assert_close(encoder(features.flip(1)), encoder(features))
+    assert torch.equal(_image(pooling=pooling, use_abs=True)(features), encoder(features).abs())
+    plain = _image(pooling=pooling, no_imgnorm=True)(features)
+    torch.testing.assert_close(plain / plain.norm(dim=1, keepdim=True), encoder(features))
+
+
+@POOLINGS
+def test_regions_are_dropped_in_training_only(pooling):
+    encoder, features = _image(pooling=pooling, drop=0.5), _features(4, 5, 6)
+    whole = encoder(features)
+    encoder.train()
+    torch.manual_seed(3)
+    mask = thinned(torch.ones(4, 5, dtype=torch.bool), 0.5)
+    assert len(set(mask.sum(dim=1).tolist())) > 1
+    torch.manual_seed(3)
+    dropped = encoder(features)
+    encoder.eval()
+    for image in range(4):
+        torch.testing.assert_close(dropped[image], encoder(features[image : image + 1, mask[image]])[0])
+    assert torch.equal(encoder(features), whole)
+    assert torch.equal(_image(pooling=pooling, drop=0.0).train()(features), whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *(("pooled", {"pooling": pooling}) for pooling in ALL_POOLINGS),
+        ("regions", {}),
+        ("regions", {"no_imgnorm": True}),
+    ],
+)
+def test_gradients_reach_every_weight_of_an_image_encoder(name, options):
+    encoder = _image(name, **options).train()
+    check_gradients(encoder, encoder(_features(8, 5, 6)))
+
+
+@POOLINGS
+def test_bfloat16_products_stay_near(pooling):
+    encoder, features = _image(pooling=pooling).float(), _features(3, 5, 6).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = encoder(features)
+    torch.testing.assert_close(rough.float(), encoder(features), rtol=0, atol=0.03)
+
+
+@IMAGES
+def test_initial_weights_fill_their_range_and_come_from_the_generator(name):
+    check_draws(lambda rng: _build(name, rng))
+    layer, bound = _build(name, torch.Generator().manual_seed(5), (36, 300), 200).fc, math.sqrt(6 / 500)
+    assert 0.99 * bound < layer.weight.abs().max() <= bound
+    assert not layer.bias.any()
+
+
+@IMAGES
+@pytest.mark.parametrize("shape", [(2048,), (2, 3, 4)])
+def test_features_of_another_form_are_refused(name, shape):
+    with pytest.raises(InputError, match=rf"'{name}' needs features \(regions, dim\) of an image.*take image: linear"):
+        _build(name, torch.Generator(), shape)
+
+
+@IMAGES
+def test_features_of_another_width_are_refused(name):
+    with pytest.raises(InputError, match=r"built for \(regions, 6\) features of an image, got shape \(2, 3, 7\)"):
+        _image(name)(torch.zeros(2, 3, 7).double())
+
+
+# Texts.
+
+
+@POOLINGS
+def test_pooled_texts_equal_the_loop_whatever_the_padding(pooling):
+    encoder = _text(pooling=pooling)
+    vectors = encoder(_tokens(), LENGTHS)
+    for caption, length, vector in zip(_tokens().tolist(), LENGTHS.tolist(), vectors.tolist(), strict=True):
+        expected = naive.pooled(weights_of(encoder), caption[:length], pooling)
+        assert vector == pytest.approx(expected, abs=1e-9)
+    torch.testing.assert_close(encoder(_tokens(5.0), LENGTHS), vectors)
+    assert torch.equal(_text(pooling=pooling, use_abs=True)(_tokens(), LENGTHS), vectors.abs())
+
+
+def test_words_are_the_layer_at_unit_length():
+    encoder = _text()
+    words = encoder.words(_tokens(), LENGTHS)
+    for caption, length, vectors in zip(_tokens().tolist(), LENGTHS.tolist(), words.tolist(), strict=True):
+        for token, vector in zip(caption[:length], vectors, strict=False):
+            placed = naive.affine(encoder.fc.weight.tolist(), encoder.fc.bias.tolist(), token)
+            assert vector == pytest.approx(naive.unit(placed), abs=1e-7)
+
+
+def test_tokens_are_dropped_in_training_only_and_one_stays():
+    encoder = _text(pooling="mean", drop_words=0.6).train()
+    torch.manual_seed(3)
+    mask = thinned(torch.arange(5) < LENGTHS[:, None], 0.6)
+    torch.manual_seed(3)
+    vectors = encoder(_tokens(), LENGTHS)
+    for caption, chosen, vector in zip(_tokens(), mask, vectors.tolist(), strict=True):
+        assert vector == pytest.approx(naive.pooled(weights_of(encoder), caption[chosen].tolist(), "mean"), abs=1e-9)
+    torch.testing.assert_close(encoder.words(_tokens(), LENGTHS), encoder.eval().words(_tokens(), LENGTHS))
+
+
+@POOLINGS
+def test_weights_and_gradients_of_texts(pooling):
+    check_draws(lambda rng: _build_text(rng, pooling=pooling))
+    encoder = _text(pooling=pooling).train()
+    check_gradients(encoder, encoder(_tokens(), LENGTHS))
+
+
+def test_texts_that_do_not_fit_are_refused():
+    assert TEXT_ENCODERS.traits("pooled").reads == "fragments"
+    with pytest.raises(InputError, match="'pooled' was built for vectors of 6 numbers"):
+        _text()(torch.zeros(2, 3, 5, dtype=torch.float64), torch.tensor([1, 2]))
+    with pytest.raises(InputError, match="needs captions of 1 to 5 tokens, got lengths 0 to 3"):
+        _text()(_tokens(), torch.tensor([0, 1, 3]))
+
+
+# Runs.
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("tokens")
+
+
+def _write_tokens(name: str) -> None:
+    """A one-hot vector for each word of the toy data set."""
+    prepared = paths.prepared("toy")
+    table = captions.read(prepared)
+    eye = np.eye(len(WORDS), dtype=np.float16)
+    lists = [[WORDS.index(word) for word in text.split()] for text in table["text"].to_pylist()]
+    blocks = [(eye[words], np.array([len(words)])) for words in lists]
+    about = {
+        "captions_sha256": sha256(prepared / captions.NAME),
+        "method": "sentence_tokens",
+        "options": {"model": "none"},
+    }
+    texts.write_fragments(paths.extracted("toy", name), table["caption_id"].to_numpy(), blocks, about)
+
+
+def _trained(similarity: str, image: str) -> Params:
+    """A run with the name of its similarity, in the working directory."""
+    node = {"dataset": "toy", "method": "sentence_tokens", "model": "none"}
+    run = run_of(similarity, image=image, text="pooled", texts="fine", train={"epochs": 3})
+    if not paths.prepared("toy").exists():
+        write_fragment_project(Path())
+        _write_tokens("fine")
+    small = {"sgr": {"sim_dim": 6, "dropout": 0.1}}
+    params = load_params(Path(), texts={"fine": node}, runs={similarity: run}, similarity=small)
+    train(params, similarity, "cpu")
+    return params
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize(("similarity", "image"), [("cosine", "pooled"), ("scan_t2i", "regions"), ("sgr", "regions")])
+def test_runs_learn_from_tokens_as_one_vector_or_as_fragments(root, monkeypatch, similarity, image):
+    monkeypatch.chdir(root)
+    params = _trained(similarity, image)
+    losses = [row["loss"] for row in model_files.read_history(paths.trained(similarity)).to_dict("records")]
+    assert losses[-1] < 0.95 * losses[0]
+    embed(params, similarity, "cpu")
+    evaluate(params, similarity, ["nns"], "cpu")
+    assert model_files.read(paths.trained(similarity)).config["text_inputs"] == len(WORDS)
+
+
+def test_a_packed_model_reads_sentences(root, monkeypatch, tmp_path):
+    monkeypatch.chdir(root)
+    params = _trained("cosine", "pooled")
+    embed(params, "cosine", "cpu")
+    pack(params, "cosine", tmp_path / "hub", None)
+    eye = torch.eye(len(WORDS))
+    known = SimpleNamespace(
+        encode=lambda said, **_: [eye[[WORDS.index(word) for word in text.split()]] for text in said]
+    )
+    monkeypatch.setattr(text_methods, "_loaded", lambda *_: known)
+    sentences = captions.read(paths.prepared("toy"))["text"].to_pylist()
+    (network,) = networks(tmp_path / "hub")
+    expected = embeddings.read(paths.embedded("cosine") / embeddings.CAPTIONS).vectors
+    np.testing.assert_allclose(network.captions(sentences).numpy(), expected, atol=1e-6)
+
+
+@pytest.mark.acceptance
+def test_a_run_goes_on_bit_equal_and_its_vectors_are_read_like_any(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = {"text": {"pooling": "gpo", "drop_words": 0.2}}
+    run = run_of("cosine", image="pooled", options=options, train={"epochs": 3, "chunk": 3})
+    params = write_fragment_project(tmp_path, mine=run)
+    train(params, "mine", "cpu")
+    digest = model_files.read(paths.trained("mine")).digest
+    shutil.rmtree(paths.trained("mine"))
+    killed_after(2, params, "mine")
+    train(params, "mine", "cpu")
+    assert model_files.read(paths.trained("mine")).digest == digest
+    model, files = load(paths.trained("mine"))
+    assert {name.partition(".gpo.")[0] for name in files.weights if ".gpo." in name} == {"img", "txt"}
+
+    embed(params, "mine", "cpu")
+    images = embeddings.read(paths.embedded("mine") / embeddings.IMAGES)
+    np.testing.assert_allclose(np.linalg.norm(images.vectors, axis=1), 1.0, rtol=1e-5)
+    array = torch.from_numpy(np.load(paths.extracted("toy", "plain") / "features.npy")).float()
+    assert array.shape[1:] == (REGIONS, DIM)
+    with torch.inference_mode():
+        torch.testing.assert_close(torch.tensor(images.vectors[:1]), model.img(array[:1]), rtol=1e-5, atol=1e-6)
+    assert set(evaluate(params, "mine", ["nns", "csls"], "cpu")) == {"nns", "csls"}
+    export_run(params, "mine", "csls", "npy", "text_to_image", tmp_path / "out")
+    assert (tmp_path / "out" / "manifest.json").is_file()

@@ -1,0 +1,221 @@
+"""Encoders of one vector an image or a caption against loops, both sides alike: identity, linear, residual, two_branch."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+from tests.naive import training as naive
+from tests.train.encoders.contract import check_draws, check_gradients, weights_of
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.registry import IMAGE_ENCODERS, TEXT_ENCODERS
+
+IN, OUT = 7, 4
+SIDES = {"image": IMAGE_ENCODERS, "text": TEXT_ENCODERS}
+# A bias right before batch normalisation is subtracted again.
+SUBTRACTED = {"last": ("fc3.bias",), "first": ("fc1.0.bias", "fc2.0.bias"), "none": ()}
+
+
+def _build(side: str, name: str, width: int, size: int, rng: torch.Generator, **options) -> nn.Module:
+    family = SIDES[side]
+    return family.load(name).build(family.options(name)(**options), (width,) if side == "image" else width, size, rng)
+
+
+def _rows(count: int = 6) -> torch.Tensor:
+    return torch.randn(count, IN, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
+def _make(side: str, name: str, **options) -> nn.Module:
+    return _build(side, name, IN, OUT, torch.Generator().manual_seed(0), **options).double()
+
+
+@pytest.fixture(params=SIDES)
+def side(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def two_branch(side) -> Callable[..., nn.Module]:
+    return partial(_make, side, "two_branch")
+
+
+def _inputs_of(layer: nn.Module) -> list[torch.Tensor]:
+    """The inputs of a layer, filled by later calls."""
+    inputs: list[torch.Tensor] = []
+    layer.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0]))
+    return inputs
+
+
+# Any of them.
+
+
+@pytest.mark.parametrize("name", ["two_branch", "residual", "linear"])
+def test_vectors_have_unit_length_and_gradients_reach_every_weight(side, name):
+    make = partial(_make, "image" if name == "linear" else side, name)
+    options = {"linear": [{}, {"no_imgnorm": True}, {"use_abs": True}], "residual": [{"hidden": 5, "dropout": 0.0}]}
+    branches = [{"hidden": [6, 5], "batch_norm": norm, "dropout": 0.0} for norm in SUBTRACTED]
+    for chosen in options.get(name, branches):
+        encoder = make(**chosen).train()
+        vectors = encoder(_rows())
+        if "no_imgnorm" not in chosen:
+            torch.testing.assert_close(vectors.norm(dim=1), torch.ones(6, dtype=torch.float64))
+        check_gradients(encoder, vectors, without=SUBTRACTED.get(chosen.get("batch_norm"), ()))
+    plain, absolute = make().eval(), make(use_abs=True).eval()
+    assert torch.equal(absolute(_rows()), plain(_rows()).abs())
+    with pytest.raises(InputError, match=rf"'{name}' was built for vectors of 7 numbers, got shape \(6, 8\)"):
+        plain(torch.zeros(6, 8, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["identity", "linear", "residual", "two_branch"])
+def test_regions_are_refused(name):
+    with pytest.raises(InputError, match=f"'{name}' needs one vector per image"):
+        IMAGE_ENCODERS.load(name).build(IMAGE_ENCODERS.options(name)(), (36, 2048), 4, torch.Generator())
+
+
+@pytest.mark.parametrize("name", ["identity", "residual", "two_branch"])
+def test_text_encoders_read_vectors(name):
+    assert TEXT_ENCODERS.traits(name).reads == "vectors"
+
+
+@pytest.mark.parametrize("name", ["residual", "two_branch"])
+def test_entries_are_left_out_in_training_only_and_the_length_stays(side, name):
+    alone = {"nonlinear": False} if name == "two_branch" else {"hidden": 5, "dropout": 0.0}
+    encoder = _make(side, name, drop=0.5, **alone)
+    inputs = _inputs_of(encoder.fc1 if name == "two_branch" else encoder.fc)
+    torch.manual_seed(0)
+    encoder.train()(_rows(200))
+    encoder.eval()(_rows(200))
+    assert torch.equal(inputs[1], _rows(200))
+    assert 0.4 < (inputs[0] == 0).double().mean() < 0.6
+    torch.testing.assert_close(inputs[0].norm(dim=1), _rows(200).norm(dim=1))
+
+
+@pytest.mark.parametrize("name", ["residual", "two_branch"])
+def test_dropout_takes_half_of_the_numbers_after_relu_in_training_only(side, name):
+    options = {"batch_norm": "none"} if name == "two_branch" else {"dropout": 0.5}
+    encoder = _make(side, name, hidden=400, **options)
+    inputs = _inputs_of(encoder.fc2 if name == "two_branch" else encoder.mlp[3])
+    torch.manual_seed(0)
+    encoder.train()(_rows())
+    encoder.eval()(_rows())
+    alive = inputs[1] > 0
+    assert 0.45 < (inputs[0][alive] == 0).double().mean() < 0.55
+    remaining = alive & (inputs[0] != 0)
+    torch.testing.assert_close(inputs[0][remaining], 2 * inputs[1][remaining])
+    torch.testing.assert_close(encoder(_rows())[:1], encoder(_rows()[:1]))
+
+
+# Identity and linear.
+
+
+def test_identity_is_the_input_at_unit_length(side):
+    encoder = _build(side, "identity", 3, 3, torch.Generator())
+    rows = torch.tensor([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0], [-1.0, 2.0, 2.0]])
+    vectors = encoder(rows)
+    torch.testing.assert_close(vectors[[0, 2]], torch.tensor([naive.unit(row) for row in rows[[0, 2]].tolist()]))
+    assert vectors[1].tolist() == [0.0, 0.0, 0.0]
+    assert encoder.state_dict() == {}
+    width = r"gives the 3 numbers it is given, the run's vectors have 4: .*train.embed_size"
+    with pytest.raises(InputError, match=width):
+        _build(side, "identity", 3, 4, torch.Generator())
+    with pytest.raises(InputError, match="was built for vectors of 3 numbers"):
+        encoder(torch.zeros(2, 4))
+
+
+def test_linear_projects_and_normalises():
+    linear = partial(_make, "image", "linear")
+    encoder, projected = linear(), _rows() @ linear().fc.weight.T
+    torch.testing.assert_close(encoder(_rows()), projected / projected.square().sum(1, keepdim=True).sqrt())
+    torch.testing.assert_close(linear(no_imgnorm=True)(_rows()), projected)
+    assert encoder(torch.zeros(1, IN).double()).tolist() == [[0.0] * OUT], "not NaN"
+
+
+def test_initial_weights_of_linear_fill_their_range_and_come_from_the_generator():
+    encoder = _build("image", "linear", 300, 200, torch.Generator().manual_seed(5))
+    bound = math.sqrt(6 / 500)
+    assert 0.99 * bound < encoder.fc.weight.abs().max() <= bound
+    assert not encoder.fc.bias.any()
+    check_draws(lambda rng: _build("image", "linear", 6, 4, rng))
+
+
+# The residual head.
+
+
+def test_residual_equals_the_loops(side):
+    head = _make(side, "residual", hidden=5, dropout=0.0)
+    for row, vector in zip(_rows().tolist(), head(_rows()).tolist(), strict=True):
+        assert vector == pytest.approx(naive.residual(weights_of(head), row), abs=1e-9)
+    check_draws(lambda rng: _build(side, "residual", IN, OUT, rng))
+
+
+# The two-branch network.
+
+
+@pytest.mark.parametrize("hidden", [5, [5], [6, 3]], ids=str)
+@pytest.mark.parametrize("batch_norm", SUBTRACTED)
+def test_two_branch_equals_the_loops(two_branch, batch_norm, hidden):
+    """Training without dropout, then evaluation with the statistics of the training."""
+    layers = 2 if isinstance(hidden, int) else len(hidden) + 1
+    branch = two_branch(hidden=hidden, batch_norm=batch_norm, dropout=0.0)
+    for training in (True, False):
+        branch.train(training)
+        weights = weights_of(branch)
+        vectors = branch(_rows()).tolist()
+        expected = naive.two_branch(weights, _rows().tolist(), layers, batch_norm, training)
+        for vector, wanted in zip(vectors, expected, strict=True):
+            assert vector == pytest.approx(wanted, abs=1e-9)
+
+
+def test_running_statistics(two_branch):
+    """Momentum 0.1: a tenth of the way from (0, 1) to the batch's mean and unbiased variance."""
+    branch = two_branch(hidden=5, batch_norm="first").train()
+    before = branch.fc1[0](_rows())
+    branch(_rows())
+    torch.testing.assert_close(branch.fc1[1].running_mean, 0.1 * before.mean(dim=0))
+    torch.testing.assert_close(branch.fc1[1].running_var, 0.9 + 0.1 * before.var(dim=0))
+
+
+def test_the_linear_rows_of_the_paper(two_branch):
+    """One layer, then unit length, whatever the options of the other layers."""
+    branch = two_branch(nonlinear=False, hidden=[6, 3], batch_norm="last").train()
+    assert list(branch.state_dict()) == ["fc1.weight", "fc1.bias"]
+    plain = _rows() @ branch.fc1.weight.T + branch.fc1.bias
+    torch.testing.assert_close(branch(_rows()), plain / plain.norm(dim=1, keepdim=True))
+    assert branch(_rows(1)).shape == (1, OUT)
+
+
+def test_weights_have_the_authors_names_where_the_layout_is_theirs(two_branch):
+    names = [name for name in two_branch(batch_norm="first").state_dict() if name.endswith("weight")]
+    assert names == ["fc1.0.weight", "fc1.1.weight", "fc2.weight"]
+    assert "bn.running_mean" in two_branch(batch_norm="last").state_dict()
+    expected = {f"fc{i}.{kind}" for i in ("1.0", "2") for kind in ("weight", "bias")}
+    assert set(two_branch(batch_norm="none").state_dict()) == expected
+
+
+def test_initial_weights_of_two_branch(side):
+    check_draws(lambda rng: _build(side, "two_branch", IN, OUT, rng))
+    state = _build(side, "two_branch", IN, OUT, torch.Generator().manual_seed(1)).state_dict()
+    for name, values in state.items():
+        if ".0." in name or name.startswith("fc2"):
+            inputs = IN if name.startswith("fc1") else 2048
+            least = 0.95 if values.numel() > 1000 else 0.2
+            assert least / math.sqrt(inputs) < values.abs().max() <= 1 / math.sqrt(inputs), name
+
+
+def test_a_single_row_in_training(two_branch):
+    for batch_norm in ("last", "first"):
+        branch = two_branch(hidden=5, batch_norm=batch_norm)
+        with pytest.raises(InputError, match=r"at least 2 rows in training, got 1; change train\.batch_size"):
+            branch.train()(_rows(1))
+        assert branch.eval()(_rows(1)).shape == (1, OUT)
+    assert two_branch(hidden=5, batch_norm="none").train()(_rows(1)).shape == (1, OUT)
+
+
+@pytest.mark.parametrize("options", [{"hidden": []}, {"hidden": [0]}, {"batch_norm": "middle"}, {"dropout": 1.0}])
+def test_options_out_of_range_are_refused(options):
+    with pytest.raises(ValidationError):
+        TEXT_ENCODERS.options("two_branch")(**options)

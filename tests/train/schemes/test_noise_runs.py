@@ -1,0 +1,269 @@
+"""Whole runs under ncr, two networks from training to evaluation, and under l2rm; a killed run ends in the same bytes."""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.fragment_project import run_of, write_fragment_project
+from tests.toy_project import PARAMS, load_params, write_prepared
+from tests.train.some import killed_after, killed_at
+from vse_pipe.artifacts import model_files, pairs
+from vse_pipe.audit.stage import audit
+from vse_pipe.core.errors import InputError, IntegrityError, UsageError
+from vse_pipe.core.files import partial
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.ensemble import Ensemble, of_run
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.params.schema import EnsembleNode
+from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.tools.export.stage import export_run
+from vse_pipe.train import checkpoint, restore
+from vse_pipe.train.stage import train
+
+pytestmark = pytest.mark.acceptance
+
+CPU = torch.device("cpu")
+FILES = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG]
+OUTPUTS = [*FILES, *(f"peer/{name}" for name in FILES), model_files.HISTORY, str(checkpoint.STATE)]
+NCR = {"scheme": "ncr", "loss": "max", "noise": "half"}
+RUNS = {"ncr": {**PARAMS["runs"]["sum"], **NCR, "options": {"scheme": {"warm_up": 2}}}, "sum": PARAMS["runs"]["sum"]}
+
+
+def _params(root, **changes):
+    section = {**PARAMS["train"], "epochs": 6, "batch_size": 32, **changes}
+    return load_params(root, runs=RUNS, train=section, text={"gru": {"word_dim": 6, "dropout": 0.1}})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        root = tmp_path_factory.mktemp("ncr")
+        patch.chdir(root)
+        write_prepared(train=60)
+        params = _params(root)
+        for noise in ("half", "clean"):
+            inject(params, noise)
+        extract_texts(params, "words")
+        train(params, "ncr", "cpu")
+        embed(params, "ncr", "cpu")
+    return root
+
+
+def _bytes() -> dict[str, bytes]:
+    return {name: (paths.trained("ncr") / name).read_bytes() for name in OUTPUTS}
+
+
+def test_a_killed_run_goes_on_and_ends_bit_equal(project):
+    """After the first epoch, the first with divided pairs, and the first that trains on noisy ones as well."""
+    whole = _bytes()
+    shutil.rmtree(paths.trained("ncr"))
+    killed_at([1, 3, 5], _params(project), "ncr")
+    assert not (paths.trained("ncr") / model_files.PEER).exists(), "a killed run must not look finished"
+    train(_params(project), "ncr", "cpu")
+    assert _bytes() == whole
+
+
+def test_the_log_says_how_well_the_networks_divide(project, capsys):
+    train(_params(project, epochs=3), "ncr", "cpu")
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "taken for clean" in line]
+    areas = [float(number) for number in re.search(r"AUC of the mismatched (\S+) and (\S+)", line).groups()]
+    assert min(areas) > 0.6
+
+
+def test_the_rate_decays_from_the_end_of_the_warm_up_on(project):
+    rates = model_files.read_history(paths.trained("ncr")).lr.round(6).tolist()
+    assert rates == [0.01, 0.01, 0.01, 0.01, 0.001, 0.001]
+
+
+def test_both_networks_are_those_of_the_best_epoch_by_their_mean_score(project):
+    """Trained again to the best epoch, the two networks are those that the finished run holds."""
+    rows = model_files.read_history(paths.trained("ncr"))
+    best = int(rows.val_rsum.idxmax()) + 1
+    kept = [load_file(paths.trained("ncr") / name / model_files.MODEL) for name in ("", "peer")]
+    shutil.rmtree(paths.trained("ncr"))
+    killed_after(best, _params(project), "ncr")
+    state = load_file(partial(paths.trained("ncr")) / checkpoint.STATE)
+    for weights, prefix in zip(kept, ("model/", "scheme/model/"), strict=True):
+        assert all(torch.equal(tensor, state[prefix + name]) for name, tensor in weights.items())
+    assert not torch.equal(kept[0]["img.fc.weight"], kept[1]["img.fc.weight"])
+
+
+def test_validation_is_by_the_mean_score_of_both(project):
+    """Val is evaluated with the embeddings of the best epoch, whose recalls the learning curve has."""
+    params = load_params(project, runs=RUNS, evaluate={"split": "val", "ties": "pessimistic"})
+    found = evaluate(params, "ncr", ["nns"], "cpu")["nns"]
+    assert abs(found["rsum"] - model_files.read_history(paths.trained("ncr")).val_rsum.max()) < 1e-3
+    assert found["similarity"] == "cosine + cosine"
+
+
+def test_what_is_evaluated_is_the_mean_of_both_networks_scores(project):
+    whole = of_run(_params(project), "ncr")
+    split = whole.split("test", CPU)
+    parts = [Embedded.read(paths.embedded("ncr") / place, "ncr").split("test", CPU) for place in ("", "peer")]
+    scores = [part.images @ part.captions.T for part in parts]
+    assert not torch.equal(*scores)
+    found = whole.similarity(CPU)(split.images, split.captions)
+    torch.testing.assert_close(found, (scores[0] + scores[1]) / 2)
+
+
+def test_in_an_ensemble_the_two_networks_count_as_one_run(project):
+    params = _params(project)
+    train(params, "sum", "cpu")
+    embed(params, "sum", "cpu")
+    whole = Ensemble(tuple(of_run(params, name) for name in ("ncr", "sum")))
+    split = whole.split("test", CPU)
+    each = []
+    for part in whole.parts:
+        own = part.split("test", CPU)
+        each.append(part.similarity(CPU)(own.images, own.captions))
+    found = whole.similarity(CPU)(split.images, split.captions)
+    torch.testing.assert_close(found, (each[0] + each[1]) / 2)
+    params = params.__class__(**{**params.__dict__, "ensembles": {"two": EnsembleNode(first="ncr", second="sum")}})
+    metrics = evaluate(params, "two", ["nns", "csls"], "cpu")
+    assert metrics["nns"]["similarity"] == "cosine + cosine + cosine"
+
+
+def test_a_second_network_that_is_missing_or_another_is_refused(project):
+    peer = paths.embedded("ncr") / "peer"
+    moved = peer.rename(peer.with_name("elsewhere"))
+    with pytest.raises(
+        InputError, match=r"peer/images\.parquet does not exist; make it with `vse-pipe embed --run ncr`"
+    ):
+        evaluate(_params(project), "ncr", ["nns"], "cpu")
+    shutil.copytree(paths.embedded("ncr"), peer, ignore=shutil.ignore_patterns("elsewhere"))
+    with pytest.raises(InputError, match=r"another network than .* embed the run again"):
+        evaluate(_params(project), "ncr", ["nns"], "cpu")
+    shutil.rmtree(moved)
+    folder = paths.trained("ncr")
+    for name in FILES:
+        shutil.copy(folder / name, folder / "peer" / name)
+    with pytest.raises(IntegrityError, match=r"another network than config\.json names; train the run again"):
+        embed(_params(project), "ncr", "cpu")
+    shutil.rmtree(folder / "peer")
+    with pytest.raises(InputError, match="vse-pipe train --run ncr"):
+        embed(_params(project), "ncr", "cpu")
+
+
+def test_what_works_on_one_network_says_so(project, capsys):
+    with pytest.raises(UsageError, match="mean of two networks"):
+        export_run(_params(project), "ncr", "nns", "npy", "text_to_image", project / "out", "cpu")
+    audit(_params(project), "ncr", device="cpu")
+    assert "of the run's two networks the first alone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("similarity", ["scan_t2i", "saf"])
+def test_models_that_compare_fragments(tmp_path, monkeypatch, similarity):
+    monkeypatch.chdir(tmp_path)
+    run = run_of(similarity, **NCR, options={"scheme": {"warm_up": 1}})
+    params = write_fragment_project(tmp_path, **{"ncr": run})
+    inject(params, "half")
+    train(params, "ncr", "cpu")
+    embed(params, "ncr", "cpu")
+    assert np.isfinite(evaluate(params, "ncr", ["nns"], "cpu")["nns"]["rsum"])
+    whole = of_run(params, "ncr")
+    split = whole.split("test", CPU)
+    found = whole.similarity(CPU)(split.images, split.captions)
+    scores = []
+    for (model, _), part in zip(restore.load_all(paths.trained("ncr")), whole.parts, strict=True):
+        own = part.split("test", CPU)
+        with torch.inference_mode():
+            scores.append(model.score(own.images, own.captions))
+    torch.testing.assert_close(found, (scores[0] + scores[1]) / 2)
+
+
+# L2RM.
+
+L2RM_OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, pairs.REMATCHING, str(checkpoint.STATE)]
+L2RM = {**PARAMS["runs"]["sum"], "scheme": "l2rm", "loss": "max", "noise": "half"}
+
+
+@pytest.fixture(scope="module")
+def trained_l2rm(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        root = tmp_path_factory.mktemp("l2rm")
+        patch.chdir(root)
+        write_prepared(train=160)
+        params = load_params(root)
+        for noise in ("half", "clean"):
+            inject(params, noise)
+        extract_texts(params, "words")
+        train(_l2rm_params(root), "sum", "cpu")
+    return root
+
+
+@pytest.fixture
+def l2rm_project(trained_l2rm, tmp_path, monkeypatch):
+    shutil.copytree(trained_l2rm, tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+def _l2rm_params(root, epochs=6, warm_up=3, noise="half", batch_size=32, **options):
+    run = {**L2RM, "noise": noise, "options": {"scheme": {"warm_up": warm_up, "cost_lr": 1e-3, **options}}}
+    section = {**PARAMS["train"], "epochs": epochs, "batch_size": batch_size}
+    return load_params(root, runs={"sum": run}, train=section)
+
+
+def _l2rm_bytes() -> dict[str, bytes]:
+    return {name: (paths.trained("sum") / name).read_bytes() for name in L2RM_OUTPUTS}
+
+
+def test_mismatched_pairs_are_found_and_recorded(l2rm_project):
+    records = pairs.read_rematching(paths.trained("sum"))
+    assert [record["epoch"] for record in records] == [4, 5, 6]
+    assert all(record["by"] == "truth" for record in records)
+    assert records[0]["truth"]["auc"] > 0.7
+    rows = model_files.read_history(paths.trained("sum"))
+    # lr_update is 2, counted from the end of the warm-up.
+    assert rows.lr.round(6).tolist() == [0.01, 0.01, 0.01, 0.01, 0.01, 0.001]
+
+
+def test_a_killed_run_of_l2rm_goes_on_and_ends_bit_equal(l2rm_project):
+    params, whole = _l2rm_params(l2rm_project), _l2rm_bytes()
+    shutil.rmtree(paths.trained("sum"))
+    killed_at([1, 3, 4, 5], params, "sum")
+    train(params, "sum", "cpu")
+    assert _l2rm_bytes() == whole
+
+
+def test_pairs_that_nobody_mixed_up_have_no_truth(l2rm_project):
+    train(_l2rm_params(l2rm_project, epochs=2, warm_up=1, noise="clean", mask=False), "sum", "cpu")
+    (record,) = pairs.read_rematching(paths.trained("sum"))
+    assert record["truth"] is None
+    assert record["by"] == "split"
+
+
+def test_chunks_that_the_doubled_batch_would_need_are_refused_before_anything_runs(l2rm_project):
+    run = {**L2RM, "image": "two_branch", "options": {"scheme": {"warm_up": 1}}}
+    params = load_params(l2rm_project, runs={"sum": run}, train={**PARAMS["train"], "batch_size": 32, "chunk": 32})
+    with pytest.raises(UsageError, match=r"runs\.sum\.train\.chunk: .* normalises over the whole batch"):
+        train(params, "sum", "cpu")
+
+
+def test_one_batch_of_everything_is_enough(l2rm_project):
+    train(_l2rm_params(l2rm_project, epochs=3, warm_up=1, batch_size=4000), "sum", "cpu")
+    assert len(pairs.read_rematching(paths.trained("sum"))) == 2
+
+
+@pytest.mark.parametrize(("similarity", "chunk"), [("scan_t2i", 0), ("saf", 0), ("sgr", 20)])
+def test_fragments_go_on_bit_equal_after_a_kill(tmp_path, monkeypatch, similarity, chunk):
+    monkeypatch.chdir(tmp_path)
+    options = {"scheme": {"warm_up": 1, "cost_lr": 1e-3}}
+    section = {"epochs": 3, "batch_size": 16, "chunk": chunk}
+    run = run_of(similarity, "max", scheme="l2rm", noise="half", options=options, train=section)
+    params = write_fragment_project(tmp_path, sum=run)
+    inject(params, "half")
+    train(params, "sum", "cpu")
+    assert len(pairs.read_rematching(paths.trained("sum"))) == 2
+    whole = _l2rm_bytes()
+    shutil.rmtree(paths.trained("sum"))
+    killed_after(2, params, "sum")
+    train(params, "sum", "cpu")
+    assert _l2rm_bytes() == whole

@@ -1,0 +1,241 @@
+"""A pretrained pair as it is: open_clip's own figures, and everything that a run goes through."""
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tests import pair_project as pairs
+from tests.naive import evaluate as naive
+from vse_pipe.artifacts import captions, embeddings, evaluation, images, model_files
+from vse_pipe.core.errors import InputError, ParamsError, UsageError
+from vse_pipe.embed import transfer
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.extract.stage import extract
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.prepare.stage import prepare
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+from vse_pipe.project.stages import declarations
+from vse_pipe.report.stage import report
+from vse_pipe.tools.choose import Candidate, params_of
+from vse_pipe.tools.export.stage import export_run
+from vse_pipe.tools.hub.model import networks
+from vse_pipe.tools.hub.stage import pack
+from vse_pipe.tools.search.engine import Engine
+from vse_pipe.train.stage import train
+
+open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
+
+
+HEAD = {**pairs.RUN, "scheme": "plain", "text": "residual", "image": "residual"}
+RUNS = {"zero": pairs.RUN, "head": HEAD}
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A folder with photographs and captions."""
+    root = tmp_path_factory.mktemp("photographs") / "bare"
+    root.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        pairs.write_photos()
+    return root
+
+
+@pytest.fixture(scope="module")
+def done(bare):
+    """The same with a pair as of SigLIP gone through every stage up to evaluate."""
+    root = bare.parent / "done"
+    shutil.copytree(bare, root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        run_through(pairs.loaded(pairs.write_model("siglip"), RUNS))
+    return root
+
+
+@pytest.fixture
+def photographs(bare, tmp_path, monkeypatch):
+    """A copy of the folder, the working directory."""
+    monkeypatch.chdir(shutil.copytree(bare, tmp_path / "project"))
+
+
+@pytest.fixture
+def params(done, tmp_path, monkeypatch):
+    """Those of a copy of the project that is done, the working directory."""
+    monkeypatch.chdir(shutil.copytree(done, tmp_path / "project"))
+    return load(paths.PARAMS)
+
+
+def run_through(params, name: str = "zero") -> None:
+    prepare(params, "photos")
+    extract(params, "seen", "cpu")
+    extract_texts(params, "said")
+    train(params, name, "cpu")
+    embed(params, name, "cpu")
+    evaluate(params, name, ["nns"])
+
+
+def own_vectors(model, split: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """What open_clip makes of a split's pictures and captions by itself, and the picture of each caption."""
+    network, preprocess = open_clip.create_model_from_pretrained(f"local-dir:{model.absolute()}")
+    tokenizer = open_clip.get_tokenizer(f"local-dir:{model.absolute()}")
+    prepared = paths.prepared("photos")
+    seen, said = (
+        [row for row in table.to_pylist() if row["split"] == split]
+        for table in (images.read(prepared), captions.read(prepared))
+    )
+    with torch.inference_mode():
+        pixels = torch.stack([preprocess(Image.open(f"raw/{row['file']}")) for row in seen])
+        first = network.eval().encode_image(pixels, normalize=True).numpy()
+        second = network.encode_text(tokenizer([row["text"] for row in said]), normalize=True).numpy()
+    place = {row["image_id"]: number for number, row in enumerate(seen)}
+    return first, second, [place[row["image_id"]] for row in said]
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip", pytest.param("coca", marks=pytest.mark.acceptance)])
+def test_it_has_the_recalls_of_open_clips_own_encode_and_a_plain_product(photographs, kind):
+    model = pairs.write_model(kind)
+    run_through(pairs.loaded(model))
+    first, second, owners = own_vectors(model, "test")
+    scores = (first @ second.T).tolist()
+    found = evaluation.read_metrics(paths.evaluated("zero", "nns"))
+    for k in (1, 5, 10):
+        to_text = [
+            naive.best_rank(row, {j for j, owner in enumerate(owners) if owner == i}, "pessimistic")
+            for i, row in enumerate(scores)
+        ]
+        to_image = [
+            naive.best_rank([row[j] for row in scores], {owner}, "pessimistic") for j, owner in enumerate(owners)
+        ]
+        assert found["image_to_text"][f"r@{k}"] == pytest.approx(naive.recall(to_text, k))
+        assert found["text_to_image"][f"r@{k}"] == pytest.approx(naive.recall(to_image, k))
+    vectors = embeddings.read(paths.embedded("zero") / embeddings.IMAGES)
+    np.testing.assert_allclose(vectors.vectors[vectors.splits == "test"], first, atol=2e-6)
+
+
+def test_the_model_is_made_once_without_pairs_and_epochs(params, capsys):
+    out = paths.trained("zero")
+    assert not paths.injected("photos", "clean").exists()
+    config = model_files.read_config(out, "zero")
+    assert config["logit"] == {"scale": pytest.approx(1 / 0.07), "bias": -10.0}
+    assert (config["embed_size"], config["best"]["epoch"]) == (16, 0)
+    assert model_files.read_history(out).empty
+    written = (out / model_files.CONFIG).stat().st_mtime_ns
+    train(params, "zero", "cpu")
+    assert "is up to date" in capsys.readouterr().err
+    assert (out / model_files.CONFIG).stat().st_mtime_ns == written
+    assert declarations()["train"].node(params, "zero").problems(params) == []
+
+
+def test_a_sentence_and_a_photo_go_through_the_towers_of_the_pair(params):
+    engine = Engine.open(params, "zero", device="cpu")
+    said = captions.read(paths.prepared("photos")).to_pylist()
+    split = [row for row in said if row["split"] == "test"]
+    vectors = {
+        name: embeddings.read(paths.embedded("zero") / name) for name in (embeddings.IMAGES, embeddings.CAPTIONS)
+    }
+    test = {name: side.vectors[side.splits == "test"] for name, side in vectors.items()}
+    scores = test[embeddings.IMAGES] @ test[embeddings.CAPTIONS].T
+    for place, row in list(enumerate(split))[:3]:
+        hits = engine.by_text(row["text"], 3).hits
+        np.testing.assert_allclose([hit.score for hit in hits], np.sort(scores[:, place])[::-1][:3], atol=1e-5)
+    shown = sorted(images.read(paths.prepared("photos")).to_pylist(), key=lambda row: row["split"] != "test")[0]
+    hits = engine.by_image(Path("raw", shown["file"]).read_bytes(), 3).hits
+    np.testing.assert_allclose([hit.score for hit in hits], np.sort(scores[0])[::-1][:3], atol=1e-5)
+
+
+@pytest.mark.acceptance
+def test_heads_are_trained_on_top_and_both_are_reported(params):
+    inject(params, "clean")
+    train(params, "head", "cpu")
+    for name in RUNS:
+        embed(params, name, "cpu")
+        evaluate(params, name, ["nns", "csls"])
+    assert model_files.read_config(paths.trained("head"), "head")["embed_size"] == 8
+    report(params)
+    page = Path("reports/index.html").read_text()
+    assert "infonce loss with zero_shot" in page
+    assert "head" in Path("reports/plots/history.csv").read_text()
+    assert "zero" not in Path("reports/plots/history.csv").read_text()
+    report(replace(params, runs={"zero": params.runs["zero"]}))
+    assert "Learning curves" not in Path("reports/index.html").read_text()
+
+
+@pytest.mark.acceptance
+def test_it_is_exported_and_packed_with_what_is_known_of_the_weights(params):
+    manifest = export_run(params, "zero", "csls", "npy", "text_to_image", Path("out"), "cpu")
+    assert manifest
+    pack(params, "zero", Path("hub"), None)
+    card = Path("hub/README.md").read_text()
+    assert "nothing was trained, features and texts are as they are: 16 dimensions" in card
+    assert "trained on: unknown; their licence: unknown" in card
+    (network,) = networks(Path("hub"))
+    said = captions.read(paths.prepared("photos"))["text"].to_pylist()[:3]
+    stored = embeddings.read(paths.embedded("zero") / embeddings.CAPTIONS).vectors[:3]
+    np.testing.assert_allclose(network.captions(said).numpy(), stored, atol=1e-6)
+    seen = network.images([Path("raw/0.jpg")]).numpy()
+    np.testing.assert_allclose(seen, embeddings.read(paths.embedded("zero") / embeddings.IMAGES).vectors[:1], atol=1e-6)
+
+
+@pytest.mark.acceptance
+def test_it_is_measured_on_another_data_set(params):
+    lines = [f"{number}.jpg,a dog {number},test" for number in range(4)]
+    Path("raw/mine.csv").write_text("\n".join(["image,caption,split", *lines]) + "\n")
+    changed = pairs.loaded(
+        Path("models/siglip"),
+        datasets={**pairs.PARAMS["datasets"], "mine": {"format": "csv", "source": "raw/mine.csv"}},
+        features={
+            name: {"dataset": dataset, "backbone": "open_clip", **pairs.named(Path("models/siglip"))}
+            for name, dataset in (("seen", "photos"), ("mine", "mine"))
+        },
+        transfers={"moved": {"run": "zero", "dataset": "mine"}},
+    )
+    prepare(changed, "mine")
+    extract(changed, "mine", "cpu")
+    transfer.embed(changed, "moved", "cpu")
+    evaluate(changed, "moved", ["nns"])
+    assert evaluation.read_metrics(paths.evaluated("moved", "nns"))["image_to_text"]["queries"] == 4
+
+
+def test_sides_of_two_pairs_are_refused_and_nothing_is_lost(params):
+    other = pairs.named(pairs.write_model("siglip", seed=1, name="other"))
+    texts = replace(params.texts["said"].method, params=params.texts["said"].method.params.model_copy(update=other))
+    before = (paths.trained("zero") / model_files.CONFIG).read_bytes()
+    extract_texts(replace(params, texts={"said": replace(params.texts["said"], method=texts)}), "said")
+    with pytest.raises(InputError, match=r"features and texts are of two models .* or of two weights"):
+        train(params, "zero", "cpu")
+    assert (paths.trained("zero") / model_files.CONFIG).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"image": "linear"},
+            "runs.zero.image: image encoder 'linear' has weights, and scheme 'zero_shot' trains none",
+        ),
+        (
+            {"text": "residual"},
+            "runs.zero.text: text encoder 'residual' has weights, and scheme 'zero_shot' trains none",
+        ),
+        ({"scheme": "plain"}, "runs.zero.scheme: scheme 'plain' has nothing to train: neither encoder has weights"),
+    ],
+)
+def test_what_can_learn_nothing_or_would_not_be_trained_is_refused(params, changes, message):
+    with pytest.raises(ParamsError, match=re.escape(message)):
+        pairs.loaded(Path("models/siglip"), {"zero": {**pairs.RUN, **changes}})
+
+
+def test_there_is_nothing_to_choose(params):
+    with pytest.raises(
+        UsageError, match=r"run 'zero' trains nothing \(scheme zero_shot\), so there is nothing to choose"
+    ):
+        params_of(Candidate("zero", {"train.lr": 1e-3}), [], ())
