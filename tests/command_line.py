@@ -1,5 +1,6 @@
 """The command line, called in this process."""
 
+import json
 import os
 import signal
 import sys
@@ -35,3 +36,22 @@ def caller(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, *firs
         return int(stop.value.code or 0), captured.out, captured.err
 
     return call
+
+
+def output(call: Call, *arguments: object) -> tuple[str, str]:
+    """stdout and stderr of a command that must succeed."""
+    status, out, err = call(*arguments)
+    assert status == 0, err
+    return out, err
+
+
+def json_document(call: Call, *arguments: object) -> dict:
+    """The JSON document that a command prints."""
+    return json.loads(output(call, *arguments)[0])
+
+
+def failure(call: Call, status: int, *arguments: object) -> str:
+    """stderr of a command that must end with ``status``."""
+    ended, _, err = call(*arguments)
+    assert ended == status, err
+    return err

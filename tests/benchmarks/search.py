@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tests.benchmarks.measure import benchmark, call, run, show
 from tests.benchmarks.scale import planted
-from tests.tools.serve.running import served
+from tests.tools.serve.standin import served
 from tests.toy_project import write_params
 from vse_pipe.artifacts import captions, embeddings, images, model_files, texts
 from vse_pipe.artifacts.embeddings import Side

@@ -1,11 +1,17 @@
-"""The installed command, as a process of its own."""
+"""The installed command as a process of its own, and options of a command line."""
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.rules.sources import ROOT
+from vse_pipe import cli
+from vse_pipe.evaluate.files import InputFiles
 
 COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'vse-pipe'; from vse_pipe.cli import main; main()"]
 
@@ -21,3 +27,23 @@ def run(*arguments: object, cwd: Path, **changes: str) -> tuple[int, bytes, byte
         [*COMMAND, *map(str, arguments)], capture_output=True, cwd=cwd, env=environment(**changes), timeout=120
     )
     return done.returncode, done.stdout, done.stderr
+
+
+def arguments(files: InputFiles) -> list[object]:
+    """--images ... for what is set."""
+    found = []
+    for name, value in vars(files).items():
+        if value is not None and name != "more":
+            found += [f"--{name.replace('_', '-')}", value]
+    return found
+
+
+def succeed(patch: pytest.MonkeyPatch, *command: object) -> str:
+    """stderr of a command in this process that must succeed; fixtures of a module have no capsys."""
+    err = io.StringIO()
+    patch.setattr(sys, "argv", ["vse-pipe", *map(str, command)])
+    with contextlib.redirect_stderr(err), pytest.raises(SystemExit) as stop:
+        cli.main()
+        raise SystemExit(0)
+    assert not stop.value.code, f"{command}: {err.getvalue()}"
+    return err.getvalue()

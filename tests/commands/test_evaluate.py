@@ -1,4 +1,4 @@
-"""vse-pipe evaluate on files of one's own: the figures, against plain loops, and what is printed and written."""
+"""`vse-pipe evaluate` on the user's files: figures against plain loops, and what it prints and writes."""
 
 import json
 import math
@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.commands.options import arguments
+from tests.command_line import failure, json_document, output
+from tests.commands.script import arguments
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.files import sample, write, write_npy
@@ -18,9 +19,7 @@ from vse_pipe.artifacts import evaluation
 
 
 def evaluated(call, files, *more: object, before: tuple = ()) -> dict:
-    status, out, err = call(*before, "evaluate", *arguments(files), *more, "--json", "--device", "cpu")
-    assert status == 0, err
-    return json.loads(out)
+    return json_document(call, *before, "evaluate", *arguments(files), *more, "--json", "--device", "cpu")
 
 
 def expected(scores: np.ndarray, correct: list[set[int]]) -> dict[str, float]:
@@ -53,7 +52,7 @@ def test_parquet_gives_the_figures_of_the_loops(call, tmp_path, kind):
     )
 
 
-def test_npy_with_ids_gives_the_document_of_parquet(call, tmp_path):
+def test_npy_with_ids_or_without_gives_the_document_of_parquet(call, tmp_path):
     one = sample()
     paths = {"images", "captions"}
     first, second = (
@@ -61,10 +60,6 @@ def test_npy_with_ids_gives_the_document_of_parquet(call, tmp_path):
         for files in (write(one, tmp_path), write_npy(one, tmp_path))
     )
     assert first == second
-
-
-def test_without_ids_images_are_numbered(call, tmp_path):
-    one = sample()
     place = {image: row for row, image in enumerate(one.image_ids.tolist())}
     files = write_npy(one.but(owners=np.array([place[owner] for owner in one.owners.tolist()])), tmp_path)
     bare = replace(files, image_ids=None, caption_ids=None)
@@ -72,17 +67,13 @@ def test_without_ids_images_are_numbered(call, tmp_path):
     assert document["rsum"] == evaluated(call, write(one, tmp_path), "--inference", "csls")["rsum"]
 
 
-def test_float16_input_is_ranked(call, tmp_path):
+def test_float16_is_ranked_and_dot_leaves_lengths_alone(call, tmp_path):
     one = sample()
     narrow = one.but(images=one.images.astype(np.float16), captions=one.captions.astype(np.float16))
     document = evaluated(call, write(narrow, tmp_path, pa.list_(pa.float16(), 8)), "--inference", "nns")
     holds(document["image_to_text"], expected(narrow.cosines(), of_image(one.image_ids, one.owners)))
     again = evaluated(call, write_npy(one, tmp_path, np.float16), "--inference", "nns")
     assert again["image_to_text"] == document["image_to_text"]
-
-
-def test_dot_leaves_lengths_alone(call, tmp_path):
-    one = sample()
     document = evaluated(call, write(one, tmp_path), "--inference", "nns", "--similarity", "dot")
     scores = one.images.astype(np.float64) @ one.captions.T.astype(np.float64)
     holds(document["text_to_image"], expected(scores.T, of_image(one.owners, one.image_ids)))
@@ -92,8 +83,7 @@ def test_dot_leaves_lengths_alone(call, tmp_path):
 
 def test_one_criterion_is_one_document_several_are_keyed(call, tmp_path):
     files = write(sample(), tmp_path)
-    status, out, _ = call("evaluate", *arguments(files), "--inference", "csls", "--json")
-    assert status == 0
+    out, _ = output(call, "evaluate", *arguments(files), "--inference", "csls", "--json")
     document = json.loads(out)
     assert out == json.dumps(document, indent=2, sort_keys=True) + "\n"
     assert {"image_to_text", "text_to_image", "rsum", "hs_sum", "inference", "bank"} <= set(document)
@@ -250,32 +240,54 @@ def test_out_holds_what_an_evaluation_holds_and_nothing_else_is_replaced(call, t
     assert "exists and is not an evaluation" in err
 
 
-def test_a_project_around_it_changes_nothing(call, tmp_path):
+def test_a_project_around_it_changes_nothing_and_its_runs_are_keyed_by_run(call, tmp_path):
     files = write(sample(), tmp_path)
     before = evaluated(call, files, "--inference", "csls")
     write_params(tmp_path, inference={"csls": {"k": 1}})
     assert evaluated(call, files, "--inference", "csls") == before
-
-
-def test_runs_of_a_project_are_keyed_by_run(call, tmp_path):
     write_params(tmp_path)
     write_run(*sides({"test": 24}))
-    status, out, err = call("evaluate", "--run", "sum", "--inference", "nns,is", "--inference", "csls", "--json")
-    assert status == 0, err
-    assert list(json.loads(out)["sum"]) == ["csls", "is", "nns"]
-    status, out, _ = call("evaluate")
+    found = json_document(call, "evaluate", "--run", "sum", "--inference", "nns,is", "--inference", "csls", "--json")
+    assert list(found["sum"]) == ["csls", "is", "nns"]
+    _, out, _ = call("evaluate")
     assert "test split, protocol full" in out
 
 
 def test_where_all_items_are_retrieved_alike_skewness_is_undefined(call, tmp_path):
     """Six images: each query has all of them among its best ten."""
     files = arguments(write(sample(images=6), tmp_path))
-    status, out, err = call("evaluate", *files, "--json", "--inference", "nns")
-    assert status == 0, err
-    found = json.loads(out)
+    found = json_document(call, "evaluate", *files, "--json", "--inference", "nns")
     assert (found["text_to_image"]["skew@10"], found["hs_sum"]) == (None, None)
     assert found["image_to_text"]["skew@10"] is not None
     assert "skew@10" not in found["intervals"]["text_to_image"]
     assert "r@1" in found["intervals"]["text_to_image"]
-    status, out, err = call("evaluate", *files, "--inference", "nns,csls")
+    status, out, _ = call("evaluate", *files, "--inference", "nns,csls")
     assert (status, next(line.split()[-1] for line in out.splitlines() if "csls" in line)) == (0, "-")
+
+
+def test_rows_that_are_not_finite_are_dropped_when_asked_for(call, tmp_path):
+    """With an image go its captions, and with its only caption an image."""
+    one = sample()
+    images, captions = one.images.copy(), one.captions.copy()
+    alone = np.flatnonzero(np.bincount(np.searchsorted(np.sort(one.image_ids), one.owners)) == 1)
+    lost = np.sort(one.image_ids)[alone[:2]]
+    images[one.image_ids == lost[0], 3] = np.nan
+    captions[one.owners == lost[1], 0] = np.inf
+    files = write(one.but(images=images, captions=captions), tmp_path)
+    err = failure(call, 3, "evaluate", *arguments(files))
+    assert f"a.parquet: 1 rows hold NaN or infinite values: image_id {lost[0]}; --nan drop leaves them out" in err
+    out, err = output(call, "evaluate", *arguments(replace(files, nan="drop")), "--json")
+    assert f"a.parquet: 1 rows hold NaN or infinite values and are left out: image_id {lost[0]}" in err
+    assert "with them 1 images and 1 captions" in err
+    kept, told = ~np.isin(one.image_ids, lost), ~np.isin(one.owners, lost)
+    rest = one.but(
+        image_ids=one.image_ids[kept],
+        images=one.images[kept],
+        caption_ids=one.caption_ids[told],
+        owners=one.owners[told],
+        captions=one.captions[told],
+    )
+    assert call("evaluate", *arguments(write(rest, tmp_path)), "--json")[1] == out
+    files = write(one.but(images=np.full_like(one.images, np.nan)), tmp_path)
+    assert call("evaluate", *arguments(replace(files, nan="drop")))[0] == 3
+    assert call("evaluate", *arguments(replace(files, nan="keep")))[0] == 2

@@ -1,4 +1,4 @@
-"""Each exit status once, from a process as a script or DVC sees it."""
+"""Each exit status, from a process as a script or DVC runs it."""
 
 import json
 import os
@@ -93,10 +93,7 @@ def test_5_a_copy_of_another_run_s_model(made):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (
-            "-S texts.words.min_count=2 extract --texts words",
-            b"data/extract/toy/words: File too large: there is room",
-        ),
+        ("-S texts.words.min_count=2 extract --texts words", b"data/extract/toy/words: File too large: there is room"),
         (
             "-S train.lr=0.3 train --run sum",
             b"data/train/sum.partial/last/state.safetensors: File too large: there is room",

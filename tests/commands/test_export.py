@@ -1,33 +1,25 @@
+"""vse-pipe export and pack, and rankings in the format of TREC."""
+
 import json
 
 import numpy as np
 import pytest
 
+from tests.command_line import caller, json_document, output
+from tests.commands.script import arguments
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.files import sample, write, write_npy
 from tests.toy_project import write_params
 
+FILES = ("--images", "a.parquet", "--captions", "b.parquet")
+
 
 def test_files_are_exported_outside_a_project(call, tmp_path):
     files = write_npy(sample(), tmp_path)
-    status, out, err = call(
-        "-S",
-        "inference.is.beta=20",
-        "export",
-        "--inference",
-        "is",
-        "--to",
-        "clip-retrieval",
-        "--out",
-        "o",
-        "--images",
-        files.images,
-        "--captions",
-        files.captions,
-        "--image-ids",
-        files.image_ids,
-    )
+    given = ("--images", files.images, "--captions", files.captions, "--image-ids", files.image_ids)
+    command = ("export", "--inference", "is", "--to", "clip-retrieval", "--out", "o")
+    status, out, err = call("-S", "inference.is.beta=20", *command, *given)
     assert (status, out) == (0, "")
     assert err == "o: 24 items and 60 queries of 9 values\n"
     assert np.load(tmp_path / "o" / "img_emb" / "img_emb_0.npy").shape == (24, 9)
@@ -39,8 +31,7 @@ def test_a_run_is_exported_to_where_the_command_was_called(call, tmp_path, monke
     write_run(*sides({"test": 24}))
     (tmp_path / "deep").mkdir()
     monkeypatch.chdir(tmp_path / "deep")
-    status, _, err = call("export", "--run", "sum", "--inference", "csls", "--to", "npy", "--out", "o")
-    assert status == 0, err
+    output(call, "export", "--run", "sum", "--inference", "csls", "--to", "npy", "--out", "o")
     assert np.load(tmp_path / "deep" / "o" / "items.npy").shape == (24, 9)
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["o"], "no lock is left"
 
@@ -50,15 +41,9 @@ def test_a_run_is_exported_to_where_the_command_was_called(call, tmp_path, monke
     [
         ((), "export what? give --run, or --images and --captions"),
         (("--run", "summ"), "unknown run 'summ'; did you mean 'sum'? known: sum"),
-        (("--run", "sum", "--images", "a.parquet", "--captions", "b.parquet"), "--run and --images exclude each other"),
-        (
-            ("--images", "a.parquet", "--captions", "b.parquet", "--to", "fais"),
-            "unknown export target 'fais'; did you mean",
-        ),
-        (
-            ("--images", "a.parquet", "--captions", "b.parquet", "--inference", "rgm"),
-            "rgm is more than one number an item",
-        ),
+        (("--run", "sum", *FILES), "--run and --images exclude each other"),
+        ((*FILES, "--to", "fais"), "unknown export target 'fais'; did you mean"),
+        ((*FILES, "--inference", "rgm"), "rgm is more than one number an item"),
     ],
 )
 def test_wrong_usage_is_status_2_and_one_line(call, tmp_path, given, message):
@@ -72,20 +57,58 @@ def test_wrong_usage_is_status_2_and_one_line(call, tmp_path, given, message):
     assert not (tmp_path / "o").exists()
 
 
-@pytest.fixture
-def project(made, call, monkeypatch):
-    monkeypatch.chdir(made)
-    return made
-
-
-def test_a_run_is_packed_to_where_the_command_was_called(project, call):
-    status, out, err = call("pack", "--run", "sum", "--out", "deep/hub", "--licence", "mit", "--json")
-    assert status == 0, err
+def test_a_run_is_packed_to_where_the_command_was_called(made, monkeypatch, capsys):
+    call = caller(monkeypatch, capsys)
+    out, err = output(call, "pack", "--run", "sum", "--out", "deep/hub", "--licence", "mit", "--json")
     digests = json.loads(out)["sha256"]
     assert f"deep/hub: run sum, sha256 of config.json {digests['config.json']}" in err
-    assert "license: mit" in (project / "deep" / "hub" / "README.md").read_text()
-
-
-def test_a_typo_gets_the_near_miss(project, call):
+    assert "license: mit" in (made / "deep" / "hub" / "README.md").read_text()
     status, _, err = call("pack", "--run", "summ", "--out", "hub")
     assert (status, err) == (2, "error: unknown run 'summ'; did you mean 'sum'? known: sum\n")
+
+
+@pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])
+def test_an_exported_ranking_has_the_figures_of_its_evaluation(call, tmp_path, direction):
+    files = write(sample(), tmp_path)
+    _, out, _ = call("evaluate", *arguments(files), "--inference", "csls", "--json")
+    wanted = json.loads(out)[direction]
+    output(
+        call,
+        *("export", "--inference", "csls", "--to", "trec", "--out", "o", "--direction", direction),
+        *("--images", files.images, "--captions", files.captions),
+    )
+    found = json_document(
+        call, "evaluate", "--trec-run", "o/run.txt", "--qrels", "o/qrels.txt", "--out", "figures", "--json"
+    )
+    for name in ("r@1", "r@5", "r@10", "mrr", "map", "map@r", "r_precision", "ndcg@10", "queries"):
+        assert found[name] == pytest.approx(wanted[name], abs=1e-4), name
+    assert found["graded_ndcg@10"] == found["ndcg@10"]
+    assert json.loads((tmp_path / "figures" / "metrics.json").read_text()) == found
+
+
+def test_the_best_of_each_query_are_exported(call, tmp_path):
+    files = write(sample(), tmp_path)
+    given = ("--images", files.images, "--captions", files.captions)
+    output(call, "export", "--inference", "nns", "--to", "trec", "--out", "o", "--depth", 3, *given)
+    lines = [line.split() for line in (tmp_path / "o" / "run.txt").read_text().splitlines()]
+    one = sample()
+    assert len(lines) == 3 * len(one.caption_ids)
+    best = one.image_ids[np.argsort(-one.cosines().T, axis=1)[:, :3]]
+    assert [int(line[2]) for line in lines] == best.ravel().tolist()
+    assert {(line[1], line[5]) for line in lines} == {("Q0", "vse-pipe")}
+    assert [line[3] for line in lines[:6]] == ["1", "2", "3"] * 2
+    scores = np.array([float(line[4]) for line in lines]).reshape(-1, 3)
+    assert (np.diff(scores, axis=1) <= 0).all()
+
+
+def test_the_table_and_what_does_not_go_together(call, tmp_path):
+    (tmp_path / "run.txt").write_text("q 0 a 1 2 t\nq 0 b 2 1 t\nr 0 a 1 1 t\n")
+    (tmp_path / "qrels.txt").write_text("q 0 b 1\np 0 b 1\n")
+    out, _ = output(call, "evaluate", "--trec-run", "run.txt", "--qrels", "qrels.txt")
+    assert "mrr 25.00" in " ".join(out.split())
+    assert "1 of them have no answer in the run" in out
+    assert "1 queries of the run have no correct item" in out
+    status, _, err = call("evaluate", "--trec-run", "run.txt")
+    assert (status, err) == (2, "error: --trec-run goes with --qrels FILE, --out and --json, and nothing else\n")
+    status, _, err = call("evaluate", "--trec-run", "no.txt", "--qrels", "qrels.txt")
+    assert (status, err) == (4, "error: no.txt does not exist\n")

@@ -1,3 +1,5 @@
+"""`vse-pipe papers`: the list of papers, the rows of a paper, and a row written into params.yaml."""
+
 import json
 import subprocess
 import sys
@@ -5,7 +7,7 @@ import sys
 import pytest
 from ruamel.yaml import YAML
 
-from tests.command_line import caller
+from tests.command_line import caller, failure, output
 from tests.rules.sources import ROOT
 from vse_pipe.project.params.load import load
 
@@ -20,29 +22,21 @@ def project(tmp_path, monkeypatch, capsys):
 
 
 def test_the_papers_are_listed_outside_a_project(call):
-    status, out, _ = call("papers")
-    assert status == 0
+    out, _ = output(call, "papers")
     for word in ("hal-aaai2020", "vsepp", "CVPR 2024", "runs"):
         assert word in out
-
-
-def test_the_list_for_programs(call):
     found = {one["paper"]: one for one in json.loads(call("papers", "--json")[1])}
     assert (found["hal-aaai2020"]["rows"], found["hal-aaai2020"]["own"]) == (34, 24)
     assert 0 < found["hal-aaai2020"]["runs"] <= 24
 
 
 def test_the_rows_of_a_paper(call):
-    status, out, _ = call("papers", "hal-aaai2020")
-    assert status == 0
+    out, _ = output(call, "papers", "hal-aaai2020")
     line = next(line for line in out.splitlines() if line.split()[:1] == ["2.12"])
     assert "466.7" in line
     assert "runs, :code" in line
     assert "quoted" in next(line for line in out.splitlines() if line.split()[:1] == ["2.15"])
     assert "mean over five folds of 1,000 test images" in out
-
-
-def test_the_rows_for_programs(call):
     found = {one["row"]: one for one in json.loads(call("papers", "hal-rgm-emnlp", "--json")[1])}
     assert found["4.12"]["published"]["rsum"] == 427.6
     assert found["4.12"]["inference"] == "csls"
@@ -52,20 +46,19 @@ def test_the_rows_for_programs(call):
     assert found["2.1"]["settings"]["options"]["loss"] == {"margin": 0.2}
 
 
-def test_the_parameters_of_a_row_with_what_was_printed(call):
+def test_the_parameters_of_a_row_and_that_apply_needs_a_project(call):
     status, out, err = call("papers", "hal-aaai2020", "2.12")
     assert (status, err) == (0, "")
     assert "# published i2t: R@1 64.0, R@5 89.9, R@10 95.7, Med r 1.0, Mean r 2.8\n" in out
     assert "# published: rsum 466.7\n" in out
     assert YAML(typ="safe").load(out)["runs"]["hal-aaai2020_2_12"]["scheme"] == "memory_bank"
+    err = failure(call, 2, "papers", "hal-aaai2020", "2.12", "--apply")
+    assert "no params.yaml" in err
 
 
 def test_values_of_set_are_in_the_parameters_shown(call):
     out = call("-S", "datasets.coco.source=/data/coco", "papers", "hal-aaai2020", "2.12")[1]
     assert YAML(typ="safe").load(out)["datasets"]["coco"]["source"] == "/data/coco"
-
-
-def test_a_section_replaced_by_a_value_is_refused(call):
     status, _, err = call("-S", "train=5", "papers", "hal-aaai2020", "2.12")
     assert (status, err) == (2, "error: --set: train: expected a mapping of values, got 5\n")
 
@@ -83,30 +76,20 @@ def test_odd_values_of_set_are_printed_as_they_are(call, text):
 
 def test_a_broken_params_file_is_status_2_and_one_line(project, tmp_path):
     (tmp_path / "params.yaml").write_bytes(b"")
-    status, _, err = project("papers", "hal-aaai2020", "2.12", "--apply")
-    assert status == 2
+    err = failure(project, 2, "papers", "hal-aaai2020", "2.12", "--apply")
     assert err == "error: params.yaml: expected a mapping of sections, got NoneType\n"
 
 
-def test_what_is_printed_is_an_overlay(project, tmp_path):
+def test_apply_writes_the_row_and_the_values_of_set(project, tmp_path):
     (tmp_path / "below" / "row.yaml").write_text(project("papers", "vsepp", "4.4")[1])
     assert project("apply", "row.yaml")[0] == 0
     assert list(load(tmp_path / "params.yaml").runs) == ["vsepp_4_4"]
-
-
-def test_apply_writes_the_row_and_the_values_of_set(project, tmp_path):
     status, out, err = project("-S", "datasets.coco.source=/data/coco", "papers", "hal-aaai2020", "2.12", "--apply")
     assert (status, out) == (0, "")
     assert "params.yaml now describes hal-aaai2020 2.12 as run hal-aaai2020_2_12" in " ".join(err.split())
     params = load(tmp_path / "params.yaml")
     assert params.runs["hal-aaai2020_2_12"].row == "hal-aaai2020 2.12"
     assert params.datasets["coco"].source == "/data/coco"
-
-
-def test_apply_needs_a_project(call):
-    status, _, err = call("papers", "hal-aaai2020", "2.12", "--apply")
-    assert status == 2
-    assert "no params.yaml" in err
 
 
 @pytest.mark.parametrize(

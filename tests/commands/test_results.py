@@ -1,13 +1,20 @@
-"""vse-pipe localize: what is wrong is one line with its status, and what it prints."""
+"""vse-pipe audit and localize, and runs on another data set."""
 
+import contextlib
 import json
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
 from tests import regions_project as made
+from tests.command_line import caller, failure, json_document, output
 from tests.toy_project import write_params, write_prepared
+from vse_pipe.artifacts import embeddings
 from vse_pipe.audit import stage
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import read_document
 
 
 @pytest.fixture
@@ -19,23 +26,20 @@ def project(tmp_path):
 @pytest.mark.parametrize(
     ("given", "status", "message"),
     [
+        ((), 2, None),
+        (("--run", "sum", "--threshold", "1.5"), 2, None),
+        (("--run", "sum", "--limit", "-1"), 2, None),
         (("--run", "summ"), 2, "error: unknown run 'summ'; did you mean 'sum'? known: sum\n"),
         (("--run", "sum"), 3, "error: data/train/sum/model.safetensors does not exist; make it with `vse-pipe train"),
     ],
 )
-def test_a_run_that_cannot_be_audited_is_one_line(call, project, given, status, message):
+def test_an_audit_that_cannot_be_made_has_its_status(call, project, given, status, message):
     write_prepared()
     found, out, err = call("audit", *given)
-    assert (found, out, err.count("\n")) == (status, "", 1)
-    assert err.startswith(message)
-    assert not list(project.glob("data/audit/*/"))
-
-
-@pytest.mark.parametrize("given", [(), ("--run", "sum", "--threshold", "1.5"), ("--run", "sum", "--limit", "-1")])
-def test_wrong_usage_is_status_2(call, project, given):
-    status, out, err = call("audit", *given)
-    assert (status, out) == (2, "")
+    assert (found, out) == (status, "")
     assert err
+    assert message is None or (err.startswith(message), err.count("\n")) == (True, 1)
+    assert not list(project.glob("data/audit/*/"))
 
 
 def test_options_reach_the_stage_and_json_is_one_document(call, project, monkeypatch):
@@ -54,34 +58,30 @@ def test_options_reach_the_stage_and_json_is_one_document(call, project, monkeyp
     assert "flagged as mismatched" in call(*arguments)[1]
 
 
-def test_an_interrupt_is_status_130(call, project, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(stage, "audit", interrupted)
-    assert call("audit", "--run", "sum") == (130, "", "interrupted\n")
-
-
 ASKED = ("--run", "toy", "--image", "none\x1b[31m.png", "--phrase")
 REGIONS = ("-S", "datasets.boxes.format=regions", "-S", "datasets.boxes.source=data/prepare/scenes")
 
 
+@pytest.fixture(scope="module")
+def regions_root(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("regions")
+    with contextlib.chdir(root):
+        made.write_regions_project(root, toy=made.run_of())
+    return root
+
+
 @pytest.fixture
-def localize_project(call, tmp_path):
+def localize_project(call, regions_root, tmp_path):
     """call: the command line, in ``tmp_path``."""
-    made.write_regions_project(tmp_path, toy=made.run_of())
+    shutil.copytree(regions_root, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
-def test_a_table_and_one_document(call, localize_project, capsys) -> None:
-    capsys.readouterr()
+def test_a_table_and_one_document(call, localize_project) -> None:
     made.write_embedded("toy")
-    status, out, _ = call("localize", "--run", "toy", "--device", "cpu")
-    assert status == 0
+    out, _ = output(call, "localize", "--run", "toy", "--device", "cpu")
     assert [line.split()[0] for line in out.splitlines()[-5:] if line.strip()] == ["all", "cool", "plain", "warm"]
-    status, out, _ = call("-q", "localize", "--run", "toy", "--json")
-    assert status == 0
-    assert json.loads(out)["all"]["mentions"] == 21
+    assert json_document(call, "-q", "localize", "--run", "toy", "--json")["all"]["mentions"] == 21
 
 
 @pytest.mark.parametrize(
@@ -116,25 +116,91 @@ def test_what_is_wrong_is_one_line(call, localize_project, given, status, messag
     assert (localize_project / "notes.png").read_text() == "keep me"
 
 
-@pytest.mark.parametrize(
-    ("overrides", "status", "message"),
-    [
-        (
-            REGIONS,
-            3,
-            "error: data/prepare/boxes/regions.parquet does not exist; make it with `vse-pipe prepare --dataset",
-        ),
-        (
-            (),
-            2,
-            "error: localize toy: data set 'boxes' has no regions; train the run on a data set of `format: regions`",
-        ),
-    ],
-)
-def test_regions_that_are_not_made_and_pictures_that_have_none(
-    call, localize_project, overrides, status, message
-) -> None:
+REASONS = {
+    "error: data/prepare/boxes/regions.parquet does not exist; make it with `vse-pipe prepare --dataset": (REGIONS, 3),
+    "error: localize toy: data set 'boxes' has no regions; train the run on a data set of `format: regions`": ((), 2),
+}
+
+
+@pytest.mark.parametrize("message", REASONS)
+def test_regions_that_are_not_made_and_pictures_that_have_none(call, localize_project, message) -> None:
     (localize_project / "data/prepare/boxes/regions.parquet").unlink()
+    overrides, status = REASONS[message]
     found, _, err = call(*overrides, "localize", "--run", "toy")
     assert found == status
     assert err.splitlines()[-1].startswith(message)
+
+
+@pytest.fixture
+def cli(made, monkeypatch, capsys):
+    """A project with a trained run, and a data set ``mine`` with features made as the run's own."""
+    write_prepared(4, 4, 9, seed=2, dataset="mine", extracted="of_mine")
+    document = read_document(Path("params.yaml"))
+    document["datasets"]["mine"] = {"format": "csv", "source": "toy.csv"}
+    document["features"]["of_mine"] = {"dataset": "mine", "backbone": "precomp"}
+    write_params(Path(), **document)
+    return caller(monkeypatch, capsys, "--set", "evaluate.resamples=10")
+
+
+def _add_entry() -> None:
+    document = read_document(Path("params.yaml"))
+    write_params(Path(), **{**document, "transfers": {"moved": {"run": "sum", "dataset": "mine"}}})
+
+
+def test_one_call_embeds_and_ranks_without_an_entry(cli):
+    _, err = output(cli, "embed", "--run", "sum", "--dataset", "mine", "--device", "cpu")
+    assert "embed sum@mine: words that run 'sum' does not know: test 0.0%, train 0.0%, val 0.0%" in " ".join(
+        err.split()
+    )
+    found = json_document(cli, "evaluate", "--run", "sum", "--dataset", "mine", "--inference", "nns", "--json")[
+        "sum@mine"
+    ]["nns"]
+    assert found["image_to_text"]["queries"] == 9
+    assert found["transfer"]["trained_on"] == "toy"
+
+
+def test_an_entry_is_a_name_like_that_of_a_run(cli, tmp_path):
+    _add_entry()
+    for command in (
+        ("embed", "--dataset", "mine", "--run", "sum"),
+        ("evaluate", "--run", "moved", "--inference", "csls"),
+    ):
+        output(cli, *command, "--device", "cpu")
+    assert not paths.embedded("sum@mine").exists()
+    own = embeddings.read(paths.embedded("moved") / embeddings.IMAGES)
+    found = json_document(cli, "search", "red dog", "--run", "moved", "--json", "--k", "3", "--inference", "csls")
+    assert {hit["image_id"] for hit in found["hits"]} <= set(own.split("test").ids.tolist())
+    output(cli, "export", "--run", "moved", "--inference", "csls", "--to", "npy", "--out", tmp_path / "out")
+    assert json.loads((tmp_path / "out/manifest.json").read_text())["transfer"]["dataset"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "--run", "moved"), "'moved' is run 'sum' on data set 'mine'; name the run: sum"),
+        (("embed", "--run", "sum", "--dataset", "min"), "unknown data set 'min'; did you mean 'mine'?"),
+        (("embed", "--run", "sum", "--dataset", "toy"), "run 'sum' was trained on 'toy' itself; name another data set"),
+        (
+            ("embed", "--run", "moved", "--dataset", "mine"),
+            "'moved' is run 'sum' on data set 'mine'; name the run: sum",
+        ),
+        (("evaluate", "--images", "a.npy", "--captions", "b.npy", "--dataset", "mine"), "exclude each other"),
+    ],
+)
+def test_what_cannot_be_is_one_line(cli, arguments, message):
+    _add_entry()
+    err = failure(cli, 2, *arguments)
+    assert message in " ".join(err.split())
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_check_finds_embeddings_of_another_data_set(cli):
+    _add_entry()
+    cli("embed", "--run", "moved", "--device", "cpu")
+    document = read_document(Path("params.yaml"))
+    document["datasets"]["other"] = document["datasets"]["mine"]
+    document["features"]["more"] = {**document["features"]["of_mine"], "dataset": "other"}
+    write_params(Path(), **{**document, "transfers": {"moved": {"run": "sum", "dataset": "other"}}})
+    status, out, err = cli("check")
+    assert status != 0
+    assert "not what params.yaml transfers.moved says" in " ".join((out + err).split())

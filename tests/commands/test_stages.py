@@ -1,19 +1,64 @@
-"""vse-pipe extract: shares, engines, and that finished work is told without the rest of params.yaml."""
+"""The commands of the stages: engines, shares, and what a stage must not remove."""
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.command_line import caller
+from tests.command_line import caller, failure, output
 from tests.extract import project
+from tests.toy_project import write_params
+from vse_pipe.commands import _project
+from vse_pipe.core.errors import UsageError
+
+COMMANDS = [("embed",), ("evaluate",), ("audit", "--run", "sum"), ("extract", "--features", "plain")]
+WHAT = 'error: engine ray needs the extra "ray": pip install "vse-pipe[ray]"\n'
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--engine", "rya"), "error: unknown engine 'rya'; did you mean 'ray'? known: local, ray\n"),
+        (("--workers", "2"), "error: --workers and --address belong to --engine ray\n"),
+        (("--engine", "ray", "--workers", "0"), "error: --workers 0: expected 1 or more\n"),
+    ],
+)
+def test_an_engine_that_is_not_there_is_one_line(call, tmp_path, command, given, message):
+    write_params(tmp_path)
+    assert call(*command, *given) == (2, "", message)
+
+
+@pytest.mark.parametrize("command", COMMANDS[:3], ids=" ".join)
+def test_params_yaml_and_the_command_line_name_it(call, tmp_path, monkeypatch, command):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    write_params(tmp_path)
+    assert call(*command, "--engine", "ray") == (4, "", WHAT)
+    write_params(tmp_path, engine={"name": "ray", "workers": 2})
+    assert call(*command) == (4, "", WHAT)
+    status, _, err = call(*command, "--engine", "local")
+    assert (status, WHAT in err) == (3, False)  # nothing is trained
+
+
+def test_vectors_from_files_take_it_from_set(call, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    files = ("evaluate", "--images", "a.npy", "--captions", "b.npy")
+    assert call("-S", "engine.name=ray", *files) == (4, "", WHAT)
+    assert call("-S", "engine.memory=100", *files, "--engine", "ray") == (4, "", WHAT)
+    err = failure(call, 2, "-S", "engine.memory=0", *files)
+    assert err.startswith("error: --set engine.memory: ")
+
 
 FEATURES = "{dataset: tiny, backbone: random_filters, image_size: 16, batch_size: 2, shard_size: 2}"
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+def extract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     monkeypatch.chdir(tmp_path)
     project.prepared(Path("raw"), project.pictures(Path("raw"), 9))
     text = project.PARAMS.replace("inferences: []", "inferences: [nns]")
@@ -21,40 +66,31 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return caller(monkeypatch, capsys, "extract")
 
 
-def test_shares_and_then_the_whole(call) -> None:
-    for share in ("2/2", "1/2"):
-        status, _, err = call("--features", "small", "--shard", share)
-        assert status == 0, err
+def test_shares_and_then_the_whole(extract) -> None:
+    for share in ("2/2", "1/2", "1/2"):  # a share that is finished says so too
+        _, err = output(extract, "--features", "small", "--shard", share)
         assert f"share {share} is finished" in err
-    status, _, err = call("--features", "small")
+    status, _, err = extract("--features", "small")
     assert (status, "5 shards were there, put together" in err) == (0, True)
-    status, _, err = call()
+    status, _, err = extract()
     assert (status, "data/extract/tiny/small is up to date" in err) == (0, True)
 
 
-def test_a_share_that_is_finished_is_told(call) -> None:
-    call("--features", "small", "--shard", "1/2")
-    status, _, err = call("--features", "small", "--shard", "1/2")
-    assert (status, "share 1/2 is finished" in err) == (0, True)
-
-
-def test_a_mistake_in_a_run_is_told_before_anything_is_extracted(call) -> None:
+def test_a_mistake_in_a_run_is_told_before_anything_is_extracted(extract) -> None:
     params = Path("params.yaml")
     text = "{dataset: tinny, features: small, texts: t, noise: n, loss: summ, scheme: plain, similarity: cosine, text: gru, image: linear}"
     params.write_text(params.read_text().replace("runs: {}", f"runs: {{a: {text}}}"))
-    status, _, err = call("--features", "small")
-    assert status == 2
+    err = failure(extract, 2, "--features", "small")
     assert "unknown loss 'summ'" in err
     assert not Path("data/extract/tiny/small").exists()
 
 
-def test_batch_sizes_are_measured_and_nothing_is_written(call) -> None:
+def test_batch_sizes_are_measured_and_nothing_is_written(extract) -> None:
     before = sorted(Path().rglob("*"))
-    status, out, err = call("--features", "small", "--find-batch-size")
-    assert status == 0
+    out, err = output(extract, "--features", "small", "--find-batch-size")
     assert re.fullmatch(r"features\.small\.batch_size: [1248]\n", out)
     assert [int(line.split()[0]) for line in err.splitlines()][:2] == [1, 2]
-    status, out, _ = call("--features", "small", "--find-batch-size", "--json")
+    _, out, _ = extract("--features", "small", "--find-batch-size", "--json")
     found = json.loads(out)
     assert str(found["batch_size"]) in found["images_per_second"]
     assert sorted(Path().rglob("*")) == before
@@ -67,11 +103,76 @@ def test_batch_sizes_are_measured_and_nothing_is_written(call) -> None:
         (("--shard", "1/2", "--features", "small", "--texts", "t"), "--shard divides the images"),
         (("--shard", "3/2", "--features", "small"), "--shard 3/2: expected i/n with i from 1 to n"),
         (("--find-batch-size", "--texts", "t"), "unknown texts 't'"),
-        (("--engine", "spark"), "unknown engine 'spark'"),
-        (("--workers", "2"), "--workers and --address belong to --engine ray"),
     ],
 )
-def test_refuses(call, arguments: tuple, message: str) -> None:
-    status, _, err = call(*arguments)
-    assert status == 2
+def test_refuses(extract, arguments: tuple, message: str) -> None:
+    err = failure(extract, 2, *arguments)
     assert message in err
+
+
+STAGES = {
+    "prepare --dataset toy": "prepare/toy",
+    "extract --texts words": "extract/toy/words",
+    "inject --noise clean": "inject/toy/clean",
+    "train --run sum": "train/sum",
+    "embed --run sum": "embed/sum",
+    "evaluate --run sum --inference nns": "evaluate/sum/nns",
+    "audit --run sum": "audit/sum",
+}
+
+
+@pytest.mark.parametrize(("command", "out"), STAGES.items(), ids=list(STAGES))
+def test_what_is_not_ours_is_never_removed(made, monkeypatch, capsys, command, out):
+    """Neither a file in an output's folder nor one in the folder's place, and the earlier output stays with it."""
+    call, folder = (
+        caller(monkeypatch, capsys, "-S", "texts.words.min_count=2", "-S", "train.lr=0.02"),
+        Path("data") / out,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "notes.txt").write_text("mine")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    status, _, err = call(*command.split())
+    assert (status, err.splitlines()[-1].partition(", which")[0]) == (
+        1,
+        f"error: {folder}/notes.txt: not a file of this output",
+    )
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    shutil.rmtree(folder)
+    folder.write_text("mine")
+    status, _, err = call(*command.split())
+    # Criteria are replaced together, so a file in the place of one is a file in the folder of the run.
+    why = (
+        "not a file of this output, which is to be replaced"
+        if out.endswith("nns")
+        else "a file lies in the place of a folder"
+    )
+    assert (status, err.splitlines()[-1].partition(";")[0]) == (1, f"error: {folder}: {why}")
+    assert folder.read_text() == "mine"
+
+
+def test_an_ensemble_is_refused_with_its_runs_where_a_model_is_needed():
+    pair = SimpleNamespace(members=("sgr", "saf"))
+    nodes = {"runs": {"sgr": 1, "saf": 2}, "ensembles": {"sgraf": pair}, "groups": {}, "transfers": {}}
+    params = SimpleNamespace(**nodes, models=lambda name: (name,))
+    with pytest.raises(UsageError, match=r"'sgraf' is an ensemble .* sgr or saf"):
+        _project.chosen_runs("sgraf", params)
+    assert _project.chosen_runs("saf", params) == ["saf"]
+    assert _project.chosen_runs(None, params) == ["sgr", "saf"]
+
+
+def test_git_checkout_is_advised_only_where_it_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    params = Path("params.yaml")
+    params.write_text("seed: 1\n")
+    assert _project.undo(params) == "", "no repository"
+
+    def git(*command: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", *command], check=True)
+
+    git("init", "-q")
+    assert _project.undo(params) == "", "nothing is committed"
+    git("add", "params.yaml")
+    git("commit", "-qm", "start")
+    assert _project.undo(params) == ", `git checkout params.yaml` takes it back"
+    params.write_text("seed: 2\n")
+    assert _project.undo(params) == "", "an edit of the user would be lost"

@@ -1,5 +1,4 @@
-"""Ids that are text, from a data set or from files of one's own, on the command line: the same figures as with numbers, and the
-text wherever an id is shown."""
+"""Ids that are text: the figures of numbers, and the text wherever an id is printed."""
 
 import json
 import shutil
@@ -11,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.command_line import caller
-from tests.commands.options import arguments
+from tests.command_line import caller, failure, json_document, output
+from tests.commands.script import arguments
 from tests.evaluate.files import sample, write
 from vse_pipe.artifacts import captions, evaluation, images, names
 from vse_pipe.artifacts.names import TextIds
@@ -43,8 +42,7 @@ def project(made, monkeypatch, capsys):
     names.write(prepared, TextIds.from_columns(**columns))
     call = caller(monkeypatch, capsys, "--set", "evaluate.resamples=10")
     for command in ("embed", "evaluate"):
-        status, _, err = call(command, "--run", "sum", "--device", "cpu")
-        assert status == 0, err
+        output(call, command, "--run", "sum", "--device", "cpu")
     return call, *before
 
 
@@ -66,13 +64,10 @@ def test_figures_stay_and_ranks_tell_the_text(project):
 
 def test_search_shows_and_takes_the_text(project):
     call = project[0]
-    status, out, err = call("search", "red dog", "--run", "sum", "--json", "--k", "3")
-    assert status == 0, err
-    found = [hit["image_id"] for hit in json.loads(out)["hits"]]
+    told = json_document(call, "search", "red dog", "--run", "sum", "--json", "--k", "3")
+    found = [hit["image_id"] for hit in told["hits"]]
     assert all(one.startswith("beach/") for one in found)
-    status, out, err = call("search", "--image-id", found[0], "--run", "sum", "--json", "--k", "2")
-    assert status == 0, err
-    told = json.loads(out)
+    told = json_document(call, "search", "--image-id", found[0], "--run", "sum", "--json", "--k", "2")
     assert told["query"] == f"image {found[0]}"
     assert all(hit["caption_id"].startswith("uuid:") for hit in told["hits"])
     assert found[0] in call("search", "red dog", "--run", "sum")[1]
@@ -80,16 +75,25 @@ def test_search_shows_and_takes_the_text(project):
     assert (status, "data set 'toy' has no image 'beach/none.jpg'" in " ".join(err.split())) == (3, True)
 
 
-def test_a_number_is_asked_for_where_ids_are_numbers(made, monkeypatch, capsys):
+def test_ids_that_are_numbers_and_lines_that_are_split_at_any_space(made, monkeypatch, capsys, tmp_path):
+    """Readers do so: one that cannot be broken is a space to Python."""
     status, _, err = caller(monkeypatch, capsys)("search", "--image-id", "cat.jpg", "--run", "sum")
     assert (status, "image_id must be a whole number, got 'cat.jpg'" in err) == (2, True)
+    path = paths.embedded("sum")
+    ids = pq.read_table(path / "images.parquet")["image_id"].to_numpy()
+    for folder in (path, paths.prepared("toy")):
+        names.write(
+            folder, TextIds.from_columns(image_id=(ids, pa.array([f"a\u00a0{number}" for number in ids.tolist()])))
+        )
+    call = caller(monkeypatch, capsys)
+    status, _, err = call("export", "--run", "sum", "--inference", "csls", "--to", "trec", "--out", tmp_path / "out")
+    assert (status, "holds a space, at which lines are split" in " ".join(err.split())) == (3, True), err
 
 
 @pytest.mark.parametrize("to", ["parquet", "npy", "clip-retrieval", "trec"])
 def test_exports_hold_the_text(project, tmp_path, to):
     out = tmp_path / "out"
-    status, _, err = project[0]("export", "--run", "sum", "--inference", "csls", "--to", to, "--out", out)
-    assert status == 0, err
+    output(project[0], "export", "--run", "sum", "--inference", "csls", "--to", to, "--out", out)
     test = images.read(paths.prepared("toy"))
     expected = [_image(number) for number in test.filter(pc.equal(test["split"], "test"))["image_id"].to_pylist()]
     if to == "npy":
@@ -125,8 +129,7 @@ def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, t
     }
     files = write(replace(one, **called), tmp_path)
     out = tmp_path / "found"
-    status, told, err = call("evaluate", *arguments(files), "--json", "--inference", "nns,csls", "--out", out)
-    assert status == 0, err
+    told, _ = output(call, "evaluate", *arguments(files), "--json", "--inference", "nns,csls", "--out", out)
     for name, metrics in json.loads(plain).items():
         found = json.loads(told)[name]
         assert {**found, "images": 0, "captions": 0} == {**metrics, "images": 0, "captions": 0}
@@ -137,8 +140,7 @@ def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, t
     pairs = [f"{image},{caption},1" for image, caption in zip(called["owners"], called["caption_ids"], strict=True)]
     (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *pairs]) + "\n")
     judged = "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}"
-    status, told, err = call(*judged, "evaluate", *arguments(files), "--json", "--inference", "nns")
-    assert status == 0, err
+    told, _ = output(call, *judged, "evaluate", *arguments(files), "--json", "--inference", "nns")
     assert json.loads(told)["judged"]["text_to_image"]["kendall"]["judgements"] == len(pairs)
 
 
@@ -151,50 +153,38 @@ def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
     (tmp_path / "owners.txt").write_text("\n".join(map(_image, one.owners)) + "\n")
     pairs = [f"{_caption(caption)} {_image(image)}" for caption, image in zip(one.caption_ids, one.owners, strict=True)]
     (tmp_path / "pairs.txt").write_text("\n".join(["caption_id image_id", *pairs]) + "\n")
-    given = (
-        "--images",
-        tmp_path / "a.npy",
-        "--captions",
-        tmp_path / "b.npy",
-        "--image-ids",
-        tmp_path / "ids.npy",
-        "--caption-ids",
-        tmp_path / "names.txt",
-    )
+    names = {"images": "a.npy", "captions": "b.npy", "image-ids": "ids.npy", "caption-ids": "names.txt"}
+    given = [part for option, name in names.items() for part in (f"--{option}", tmp_path / name)]
     found = []
     for correct in (("--caption-images", tmp_path / "owners.txt"), ("--qrels", tmp_path / "pairs.txt")):
-        status, out, err = call("evaluate", *given, *correct, "--json", "--inference", "nns")
-        assert status == 0, err
-        found.append(json.loads(out)["rsum"])
+        found.append(json_document(call, "evaluate", *given, *correct, "--json", "--inference", "nns")["rsum"])
     _, out, _ = call("evaluate", *arguments(write(one, tmp_path)), "--json", "--inference", "nns")
     assert found == [json.loads(out)["rsum"]] * 2
     (tmp_path / "pairs.txt").write_text("\n".join(["caption_id image_id", *pairs[1:]]) + "\n")
-    status, _, err = call("evaluate", *given, *correct, "--inference", "nns", "--out", tmp_path / "found")
-    assert status == 0, err
+    output(call, "evaluate", *given, *correct, "--inference", "nns", "--out", tmp_path / "found")
     ranks = evaluation.read_ranks(tmp_path / "found/nns").to_pylist()
     asked = {row["query_name"] for row in ranks if row["direction"] == "text_to_image"}
     assert asked == set(map(_caption, one.caption_ids.tolist())) - {_caption(int(one.caption_ids[0]))}
     assert all(row["image_name"] for row in ranks)
 
 
+def _first(text: str, ids: np.ndarray) -> np.ndarray:
+    """The ids as text, the first of them replaced."""
+    return np.r_[[text], ids[1:].astype(str)].astype(object)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         (
-            {
-                "image_ids": lambda one: np.r_[["A"], one.image_ids[1:].astype(str)].astype(object),
-                "owners": lambda one: one.owners,
-            },
+            {"image_ids": lambda one: _first("A", one.image_ids), "owners": lambda one: one.owners},
             "b.parquet: the image_ids are numbers, those of",
         ),
         (
             {"image_ids": lambda one: np.r_[["A", "a"], one.image_ids[2:].astype(str)].astype(object)},
             "'a' differs from 'A'",
         ),
-        (
-            {"owners": lambda one: np.r_[["gone"], one.owners[1:].astype(str)].astype(object)},
-            "b.parquet: the image_ids are text, those of",
-        ),
+        ({"owners": lambda one: _first("gone", one.owners)}, "b.parquet: the image_ids are text, those of"),
         (
             {"image_ids": lambda one: one.image_ids[[0, *range(len(one.image_ids) - 1)]].astype(str).astype(object)},
             "1 image_ids occur more than once: image_id ",
@@ -205,22 +195,8 @@ def test_faults_are_told_with_the_text(call, tmp_path, changes, message):
     one = sample()
     text = {"image_ids": one.image_ids.astype(str).astype(object), "owners": one.owners.astype(str).astype(object)}
     files = write(replace(one, **{**text, **{key: made(one) for key, made in changes.items()}}), tmp_path)
-    status, _, err = call("evaluate", *arguments(files))
-    assert status == 3
+    err = failure(call, 3, "evaluate", *arguments(files))
     assert message in " ".join(err.split())
-
-
-def test_judgements_name_images_and_captions_by_their_text(project, tmp_path):
-    call, *_ = project
-    prepared = paths.prepared("toy")
-    said = captions.read(prepared).filter(pc.equal(captions.read(prepared)["split"], "test")).to_pylist()
-    rows = [f"{_image(row['image_id'])},{_caption(row['caption_id'])},1" for row in said]
-    (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *rows]) + "\n")
-    of_run = "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}"
-    status, _, err = call(*of_run, "evaluate", "--run", "sum", "--device", "cpu")
-    assert status == 0, err
-    found = read_json(paths.evaluated("sum", "csls") / evaluation.METRICS)
-    assert found["judged"]["image_to_text"]["kendall"]["judgements"] == len(rows)
 
 
 def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
@@ -229,8 +205,9 @@ def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
     test = captions.read(paths.prepared("toy")).filter(pc.field("split") == "test").to_pylist()
     rows = [f"{_image(row['image_id'])},{_caption(row['caption_id'])},1" for row in test]
     (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *rows]) + "\n")
-    status, _, err = call("--set", f"evaluate.judgements={tmp_path / 'judged.csv'}", "evaluate", "--run", "sum")
-    assert status == 0, err
+    output(call, "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}", "evaluate", "--run", "sum")
+    metrics = read_json(paths.evaluated("sum", "csls") / evaluation.METRICS)
+    assert metrics["judged"]["image_to_text"]["kendall"]["judgements"] == len(rows)
     found = evaluation.read_judged(paths.evaluated("sum", "csls") / evaluation.JUDGED).to_pylist()
     assert {row["query_name"] for row in found if row["direction"] == "image_to_text"} <= {
         _image(row["image_id"]) for row in test
@@ -250,8 +227,7 @@ def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
             )
         told = {**table.schema.metadata, names.NAME.encode(): sha256(bank / names.NAME).encode()}
         pq.write_table(table.replace_schema_metadata(told), bank / name, write_page_checksum=True)
-    status, _, err = call("--set", f"evaluate.bank={bank}", "evaluate", "--run", "sum")
-    assert status == 3, err
+    err = failure(call, 3, "--set", f"evaluate.bank={bank}", "evaluate", "--run", "sum")
     assert "of the vectors that are ranked, the first is image_id beach/" in " ".join(err.split())
 
 
@@ -265,19 +241,6 @@ def test_names_that_are_lost_or_others_are_no_numbers(project, other):
     for command in (("evaluate", "--run", "sum"), ("search", "red dog", "--run", "sum")):
         status, _, err = project[0](*command)
         assert (status, "names.parquet" in err, "Traceback" in err) == (5, True, False), err
-
-
-def test_lines_are_split_at_any_space(made, monkeypatch, capsys, tmp_path):
-    """Readers do so: one that cannot be broken is a space to Python."""
-    path = paths.embedded("sum")
-    ids = pq.read_table(path / "images.parquet")["image_id"].to_numpy()
-    for folder in (path, paths.prepared("toy")):
-        names.write(
-            folder, TextIds.from_columns(image_id=(ids, pa.array([f"a\u00a0{number}" for number in ids.tolist()])))
-        )
-    call = caller(monkeypatch, capsys)
-    status, _, err = call("export", "--run", "sum", "--inference", "csls", "--to", "trec", "--out", tmp_path / "out")
-    assert (status, "holds a space, at which lines are split" in " ".join(err.split())) == (3, True), err
 
 
 def test_embeddings_of_another_model_are_not_exported(made, monkeypatch, capsys, tmp_path):

@@ -1,11 +1,9 @@
-"""Every command in turn on a project made from a data set: pictures in shards, and one that is broken and left out."""
+"""Every command in turn on a data set of pictures in shards, one of them broken and left out."""
 
-import contextlib
 import io
 import json
 import re
 import shutil
-import sys
 import tarfile
 from pathlib import Path
 
@@ -14,10 +12,10 @@ from ruamel.yaml import YAML
 from starlette.testclient import TestClient
 
 from tests import made
-from tests.command_line import caller
+from tests.command_line import caller, json_document, output
+from tests.commands.script import succeed
 from tests.prepare._data import picture
 from tests.toy_project import PARAMS
-from vse_pipe import cli
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
@@ -29,28 +27,12 @@ from vse_pipe.tools.serve.app import create
 SPLITS = {"train": 12, "val": 4, "test": 5}
 WORDS = ["red", "blue", "green", "dog"]
 BROKEN = 3
-COMMANDS = [
-    ("prepare",),
-    ("extract", "--texts", "words"),
-    ("extract", "--features", "filters"),
-    ("inject",),
-    ("train",),
-    ("embed",),
-    ("evaluate",),
-    ("report",),
-]
+EXTRACTED = (("extract", "--texts", "words"), ("extract", "--features", "filters"))
+COMMANDS = [("prepare",), *EXTRACTED, ("inject",), ("train",), ("embed",), ("evaluate",), ("report",)]
+FILTERS = {"filters": 8, "image_size": 32, "size": 5}
 SECTIONS = {
     "datasets": {"toy": {"format": "webdataset", "source": "shards", "on_error": "skip"}},
-    "features": {
-        "filters": {
-            "dataset": "toy",
-            "backbone": "random_filters",
-            "filters": 8,
-            "image_size": 32,
-            "size": 5,
-            "on_error": "skip",
-        }
-    },
+    "features": {"filters": {"dataset": "toy", "backbone": "random_filters", "on_error": "skip", **FILTERS}},
     "noises": {"clean": {"dataset": "toy", "protocol": "image", "rate": 0.0}},
     "runs": {"sum": {**PARAMS["runs"]["sum"], "features": "filters"}},
     "train": {**PARAMS["train"], "epochs": 1},
@@ -87,19 +69,8 @@ def finished(tmp_path_factory):
             YAML().dump({**PARAMS, **made.SECTIONS, **SECTIONS}, file)
         made.write_dvc_yaml()
         for command in COMMANDS:
-            said[command[0], command[-1]] = _run(patch, *command)
+            said[command[0], command[-1]] = succeed(patch, *command)
     return root, said
-
-
-def _run(patch: pytest.MonkeyPatch, *command: str) -> str:
-    """stderr of a command that must succeed; without pytest's capture, which no fixture of a module has."""
-    err = io.StringIO()
-    patch.setattr(sys, "argv", ["vse-pipe", *command])
-    with contextlib.redirect_stderr(err), pytest.raises(SystemExit) as stop:
-        cli.main()
-        raise SystemExit(0)
-    assert not stop.value.code, f"{command}: {err.getvalue()}"
-    return err.getvalue()
 
 
 @pytest.fixture
@@ -119,17 +90,14 @@ def test_every_command_says_how_many_are_left_out(finished):
 
 
 def test_search_offers_the_others_and_shows_them(call):
-    status, out, err = call("search", "a red dog", "--json", "--html", "found.html", "--k", 99)
-    assert status == 0, err
-    told = json.loads(out)
+    told = json_document(call, "search", "a red dog", "--json", "--html", "found.html", "--k", 99)
     left = sum(SPLITS.values()) - SPLITS["test"] + BROKEN
     assert left not in {hit["image_id"] for hit in told["hits"]}
     assert len(told["hits"]) == told["searched"] == 4
     assert told["left_out"] == {"images": 1, "captions": 1}
     assert all(hit["file"].startswith("test.tar::") for hit in told["hits"])
     assert Path("found.html").read_text(encoding="utf-8").count("data:image/webp") == 4
-    status, out, err = call("search", "--image-id", told["hits"][0]["image_id"], "--html", "found.html")
-    assert status == 0, err
+    _, err = output(call, "search", "--image-id", told["hits"][0]["image_id"], "--html", "found.html")
     assert "1 images that could not be read are not searched, nor their 1 captions" in err
     assert "The image asked with" in Path("found.html").read_text(encoding="utf-8")
     status, _, err = call("search", "--image-id", left)
@@ -147,12 +115,6 @@ def test_serve_shows_them_and_answers_as_search_does(call):
     assert client.get(f"/picture/{ours['hits'][0]['image_id']}").headers["content-type"] == "image/webp"
 
 
-def test_the_report_shows_them(finished):
-    page = (finished[0] / "reports/index.html").read_text(encoding="utf-8")
-    assert page.count("data:image/webp") >= 4
-    assert "could not be read where this page was written" not in page
-
-
 def test_what_does_not_fit_into_the_report_has_its_caption_and_no_link(call, monkeypatch):
     monkeypatch.setattr(pages, "LIMIT", 0)
     assert call("report")[0] == 0
@@ -163,10 +125,12 @@ def test_what_does_not_fit_into_the_report_has_its_caption_and_no_link(call, mon
     assert re.search(r'<span class="picture blank">Picture \d+: a \w+ \w+</span>', page)
 
 
-def test_check_finds_nothing(call):
-    status, out, err = call("check")
-    assert status == 0, out + err
+def test_the_report_shows_them_and_check_finds_nothing(call, finished):
+    _, err = output(call, "check")
     assert "no problems" in err
+    page = (finished[0] / "reports/index.html").read_text(encoding="utf-8")
+    assert page.count("data:image/webp") >= 4
+    assert "could not be read where this page was written" not in page
 
 
 def test_a_run_of_an_earlier_version_has_to_be_trained_again(call):

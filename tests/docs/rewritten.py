@@ -198,7 +198,7 @@ TABLE = [
     Rewriting(
         r"vse-pipe (.* )?choose( --grid grid\.yaml)?",
         r"vse-pipe choose --help",
-        "trains for hours, on a file of the reader's: tests/tools/choose chooses among four settings",
+        "trains for hours, on a file of the reader's: tests/tools/test_choose.py chooses among four settings",
     ),
     Rewriting(r"dvc plots|dvc queue logs", r"\g<0> --help", "a group of commands, or one that wants a name"),
     Rewriting(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from tests.commands.options import arguments
+from tests.commands.script import arguments
 from tests.evaluate.files import sample, write, write_npy
 from tests.extract import test_corpus
 from tests.hostile import Hostile

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.commands.options import arguments
+from tests.commands.script import arguments
 from tests.commands.script import run as run_as_a_script
 from tests.evaluate.files import sample, write
 from tests.faults import kill

@@ -10,7 +10,7 @@ from scipy import stats
 from tests.benchmarks import intervals
 from tests.naive import evaluate as naive
 from tests.ranking import ranked
-from tests.tools.compare.project import evaluation, of_tables
+from tests.tools.compared import evaluation, of_tables
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking import comparison

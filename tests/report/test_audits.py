@@ -1,15 +1,14 @@
-"""The section of audited runs: what it shows, and what it refuses."""
+"""The section of audited runs: its figures and charts, and the audits that it refuses."""
 
 import html
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.report import project as artefacts
-from tests.report.audited import write_audit
 from tests.report.conftest import HOSTILE
+from tests.report.project import write_audit
 from vse_pipe.artifacts import audit
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import write_json
@@ -20,9 +19,8 @@ def _page(runs: list[str]) -> str:
     return report(artefacts.params(**artefacts.LITTLE, audits=runs)).read_text(encoding="utf-8")
 
 
-def _section(page: str) -> str:
-    found = re.search(r'<section[^>]*id="audit".*?</section>', page, re.DOTALL)
-    return found.group(0) if found else ""
+def _section() -> str:
+    return artefacts.section(_page(["hal"]), "audit")
 
 
 def _charts(section: str) -> list[dict]:
@@ -39,9 +37,9 @@ def test_an_audit_on_disk_is_not_shown_unless_params_names_it(project):
 
 def test_figures_and_gallery(project):
     write_audit(project, "hal")
-    section = _section(_page(["hal"]))
+    section = _section()
     row = re.search(r'<tr><th scope="row">hal</th>(.*?)</tr>', section).group(1)
-    assert re.sub(r"<[^>]+>", " ", row).split() == ["300", "61", "60", "0.987", "0.900", "–", "0.850"]
+    assert artefacts.words(row) == ["300", "61", "60", "0.987", "0.900", "–", "0.850"]
     assert "of the first 100 about 50% are mismatched, 60% in truth." in section
     rows = re.findall(r"<tr><th scope=\"row\"><svg.*?</tr>", section, re.DOTALL)
     assert len(rows) == 3
@@ -57,12 +55,12 @@ def test_captions_of_the_gallery_are_text(project):
     write_json(folder / audit.METRICS, {**metrics, "gallery": [artefacts.caption_ids(3)[0]]})
     page = _page(["hal"])
     assert HOSTILE not in page
-    assert html.escape(HOSTILE, quote=False) in _section(page).replace("&#34;", '"')
+    assert html.escape(HOSTILE, quote=False) in artefacts.section(page, "audit").replace("&#34;", '"')
 
 
 def test_charts_of_losses_and_costs(project):
     write_audit(project, "hal")
-    losses, costs = _charts(_section(_page(["hal"])))
+    losses, costs = _charts(_section())
     bars, lines = (layer["data"]["values"] for layer in losses["layer"])
     assert sum(bar["count"] for bar in bars) == 300
     assert {bar["kind"] for bar in bars} == {"matched", "mismatched"}
@@ -82,7 +80,7 @@ def test_what_the_transport_plan_gave_is_shown_with_its_weights(project):
     }
     row = {"image_id": 2, "caption_id": first, "rematch_caption_id": second, "weight": 0.73125}
     write_audit(project, "hal", refined={"epoch": 9, "alignment": parts, "rematched": [row]})
-    section = _section(_page(["hal"]))
+    section = _section()
     *_, moved, still = _charts(section)
     for chart, part in ((moved, parts["transported"]), (still, parts["untransported"])):
         bars, level = (layer["data"]["values"] for layer in chart["layer"])
@@ -94,33 +92,24 @@ def test_what_the_transport_plan_gave_is_shown_with_its_weights(project):
     assert shown.count("<td") == 3
 
 
-def test_a_plan_that_moved_nothing_has_no_charts(project):
-    write_audit(project, "hal", refined={"epoch": 9, "alignment": None, "rematched": []})
-    assert len(_charts(_section(_page(["hal"])))) == 2
-
-
 def test_without_truth_there_are_no_figures_and_no_costs(project):
     write_audit(project, "hal", known=False)
-    section = _section(_page(["hal"]))
+    section = _section()
     assert "unknown" in section
     assert "Truth" not in section
     assert "of the first 100 about 50% are mismatched." in section
     assert len(_charts(section)) == 1
 
 
-def test_doubts_are_said(project):
-    write_audit(project, "hal", mixture={"doubts": ["all losses are equal"]})
-    assert "Do not trust the probabilities: all losses are equal." in _page(["hal"])
-
-
-@pytest.mark.parametrize(("source", "said"), [("all", False), ("batch", True)])
-def test_where_partners_were_sought_is_said_of_batches(project, source, said):
-    write_audit(project, "hal", partners_from=source)
-    assert ("Partners were sought among the pairs of the same batch" in _page(["hal"])) == said
-
-
-def _gone(folder: Path) -> None:
-    (folder / audit.METRICS).unlink()
+def test_doubts_where_partners_were_sought_and_a_plan_that_moved_nothing(project):
+    batch = "Partners were sought among the pairs of the same batch"
+    write_audit(project, "hal", refined={"epoch": 9, "alignment": None, "rematched": []})
+    section = _section()
+    assert (batch in section, len(_charts(section))) == (False, 2)
+    write_audit(project, "hal", mixture={"doubts": ["all losses are equal"]}, partners_from="batch")
+    section = _section()
+    assert batch in section
+    assert "Do not trust the probabilities: all losses are equal." in section
 
 
 def _edited(**changes):

@@ -1,5 +1,7 @@
-"""A project whose runs have seeds, histories and evaluations drawn at random, and claims about them."""
+"""Claims about runs: verdicts, the file of claims, the section of the page and the command."""
 
+import contextlib
+import json
 import re
 import shutil
 from pathlib import Path
@@ -8,8 +10,9 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
+from tests.command_line import caller, output
 from tests.report import project as artefacts
-from tests.tools.compare import project
+from tests.tools import compared
 from tests.toy_project import PARAMS, load_params, write_params
 from vse_pipe.artifacts import evaluation, model_files
 from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
@@ -25,25 +28,28 @@ SEEDS = (1, 2, 3)
 
 
 def write(root: Path, **more: object) -> Path:
-    """Runs weak and strong with three seeds, lone with none; ``more``: keys of the file of claims. In the working directory."""
+    """params.yaml and the file of claims, whose keys are ``more``."""
     node = dict(PARAMS["runs"]["sum"])
     runs = {"weak": {**node, "seeds": list(SEEDS)}, "strong": {**node, "seeds": list(SEEDS)}, "lone": node}
     write_params(root, runs=runs, grid={"inferences": ["nns", "csls"]})
-    if not paths.evaluations("lone").is_dir():
-        _evaluate()
     path = root / "claims.yaml"
     with path.open("w", encoding="utf-8") as file:
         YAML().dump(more or {"claims": [claim()]}, file)
     return path
 
 
-def _evaluate() -> None:
-    for number, (run, quality) in enumerate({"weak": 0.3, "strong": 0.9}.items()):
-        for seed in SEEDS:
-            project.write_run(f"{run}/{seed}", "nns", "csls", images=60, quality=quality, seed=10 * number + seed)
-            write_ended(f"{run}/{seed}", converged=True)
-    project.write_run("lone", "nns", images=60, quality=0.6, seed=40)
-    write_ended("lone", converged=True)
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory) -> Path:
+    """Runs weak and strong with three seeds, lone with none."""
+    root = tmp_path_factory.mktemp("evaluated")
+    with contextlib.chdir(root):
+        for number, (run, quality) in enumerate({"weak": 0.3, "strong": 0.9}.items()):
+            for seed in SEEDS:
+                compared.write_run(f"{run}/{seed}", "nns", "csls", images=60, quality=quality, seed=10 * number + seed)
+                write_ended(f"{run}/{seed}", converged=True)
+        compared.write_run("lone", "nns", images=60, quality=0.6, seed=40)
+        write_ended("lone", converged=True)
+    return root / "data"
 
 
 def claim(**changes: object) -> dict:
@@ -63,7 +69,7 @@ def params(monkeypatch, tmp_path):
     return load_params(tmp_path, runs=runs, ensembles={"both": {"first": "sum", "second": "hal"}})
 
 
-def test_a_run(params):
+def test_a_run_or_an_ensemble_that_has_not_converged_is_a_problem(params):
     write_ended("sum", converged=True)
     assert report_claims.problem(params, "sum") is None
     write_ended("sum", converged=False)
@@ -76,9 +82,6 @@ def test_a_run(params):
     assert report_claims.problem(params, "sum") == (
         "sum: trained before config.json told whether it has converged; train it again"
     )
-
-
-def test_an_ensemble_is_as_its_runs(params):
     write_ended("sum", converged=True)
     assert report_claims.problem(params, "both") == (
         "hal: no data/train/hal/config.json, so that nobody knows whether it has converged"
@@ -88,8 +91,9 @@ def test_an_ensemble_is_as_its_runs(params):
 
 
 @pytest.fixture
-def judge(monkeypatch, tmp_path):
+def judge(evaluated, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(evaluated, tmp_path / "data")
 
     def judge(*claims: dict, skip_unknown: bool = False, change=lambda: None, **more: object):
         path = write(tmp_path, claims=list(claims), **more)
@@ -151,17 +155,11 @@ def test_there_is_no_verdict_on_what_cannot_be_judged(judge, change, more, why):
     assert found.reason.startswith(why), found.reason
 
 
-def test_a_claim_has_a_floor_of_its_own(judge):
+def test_a_claim_has_its_floor_its_seeds_and_names(judge):
     assert [one.verdict for one in judge(claim(floor=None), claim(), floor=590.0)] == [HOLDS, NONE]
-
-
-def test_models_themselves_are_judged_where_one_training_is_enough(judge):
     (found,) = judge(claim(left="lone"), seeds=1)
     assert found.verdict in (HOLDS, UNSURE)
     assert np.isfinite(found.interval).all()
-
-
-def test_names_of_the_file_lead_to_runs(judge):
     (found,) = judge(claim(left="ours", right="theirs"), runs={"ours": "strong", "theirs": "weak"})
     assert (found.left, found.verdict) == ("strong (nns)", HOLDS)
 
@@ -196,9 +194,12 @@ def test_what_is_wrong_in_the_file_has_its_address(judge, changes, message):
     assert str(failure.value).startswith(message), str(failure.value)
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_file_that_is_not_there(tmp_path, project):
     with pytest.raises(MissingResource, match=r"nothing\.yaml: no such file; packaged claims are papers"):
         report_claims.read(tmp_path / "nothing.yaml")
+    with pytest.raises(MissingResource, match=r"claims\.yaml: no such file"):
+        report(artefacts.params(runs=["sum", "hal"], inferences=["nns"], claims="claims.yaml"))
+    assert not Path("reports").exists()
 
 
 def test_the_packaged_claims_are_of_five_papers():
@@ -234,11 +235,61 @@ def test_each_claim_is_a_row_with_its_verdict(project):
     assert "&lt;Two&gt; papers: 1 hold, 0 do not hold, 0 cannot be told from these data, 1 without a verdict." in html
 
 
-def test_without_a_file_there_is_no_section(page):
-    assert 'id="claims"' not in page
+@pytest.fixture
+def run(evaluated, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(evaluated, tmp_path / "data")
+    monkeypatch.setattr("vse_pipe.core.console.stdout.width", 240)
+    write(tmp_path, title="Two | claims", claims=[claim(), claim(left="lone", text="lone beats weak")])
+    return caller(monkeypatch, capsys)
 
 
-def test_a_file_that_is_not_there_is_named(project):
-    with pytest.raises(MissingResource, match=r"claims\.yaml: no such file"):
-        report(artefacts.params(runs=["sum", "hal"], inferences=["nns"], claims="claims.yaml"))
-    assert not Path("reports").exists()
+def test_json_has_the_numbers_behind_each_verdict(run):
+    status, out, err = run("claims", "claims.yaml", "--json", "--resamples", "60")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert (found["title"], found["resamples"], found["seed"]) == ("Two | claims", 60, 1)
+    first, second = found["claims"]
+    assert (first["verdict"], first["left"], len(first["left_values"])) == ("holds", "strong (nns)", 3)
+    means = [sum(first[f"{side}_values"]) / 3 for side in ("left", "right")]
+    assert first["difference"] == pytest.approx(means[0] - means[1], abs=1e-5)
+    assert first["interval"][0] < first["difference"] < first["interval"][1]
+    assert (second["verdict"], second["why"]) == ("no verdict", "lone has 1 training, the file asks for 2")
+    assert "interval" not in second
+
+
+def test_markdown_and_the_terminal_say_the_same(run, monkeypatch):
+    out, _ = output(run, "claims", "claims.yaml", "--md", "--resamples", "60")
+    lines = out.splitlines()
+    assert lines[2] == "1 hold, 0 do not hold, 0 cannot be told from these data, 1 without a verdict"
+    row = next(line for line in lines if line.startswith("| strong beats weak | Table 1 | rsum, left greater |"))
+    assert row.endswith("| holds |")
+    assert " ± " in row
+    text = " ".join(run("claims", "claims.yaml", "--resamples", "60")[1].split())
+    assert "strong beats weak" in text
+    assert "no verdict: lone has 1 training" in text
+    monkeypatch.setattr("vse_pipe.core.console.stdout.width", 80)
+    first = json.loads(run("claims", "claims.yaml", "--json", "--resamples", "60")[1])["claims"][0]
+    text = run("claims", "claims.yaml", "--resamples", "60")[1]
+    assert "{:+.2f} to {:+.2f}".format(*first["interval"]) in text
+
+
+def test_packaged_claims_need_their_runs_or_leave_to_skip_them(run):
+    status, _, err = run("claims", "papers")
+    assert (status, "error: unknown run 'k3'" in err, len(err.splitlines()) > 10) == (2, True, True)
+    status, out, _ = run("claims", "papers", "--skip-unknown", "--json")
+    claims = json.loads(out)["claims"]
+    assert (status, {one["verdict"] for one in claims}) == (0, {"no verdict"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (("nothing.yaml",), 4, "error: nothing.yaml: no such file of claims"),
+        (("paper",), 4, "did you mean 'papers'?"),
+        (("claims.yaml", "--md", "--json"), 2, "--md and --json exclude each other"),
+    ],
+)
+def test_what_is_asked_in_vain(run, arguments, status, message):
+    found, _, err = run("claims", *arguments)
+    assert (found, message in err) == (status, True), err

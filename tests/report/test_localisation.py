@@ -1,4 +1,4 @@
-"""The section of phrases and their boxes: figures, pictures with true and found boxes, and what it refuses."""
+"""The section of located phrases: figures, pictures with boxes, and the artefacts that it refuses."""
 
 import dataclasses
 import json
@@ -62,8 +62,7 @@ def section(runs: list[str]) -> str:
     page = report(artefacts.params(**artefacts.LITTLE, localized=runs)).read_text(encoding="utf-8")
     assert HOSTILE not in page
     assert "<b>thing" not in page
-    found = re.search(r'<section[^>]*id="localisation".*?</section>', page, re.DOTALL)
-    return found.group(0) if found else ""
+    return artefacts.section(page, "localisation")
 
 
 def test_a_localisation_on_disk_is_nowhere_unless_params_names_it(project) -> None:
@@ -72,16 +71,18 @@ def test_a_localisation_on_disk_is_nowhere_unless_params_names_it(project) -> No
     assert "localisation" not in json.loads(Path("reports/metrics.json").read_text())["hal"]
 
 
-def test_figures_intervals_floor_and_bound(project) -> None:
+def test_figures_intervals_floor_bound_and_the_recall_of_the_proposals(project) -> None:
     write(project)
     html = section(["hal"])
     row = re.search(r'<tr><th scope="row">hal</th>(.*?)</tr>', html).group(1)
-    assert re.sub(r"<[^>]+>", " ", row).split() == ["3", "33.3", "10.0–55.5", "66.7", "66.7", "41.7", "4.2", "66.7"]
+    assert artefacts.words(row) == ["3", "33.3", "10.0–55.5", "66.7", "66.7", "41.7", "4.2", "66.7"]
     assert all(f'<th scope="row">{name}</th>' in html for name in ("other", "people"))
     figures = json.loads(Path("reports/metrics.json").read_text())
     assert figures["hal"]["localisation"]["r@1"] == 33.3333
     assert figures["hal"]["localisation"]["types"]["people"]["bound"] == 66.7
     assert "localisation" not in figures["sum"]
+    row = re.search(r"Proposals of data set shapes: .*?<tbody>(.*?)</tbody>", html, re.DOTALL).group(1)
+    assert artefacts.words(row) == ["test", "3", "20", "66.7"]
 
 
 def test_a_phrase_and_its_boxes_have_one_colour_where_they_lie_in_the_picture(project) -> None:
@@ -114,12 +115,6 @@ def test_the_best_run_stands_beside_the_first_other_one(project) -> None:
     assert len({symbol for card in cards for symbol in re.findall(r'href="#(picture-\d+)"', card)}) == 2
 
 
-def test_the_recall_of_the_proposals_is_told(project) -> None:
-    write(project)
-    row = re.search(r"Proposals of data set shapes: .*?<tbody>(.*?)</tbody>", section(["hal"]), re.DOTALL).group(1)
-    assert re.sub(r"<[^>]+>", " ", row).split() == ["test", "3", "20", "66.7"]
-
-
 def test_a_data_set_of_the_same_name_elsewhere_is_another_one(project) -> None:
     other = project / "elsewhere" / "shapes"
     shutil.copytree(project / paths.prepared("shapes"), other)
@@ -139,7 +134,7 @@ def test_figures_of_a_row_of_phrases_stand_beside_the_printed_ones(project) -> N
     params = artefacts.params(**artefacts.LITTLE, localized=["hal"])
     runs = {**params.runs, "hal": dataclasses.replace(params.runs["hal"], row="structure-preserving-cvpr2016 3d-mined")}
     page = report(dataclasses.replace(params, runs=runs)).read_text(encoding="utf-8")
-    found = re.search(r'<section id="published".*?</section>', page, re.DOTALL).group(0)
+    found = artefacts.section(page, "published")
     assert "row 3d-mined, beside run hal localised" in found
     rows = re.findall(r'<th scope="row">phrase (.*?)</th>' + 2 * r'<td class="number">(.*?)</td>', found)
     assert rows == [("R@1", "43.9", "33.3"), ("R@5", "64.5", "66.7"), ("R@10", "68.7", "66.7"), ("mAP", "47.7", "41.7")]

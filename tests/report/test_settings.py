@@ -1,8 +1,12 @@
-"""The page shows what made the figures, and what params.yaml has now beside it."""
+"""The page shows what made the figures, what params.yaml has now, and what the figures leave out."""
 
 import dataclasses
 import re
+from dataclasses import replace
+from math import comb
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.report import project as artefacts
@@ -10,7 +14,7 @@ from vse_pipe.artifacts import evaluation
 from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member
-from vse_pipe.report import reading, settings
+from vse_pipe.report import page, reading, settings
 from vse_pipe.report.settings import collect
 from vse_pipe.report.stage import report
 
@@ -54,16 +58,6 @@ def _setup(page: str, run: str) -> str:
     )
 
 
-def test_settings_are_those_of_the_training_and_what_differs_is_marked(project):
-    _record("hal", loss={"name": "hal", "params": {"beta": 5.0}})
-    _record("sum")
-    page = _page()
-    assert "loss hal beta 5 (params.yaml has 80 now)" in _setup(page, "hal")
-    assert "params.yaml has" not in _setup(page, "sum")
-    assert "Run hal: trained with loss beta 5 (params.yaml has 80 now); `vse-pipe train --run hal`" in _top(page)
-    assert "run sum" not in _top(page)
-
-
 @pytest.mark.parametrize(
     ("changes", "shown"),
     [
@@ -81,13 +75,20 @@ def test_whatever_made_a_model_is_compared(project, changes, shown):
     assert "Before you read the figures Run hal: trained with" in _top(page)
 
 
-def test_a_model_that_does_not_say_is_shown_with_the_values_of_params(project):
+def test_settings_are_those_of_the_training_and_what_differs_is_marked(project):
     page = _page()
     assert "loss hal beta 80 (of params.yaml: config.json does not say)" in _setup(page, "hal")
     assert "Before you read" not in page
+    _record("hal", loss={"name": "hal", "params": {"beta": 5.0}})
+    _record("sum")
+    page = _page()
+    assert "loss hal beta 5 (params.yaml has 80 now)" in _setup(page, "hal")
+    assert "params.yaml has" not in _setup(page, "sum")
+    assert "Run hal: trained with loss beta 5 (params.yaml has 80 now); `vse-pipe train --run hal`" in _top(page)
+    assert "run sum" not in _top(page)
 
 
-def test_criteria_are_those_that_ranked(project):
+def test_criteria_are_those_that_ranked_with_the_values_chosen_on_val(project):
     for run, beta in (("sum", 30.0), ("hal", 12.0)):
         path = paths.evaluated(run, "is") / evaluation.METRICS
         both = {direction: {"beta": beta} for direction in evaluation.DIRECTIONS}
@@ -96,9 +97,6 @@ def test_criteria_are_those_that_ranked(project):
     setup = _text(page[page.index('id="setup"') :])
     assert "is sum: beta 30 hal: beta 12 (params.yaml has 30 now)" in setup
     assert "Criterion is: ranked with beta 12 (params.yaml has 30 now)" in _top(page)
-
-
-def test_values_chosen_on_val_differ_from_params_without_a_note(project):
     path = paths.evaluated("hal", "is") / evaluation.METRICS
     both = {direction: {"beta": 7.0} for direction in evaluation.DIRECTIONS}
     write_json(path, read_json(path) | {"parameters": both, "tuned": both})
@@ -121,3 +119,60 @@ def test_a_model_from_elsewhere_is_not_compared_with_inputs_of_this_project(proj
     copied = dataclasses.replace(run, params=dataclasses.replace(run.params, model=object()))
     assert not any(row.changed for row in settings.of_run(copied, results.params))
     assert any(row.changed for row in settings.of_run(run, results.params))
+
+
+def _notes_top(**changes: object) -> str:
+    page = report(artefacts.params(**{**artefacts.LITTLE, **changes})).read_text()
+    return " ".join(re.sub(r"<[^>]*>", " ", page[page.index("<header>") : page.index("</header>")]).split())
+
+
+def _edit(path: Path, **changes: object) -> None:
+    write_json(path, read_json(path) | changes)
+
+
+def test_runs_that_are_well_have_no_notes_and_pictures_that_cannot_be_shown_have_one(project):
+    assert "Before you read" not in _notes_top()
+    for path in Path("pictures").glob("*.png"):
+        path.write_bytes(b"no picture")
+    assert "pictures could not be read where this page was written; the caption stands in for each." in _notes_top()
+
+
+def test_a_training_that_came_to_a_halt_and_pictures_left_out_are_said(project):
+    _edit(paths.trained("hal") / "config.json", ended={"by": "epochs", "stuck": "the loss is 0; lower train.lr"})
+    assert "Run hal: the loss is 0; lower train.lr." in _notes_top()
+    for run in artefacts.LITTLE["runs"]:
+        _edit(paths.evaluated(run, "nns") / evaluation.METRICS, left_out={"images": 2, "captions": 10})
+    said = "Run sum, run hal: 2 images of the test split could not be read; they are left out of the figures with 10 captions."
+    assert said in _notes_top()
+
+
+def test_a_run_at_chance_says_so_with_the_rsum_of_chance(project):
+    """Every correct item lies at random: the expected rsum, in plain loops."""
+    _edit(
+        paths.evaluated("hal", "nns") / evaluation.METRICS,
+        rsum=62.0,
+        intervals={"rsum": [40.0, 75.0], "image_to_text": {"r@1": [0.0, 9.0]}},
+    )
+    expected = 0.0
+    for n, r in ((artefacts.IMAGES * artefacts.CAPTIONS_EACH, artefacts.CAPTIONS_EACH), (artefacts.IMAGES, 1)):
+        for k in (1, 5, 10):
+            expected += 100 * (1 - comb(n - r, k) / comb(n, k))
+    said = (
+        f"Run hal: rsum 62.0 under nns, 95% interval 40.0–75.0, cannot be told from chance, which gives {expected:.1f}."
+    )
+    assert said in _notes_top()
+
+
+@pytest.mark.parametrize("captions", [1, 2, 7])
+def test_the_rsum_of_chance_is_that_of_random_rankings(project, captions):
+    results = reading.read(artefacts.params(runs=["hal"], inferences=["nns"]))
+    (group,) = results.groups
+    table = group.catalogue.captions
+    kept = table[table.groupby("image_id").cumcount() < captions]
+    group = replace(group, catalogue=replace(group.catalogue, captions=kept))
+    each, n = min(captions, artefacts.CAPTIONS_EACH), artefacts.IMAGES * artefacts.CAPTIONS_EACH
+    rng = np.random.default_rng(0)
+    best = np.array([rng.permutation(n)[:each].min() for _ in range(20_000)])
+    drawn = sum(100 * (best < k).mean() for k in (1, 5, 10))
+    of_texts = sum(100 * k / artefacts.IMAGES for k in (1, 5, 10))
+    assert page.chance_rsum(group.runs[0], group) == pytest.approx(drawn + of_texts, abs=1.0)

@@ -1,7 +1,6 @@
-"""Captions and photographs of the user's own, encoded with a run: compared with what ``embed`` gives of the same content."""
+"""`vse-pipe encode`: captions and photos of the user have the vectors that ``embed`` gives the same content."""
 
 import csv
-import json
 import shutil
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from tests.command_line import caller
+from tests.command_line import caller, json_document, output
 from tests.train.conftest import extraction, painted_project  # noqa: F401 (fixtures)
 from tests.train.painted import RAW, RUN, loaded
 from vse_pipe.artifacts import captions, embeddings, images, model_files
@@ -104,21 +103,19 @@ def test_both_files_are_ranked_and_exported(painted_project, monkeypatch, capsys
         rows.writerows([files[row["image_id"]], row["text"]] for row in told)
     call = caller(monkeypatch, capsys)
     for arguments in (("--captions", "said.csv", "--out", "c.parquet"), ("--images", RAW, "--out", "i.parquet")):
-        status, _, err = call("encode", "--run", "ft", *arguments, "--device", "cpu")
-        assert status == 0, err
+        output(call, "encode", "--run", "ft", *arguments, "--device", "cpu")
     measured = []
     whole = paths.embedded("ft")
     for seen, read in (("i.parquet", "c.parquet"), (whole / embeddings.IMAGES, whole / embeddings.CAPTIONS)):
         sides = ("--images", seen, "--captions", read)
-        status, out, err = call("evaluate", *sides, "--inference", "csls", "--json", "--out", Path(seen).stem)
-        assert status == 0, err
-        measured.append(json.loads(out))
+        measured.append(
+            json_document(call, "evaluate", *sides, "--inference", "csls", "--json", "--out", Path(seen).stem)
+        )
     assert measured[0]["rsum"] == measured[1]["rsum"]
     assert "album" not in pq.read_table("i/csls/ranks.parquet")["image_name"].to_pylist()
     assert set(pq.read_table("i/csls/ranks.parquet")["image_name"].to_pylist()) == set(files.values())
     sides = ("--images", "i.parquet", "--captions", "c.parquet")
-    status, _, err = call("export", *sides, "--inference", "csls", "--to", "npy", "--out", "exported")
-    assert status == 0, err
+    output(call, "export", *sides, "--inference", "csls", "--to", "npy", "--out", "exported")
 
 
 def test_what_cannot_be_encoded_is_said_and_nothing_is_written(said):

@@ -1,4 +1,4 @@
-"""Phrases found in a photo, with a run made by the stages on rendered scenes of four pictures a split."""
+"""Phrases located in a photo, with a run that the stages trained on rendered scenes of four pictures a split."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.command_line import caller
+from tests.command_line import caller, output
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import embeddings, regions
 from vse_pipe.artifacts import images as artefact
@@ -100,8 +100,7 @@ def test_a_picture_of_the_data_set_is_seen_as_the_stages_saw_it(root, params) ->
 def test_it_is_printed_and_drawn(root, params, monkeypatch, capsys) -> None:
     call = caller(monkeypatch, capsys)
     given = ("localize", "--run", "toy", "--image", _known(root)[0], "--phrase", "a red circle", "--phrase", "a star")
-    status, out, err = call(*given, "--out", "boxes.png", "--json")
-    assert status == 0, err
+    out, _ = output(call, *given, "--out", "boxes.png", "--json")
     assert call(*given, "--out", "boxes.png", "--json")[0] == 0  # over its own drawing
     told = json.loads(out)
     assert [one["phrase"] for one in told["phrases"]] == ["a red circle", "a star"]

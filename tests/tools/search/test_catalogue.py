@@ -1,16 +1,25 @@
-"""Pictures are found wherever the data set has them; conditions hold where Python says so, row by row."""
+"""What a search is asked: conditions, the run that answers, and parts of a query."""
+
+import json
+import re
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vse_pipe.artifacts import images
+from tests.tools.search import project as artefacts
+from vse_pipe.artifacts import embeddings, images
+from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.pictures import images as pictures
+from vse_pipe.project import paths
+from vse_pipe.tools.search import query
 from vse_pipe.tools.search.catalogue import Catalogue, rows_where
+from vse_pipe.tools.search.choose import default_run
+from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, Term, parse
 
 FILES = ["a.png", "b/it's.jpg", "c.JPG", "d and e.png", 'f"g.png']
 COLUMNS = {"image_id": [3, 5, 7, 9, 11], "file": FILES, "width": [100, 500, 640, 500, 0], "split": list("xyyxz")}
@@ -30,9 +39,6 @@ def test_a_picture_inside_a_shard(tmp_path):
     assert pictures.page_bytes(path) == b"picture"
     (tmp_path / "t.tar").unlink()
     assert catalogue(tmp_path, "t.tar::8:7::a.jpg").path(1) is None
-
-
-def test_a_shard_outside_of_the_root(tmp_path):
     with pytest.raises(InputError, match="lies outside its root"):
         catalogue(tmp_path, "../t.tar::8:7::a.jpg").path(1)
 
@@ -108,6 +114,13 @@ def test_what_python_says_row_by_row(condition):
     np.testing.assert_array_equal(rows_where(condition, TABLE), wanted)
 
 
+UNREADABLE = [
+    "", "width", "width >", "width > 5 or", "width + 1 > 5", "__import__('os').system('true') = 0", "width.real > 5",
+    "f'{width}' = 'a'", "b'a' = file", "split is 'x'", "width > True", "(lambda: 1)() > 0", "width > 5; split = 'x'",
+    "(" * 400, "not " * 240 + "width", "5 = 5", "1and 2", "'\\d' = ", "a\0b = 1",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
@@ -120,30 +133,7 @@ def test_what_python_says_row_by_row(condition):
         ("file = 'it''s.jpg'", "two texts stand side by side"),
         ("split in ('a' 'b')", "two texts stand side by side"),
         ("file = 'a' \t\"b\"", "two texts stand side by side"),
-        *[
-            (text, "cannot read")
-            for text in (
-                "",
-                "width",
-                "width >",
-                "width > 5 or",
-                "width + 1 > 5",
-                "__import__('os').system('true') = 0",
-                "width.real > 5",
-                "f'{width}' = 'a'",
-                "b'a' = file",
-                "split is 'x'",
-                "width > True",
-                "(lambda: 1)() > 0",
-                "width > 5; split = 'x'",
-                "(" * 400,
-                "not " * 240 + "width",
-                "5 = 5",
-                "1and 2",
-                "'\\d' = ",
-                "a\0b = 1",
-            )
-        ],
+        *[(text, "cannot read") for text in UNREADABLE],
         ("width > 5 or " * 200 + "width > 5", "characters; 1,000 are the most"),
     ],
 )
@@ -159,3 +149,196 @@ def test_ids_too_large_for_a_comparison_with_a_fraction_are_one_line():
     table = pa.table({"image_id": [2**60 + 1]})
     with pytest.raises(UsageError, match=r"^--where: a value cannot be compared with its column: Integer value .*$"):
         rows_where("image_id > 1.5", table)
+
+
+def _figures(root, content):
+    (root / "reports").mkdir(exist_ok=True)
+    (root / "reports/metrics.json").write_text(json.dumps(content))
+
+
+def _embedded(run, data):
+    about = {"data": json.dumps({"test": data})}
+    side = Side(np.arange(1), np.arange(1), np.array(["test"]), np.ones((1, 2), np.float32), about)
+    embeddings.write(paths.embedded(run) / embeddings.IMAGES, side)
+
+
+@pytest.fixture
+def params(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return artefacts.params(tmp_path)
+
+
+def test_the_best_rsum_under_the_criterion_is_chosen_among_the_runs_of_params(params, tmp_path, monkeypatch):
+    figures = {
+        "sum": {"nns": {"rsum": 3.0}, "csls": {"rsum": 9.0}, "data": "ours"},
+        "both": {"nns": {"rsum": 7.5}, "data": "ours"},
+        "gone": {"nns": {"rsum": 99.0}, "data": "ours"},
+        "scan": {"nns": {}, "data": "ours"},
+        "ordered": {"nns": {"rsum": 99.0}, "data": "the demo's"},
+        "bags": {"nns": {"rsum": 99.0}, "data": "ours"},
+    }
+    _figures(tmp_path, figures)
+    for run in ("sum", "scan", "ordered"):
+        _embedded(run, "ours")
+    run, why = default_run(params, "nns")
+    assert (run, why) == ("both", "the best rsum of 2 runs under nns in reports/metrics.json, 7.5")
+    assert default_run(params, "csls")[0] == "sum"
+    monkeypatch.chdir(tmp_path)
+    runs = {"sum": artefacts.RUNS["sum"]}
+    assert default_run(artefacts.params(tmp_path, runs=runs, ensembles={}), "nns") == ("sum", "the only run")
+
+
+@pytest.mark.parametrize("figures", [None, {}, {"sum": {"csls": {"rsum": 1.0}}}, {"sum": 3}])
+def test_without_figures_the_runs_are_named(params, tmp_path, figures):
+    if figures is not None:
+        _figures(tmp_path, figures)
+    with pytest.raises(UsageError, match=r"search which run\? .* give --run: sum, ordered, bags"):
+        default_run(params, "nns")
+
+
+@pytest.mark.parametrize("data", ["the demo's", None])
+def test_figures_of_other_data_choose_nothing(params, tmp_path, data):
+    _figures(tmp_path, {"sum": {"nns": {"rsum": 350.0}} | ({"data": data} if data else {})})
+    _embedded("sum", "ours")
+    with pytest.raises(
+        UsageError, match="has figures of other data than is embedded here; make it with `vse-pipe report`"
+    ):
+        default_run(params, "nns")
+
+
+def test_runs_of_different_data_are_not_compared(params, tmp_path):
+    _figures(tmp_path, {run: {"nns": {"rsum": 350.0}, "data": run} for run in ("sum", "scan")})
+    for run in ("sum", "scan"):
+        _embedded(run, run)
+    with pytest.raises(UsageError, match="are of different data and cannot be compared; give --run: sum, "):
+        default_run(params, "nns")
+
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="+-"), min_size=1)
+NUMBERS = st.floats(0.01, 1000).map(lambda number: float(f"{number:.2f}"))
+
+
+def naive_operators(text: str) -> list[str]:
+    """The + and - that stand between two other things."""
+    tokens = text.split()
+    return [token for place, token in enumerate(tokens) if token in "+-" and 0 < place < len(tokens) - 1]
+
+
+@given(st.text(st.characters(codec="utf-8") | st.sampled_from("+-+- \"':2"), max_size=60))
+@example("a well-known dog, 50+ years old: 3:2")
+@example("-x --k 3")
+@example("- fruit")
+@example("dog +")
+@example('a 12" record')
+def test_a_sentence_without_operators_between_spaces_is_unchanged(text):
+    if naive_operators(text):
+        return
+    assert parse(text) == (Term(TEXT, text),)
+
+
+@st.composite
+def written(draw):
+    """A query and what it means."""
+    kind = draw(st.sampled_from([TEXT, PHOTO, IMAGE]))
+    value = draw(st.text(st.characters(codec="utf-8", exclude_characters='"'), min_size=1, max_size=12))
+    if kind == PHOTO:
+        value = re.sub(r"[\s+-]+", "_", f"p{value}") + draw(st.sampled_from([".jpg", ".PNG"]))
+    weight = draw(NUMBERS | st.just(1.0))
+    named = {TEXT: f'"{value}"', PHOTO: value, IMAGE: f'image:"{value}"'}[kind]
+    return Term(kind, value, weight), named + ("" if weight == 1 else f":{weight}")
+
+
+@given(st.lists(st.tuples(written(), st.booleans()), min_size=2, max_size=6), st.sampled_from([" ", "\t", "  "]))
+def test_what_is_written_is_read_back(listed, space):
+    listed = [(part, text, negative and place > 0) for place, ((part, text), negative) in enumerate(listed)]
+    if len({(part.kind, part.value) for part, _, _ in listed}) < len(listed):
+        return
+    whole = "".join(f"{space}{'-' if negative else '+'}{space}{text}" for _, text, negative in listed)
+    wanted = tuple(Term(one.kind, one.value, -one.weight if negative else one.weight) for one, _, negative in listed)
+    assert parse(whole) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("dog:2 + pool.jpg - fruit", [(TEXT, "dog", 2), (PHOTO, "pool.jpg", 1), (TEXT, "fruit", -1)]),
+        ("- fruit + a red dog", [(TEXT, "fruit", -1), (TEXT, "a red dog", 1)]),
+        ('"a dog - running"', [(TEXT, "a dog - running", 1)]),
+        ('"a - b":2', [(TEXT, "a - b", 2)]),
+        ('image:"a - b"', [(IMAGE, "a - b", 1)]),
+        ('he said "a - b" at 10:30', [(TEXT, 'he said "a - b" at 10:30', 1)]),
+        ('a "x - y" near pool.jpg', [(TEXT, 'a "x - y" near pool.jpg', 1)]),
+        ('- "a - b"', [(TEXT, '- "a - b"', 1)]),
+        ('"at 10:30" + image:7:0.5', [(TEXT, "at 10:30", 1), (IMAGE, "7", 0.5)]),
+        ("image:a/b.jpg - well-known C++", [(IMAGE, "a/b.jpg", 1), (TEXT, "well-known C++", -1)]),
+        ('a sign "a - b" + dog', [(TEXT, 'a sign "a - b"', 1), (TEXT, "dog", 1)]),
+        ('12" disc + "x.jpg"', [(TEXT, '12" disc', 1), (TEXT, "x.jpg", 1)]),
+        ('"pool.jpg"', [(TEXT, "pool.jpg", 1)]),
+        ("pool.jpg:.5 + dog", [(PHOTO, "pool.jpg", 0.5), (TEXT, "dog", 1)]),
+    ],
+)
+def test_examples(text, wanted):
+    assert [(part.kind, part.value, part.weight) for part in parse(text)] == wanted
+
+
+@given(st.text(st.characters(codec="utf-8") | st.sampled_from("+-+- \"':2"), min_size=1, max_size=60))
+@example('a "x" - y.jpg:2')
+def test_a_literal_text_is_one_part_whatever_it_holds(text):
+    (part,) = parse(query.literal(text))
+    assert (part.kind, part.weight) == (TEXT, 1)
+    assert part.value in (text, text.replace('"', ""))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dog + + cat", "nothing stands behind a + of the query"),
+        ("dog + cat -", "nothing stands behind a - of the query"),
+        ("dog:0 + cat", "'dog:0': a weight is above 0 and at most 1000"),
+        ("dog:-2 + cat", "'dog:-2': a weight is above 0"),
+        (f"dog:{'9' * 400} + cat", "a weight is above 0 and at most 1000"),
+        ('"dog + cat', "a part that begins with a double quote ends with one"),
+        ('"dog"s + cat', "a part that begins with a double quote ends with one"),
+        ("- dog - cat", "everything in the query is taken away"),
+        ("dog + cat - dog:2", "'dog' is both asked for and taken away"),
+        (" + ".join("abcdefghijklmnopqrstuvwxyz0123456789"), "a query of 36 parts; 32 are the most"),
+    ],
+)
+def test_query_what_cannot_be_read_is_one_line(text, message):
+    with pytest.raises(UsageError) as raised:
+        parse(text)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_web_page_opens_no_file_and_a_query_is_told_as_it_was_understood():
+    with pytest.raises(UsageError, match=r"'/etc/x.png': no file is opened by its name here"):
+        parse("dog + /etc/x.png", files=False)
+    assert parse('dog + "/etc/x.png"', files=False)[1].kind == TEXT
+    assert query.described(parse("dog:2 + pool.jpg - image:7")) == "2 x 'dog' + picture 'pool.jpg' - image '7'"
+    assert query.described(parse("- a + b")) == "- 'a' + 'b'"
+    assert query.described((Term(IMAGE, "7"),)) == "image 7"
+
+
+@pytest.mark.parametrize(
+    ("text", "to", "wanted"),
+    [
+        ("dog", None, query.TO_IMAGES),
+        ("dog", "captions", query.TO_CAPTIONS),
+        ("dog + x.jpg", None, query.TO_IMAGES),
+        ("image:3 + x.jpg", None, query.TO_CAPTIONS),
+        ("image:3 + x.jpg", "images", query.TO_IMAGES),
+    ],
+)
+def test_what_is_found(text, to, wanted):
+    assert query.direction(parse(text), to) == wanted
+    with pytest.raises(UsageError, match="search for images or captions, not for 'sounds'"):
+        query.direction(parse(text), "sounds")
+    assert query.direction(parse(text), to, captions=0) == (query.TO_CAPTIONS if to == "captions" else query.TO_IMAGES)
+
+
+def test_the_name_of_a_picture_alone_is_told():
+    for text in ("pool.jpg", " my pictures/POOL.JPG "):
+        assert query.picture_name(text) == text.strip()
+    for text in ("a dog", "dog + pool.jpg", '"pool.jpg"', "pool.jpg near a dog"):
+        assert query.picture_name(text) is None

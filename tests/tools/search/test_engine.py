@@ -92,22 +92,16 @@ def test_a_photo_finds_what_the_same_image_of_the_data_set_finds(opened, run):
     np.testing.assert_allclose([hit.score for hit in photo.hits], [hit.score for hit in own.hits], atol=1e-4)
 
 
-@pytest.mark.parametrize(("split", "size"), [("val", 8), ("train", 20), ("all", len(SPLITS))])
-def test_other_splits_are_searched_too(opened, split, size):
-    engine = opened("sum", "csls", split)
-    assert engine.counts == {"images": size, "captions": 2 * size}
-    assert len({hit.image_id for hit in engine.by_text("a box", 1000).hits}) == size
-
-
-def test_all_of_a_model_of_fragments_is_what_it_has_embedded(opened):
-    assert opened("scan", "csls", "all").counts["images"] == SPLITS.count("val") + TEST
+def test_other_splits_are_searched_too(opened):
+    for split, size in (("val", 8), ("train", 20), ("all", len(SPLITS))):
+        engine = opened("sum", "csls", split)
+        assert engine.counts == {"images": size, "captions": 2 * size}
+        assert len({hit.image_id for hit in engine.by_text("a box", 1000).hits}) == size
+    assert opened("scan", "csls", "all").counts["images"] == SPLITS.count("val") + TEST, "what it has embedded"
     with pytest.raises(InputError, match=r"nothing of split 'train'; .*name 'train' in embed\.splits"):
         opened("scan", split="train")
-
-
-def test_an_image_of_another_split_can_be_asked_with(opened, project):
     answer = opened().by_image_id(5, 3)
-    assert (answer.query, len(answer.hits)) == ("image 5", 3)
+    assert (answer.query, len(answer.hits)) == ("image 5", 3), "an image of another split than is searched"
     with pytest.raises(InputError, match=r"run 'sum' has embedded no image_id 6"):
         opened().by_image_id(6)
 
@@ -121,24 +115,27 @@ def test_hits_say_what_was_found(opened, project):
     found = opened().by_image_id(hit.image_id, 1).hits[0]
     row = table.filter(pc.equal(table["caption_id"], found.caption_id))
     assert (found.text, found.image_id) == (row["text"][0].as_py(), row["image_id"][0].as_py())
+    texts = {hit.text for hit in opened().by_text("a red disc", TEST).hits}
+    assert HOSTILE + " a red disc" in texts
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "the sentence is empty"),
-        (" \n\t ", "the sentence is empty"),
-        ("zorg blarg", "no word of the sentence is in the vocabulary of texts 'words': zorg, blarg"),
-        ("שלום עולם", "no word of the sentence is in the vocabulary of texts 'words': שלום, עולם"),
-        ("?!", "no word of the sentence is in the vocabulary of texts 'words'"),
-        ("x" * 200_000, "a sentence of 200000 characters"),
-    ],
-)
-def test_a_sentence_with_nothing_to_look_for_is_refused(opened, text, message):
-    with pytest.raises(InputError) as refused:
-        opened().by_text(text)
-    assert message in str(refused.value)
-    assert len(str(refused.value)) < 500
+NOTHING = {
+    "": "the sentence is empty",
+    " \n\t ": "the sentence is empty",
+    "zorg blarg": "no word of the sentence is in the vocabulary of texts 'words': zorg, blarg",
+    "שלום עולם": "no word of the sentence is in the vocabulary of texts 'words': שלום, עולם",
+    "?!": "no word of the sentence is in the vocabulary of texts 'words'",
+    "x" * 200_000: "a sentence of 200000 characters",
+}
+
+
+def test_a_sentence_with_nothing_to_look_for_is_refused(opened):
+    engine = opened()
+    for text, message in NOTHING.items():
+        with pytest.raises(InputError) as refused:
+            engine.by_text(text)
+        assert message in str(refused.value)
+        assert len(str(refused.value)) < 500
 
 
 def test_unknown_words_are_named_once_and_long_sentences_are_cut(opened):
@@ -148,43 +145,28 @@ def test_unknown_words_are_named_once_and_long_sentences_are_cut(opened):
     answer = opened().by_text("a red disc " * 4000)
     assert answer.notes == ("only the first 20 words are read",)
     assert len(answer.hits) == TEST
-
-
-def test_stop_words_are_no_unknown_words(opened):
     assert opened("bags").by_text("there is a red disc and a zorg").unknown == ("zorg",)
-
-
-def test_k_beyond_the_items_gives_all_and_below_one_is_refused(opened):
     assert len(opened().by_text("a red disc", 10**6).hits) == TEST
     for k in (0, -1):
         with pytest.raises(UsageError, match="ask for at least one result"):
             opened().by_text("a red disc", k)
 
 
-@pytest.mark.parametrize("content", [b"", b"<html>", b"\x89PNG\r\n\x1a\n" + b"\0" * 40])
-def test_what_is_no_picture_is_refused(opened, content):
-    with pytest.raises(InputError, match=r"^a photo is (empty|no image in a known format)"):
-        opened().by_image(content)
-
-
-def test_features_computed_elsewhere_take_no_photo(opened):
+def test_photos_that_cannot_be_encoded_are_refused(opened):
+    for content in (b"", b"<html>", b"\x89PNG\r\n\x1a\n" + b"\0" * 40):
+        with pytest.raises(InputError, match=r"^a photo is (empty|no image in a known format)"):
+            opened().by_image(content)
     with pytest.raises(UsageError, match=r"features\.plain of run 'given' are 'precomp'.*--image-id"):
         opened("given").by_image(b"")
     assert opened("given").by_image_id(5).hits
-
-
-def test_other_weights_of_the_backbone_are_refused(opened):
     with pytest.raises(IntegrityError, match=r"features\.filters was made with other weights"):
         opened("sum", seed=4).by_image(b"")
 
 
-@pytest.mark.parametrize("inference", ["gm", "rgm", "is+rgm", "qb_norm", "mutual_proximity"])
-def test_criteria_that_need_more_than_a_number_an_item_are_refused(opened, inference):
-    with pytest.raises(UsageError, match=r"search with csls, dual_is, is, nnn, nns, sinkhorn"):
-        opened("sum", inference)
-
-
-def test_unknown_names_are_refused_with_the_near_miss(opened):
+def test_criteria_that_need_more_than_a_number_an_item_are_refused(opened):
+    for inference in ("gm", "rgm", "is+rgm", "qb_norm", "mutual_proximity"):
+        with pytest.raises(UsageError, match=r"search with csls, dual_is, is, nnn, nns, sinkhorn"):
+            opened("sum", inference)
     with pytest.raises(UsageError, match=r"unknown run 'summ'; did you mean 'sum'\?"):
         opened("summ")
     with pytest.raises(UsageError, match=r"unknown split 'tets'; did you mean 'test'\?"):
@@ -231,11 +213,6 @@ def test_a_picture_is_found_inside_its_root_only(opened, project):
         engine.picture(5)
 
 
-def test_captions_are_given_as_they_are(opened):
-    texts = {hit.text for hit in opened().by_text("a red disc", TEST).hits}
-    assert HOSTILE + " a red disc" in texts
-
-
 def test_many_threads_get_the_answers_of_one(opened):
     alone = {text: opened("sum", "csls").by_text(text).hits for _, text in queries()}
     engine, found, failed = opened("sum", "csls"), {}, []
@@ -255,20 +232,11 @@ def test_many_threads_get_the_answers_of_one(opened):
     assert found == alone
 
 
-def test_vectors_are_not_changed_by_a_search(opened):
+def test_criteria_share_vectors_and_models_and_a_search_changes_no_vector(opened):
     engine = opened("sum", "csls")
     before = engine._network.images().clone()
     engine.by_text("a red disc")
     np.testing.assert_array_equal(engine._network.images(), before)
-
-
-def test_vectors_that_are_not_finite_are_refused(opened, monkeypatch):
-    monkeypatch.setattr(np, "isfinite", lambda values: np.zeros(1, bool))
-    with pytest.raises(InputError, match="NaN or infinite"):
-        opened().by_image_id(5)
-
-
-def test_criteria_share_vectors_and_models(opened):
     engine = opened()
     other = engine.under("csls")
     assert other._network is engine._network
@@ -276,3 +244,9 @@ def test_criteria_share_vectors_and_models(opened):
     assert engine.by_text("a red disc").hits == opened().by_text("a red disc").hits
     with pytest.raises(UsageError, match="search with csls, dual_is"):
         engine.under("gm")
+
+
+def test_vectors_that_are_not_finite_are_refused(opened, monkeypatch):
+    monkeypatch.setattr(np, "isfinite", lambda values: np.zeros(1, bool))
+    with pytest.raises(InputError, match="NaN or infinite"):
+        opened().by_image_id(5)

@@ -1,13 +1,17 @@
-"""Queries of several parts, narrowed: against the loops of tests.naive.stages."""
+"""Scores of a search are those of the stages, and their corrections."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.naive import evaluate as naive_evaluate
 from tests.naive import stages as naive
 from tests.tools.search.project import SPLITS
-from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.artifacts import embeddings
+from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.core.errors import InputError, IntegrityError, UsageError
+from vse_pipe.project import paths
 from vse_pipe.tools.search import engine as scoring
 from vse_pipe.tools.search.engine import best_places, leaders
 from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Limits, Term, parse
@@ -47,12 +51,14 @@ def test_parts_in_one_space_are_one_vector_before_the_correction(opened, criteri
     np.testing.assert_allclose([found[one] for one in ids(engine, "images")], wanted, atol=1e-5)
 
 
-def test_the_weight_of_one_part_alone_and_of_all_of_them_changes_nothing(opened):
+def test_equal_weights_change_nothing_and_parts_that_cancel_out_are_refused(opened):
     engine = opened()
     plain, twice = engine.ask(parse("a red disc + a box")), engine.ask(parse("a red disc:3 + a box:3"))
     np.testing.assert_allclose([hit.score for hit in plain.hits], [hit.score for hit in twice.hits], atol=1e-6)
     assert [hit.image_id for hit in plain.hits] == [hit.image_id for hit in twice.hits]
     assert engine.ask((Term(TEXT, "a red disc"),)).hits == engine.by_text("a red disc").hits
+    with pytest.raises(InputError, match="cancel out"):
+        opened().ask((Term(TEXT, "a red disc"), Term(TEXT, "a  red disc", -1.0)))
 
 
 @pytest.mark.parametrize("run", ["scan", "ordered", "both"])
@@ -81,11 +87,6 @@ def test_pictures_find_pictures_and_sentences_sentences(opened, run):
     caption = ids(engine, "captions")[-1]
     found = scored(engine.ask((Term(TEXT, engine._catalogue.text(caption)),), Limits(10**4, "captions")), "caption_id")
     assert found[caption] == pytest.approx(max(found.values()), abs=1e-6) == pytest.approx(1.0, abs=1e-5)
-
-
-def test_parts_that_cancel_out_are_nothing_to_look_for(opened):
-    with pytest.raises(InputError, match="cancel out"):
-        opened().ask((Term(TEXT, "a red disc"), Term(TEXT, "a  red disc", -1.0)))
 
 
 def test_a_condition_is_applied_before_the_best_are_taken(opened):
@@ -142,21 +143,18 @@ def test_of_many_that_are_alike_twenty_are_named_and_all_counted(opened):
     assert list(hit.alike) == [one for one in order if one in hit.alike]
 
 
-def test_items_in_many_blocks_are_grouped_as_in_one(monkeypatch):
+def test_the_best_are_those_of_a_sort_and_many_blocks_are_grouped_as_one(monkeypatch):
+    scores = np.array([1.0, 3.0, 3.0, 2.0, 3.0, -1.0], np.float32)
+    for k in range(1, 9):
+        assert best_places(scores, k).tolist() == [1, 2, 4, 3, 0, 5][:k]
+    with pytest.raises(InputError, match="not finite"):
+        best_places(np.array([1.0, np.nan]), 1)
     rng = np.random.default_rng(3)
     scores, alike = rng.standard_normal(40), rng.random((40, 40)) < 0.1
     monkeypatch.setattr(scoring, "_BLOCK", 7)
     found = leaders(scores, np.full(40, True), 12, lambda items, others: alike[np.ix_(others, items)].T)
     wanted = naive.grouped(scores.tolist(), [True] * 40, 12, lambda a, b: alike[a][b])
     assert [(leader, group.tolist()) for leader, group in found] == wanted
-
-
-def test_the_best_are_those_of_a_sort_and_ties_keep_their_order():
-    scores = np.array([1.0, 3.0, 3.0, 2.0, 3.0, -1.0], np.float32)
-    for k in range(1, 9):
-        assert best_places(scores, k).tolist() == [1, 2, 4, 3, 0, 5][:k]
-    with pytest.raises(InputError, match="not finite"):
-        best_places(np.array([1.0, np.nan]), 1)
 
 
 def test_without_captions_pictures_find_pictures(opened):
@@ -183,18 +181,16 @@ def test_groups_are_those_of_the_loop(data):
     assert [(leader, group.tolist()) for leader, group in found] == wanted
 
 
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
-        (Limits(0), "k is 0"),
-        (Limits(group=0.0), "--group is a cosine above 0 and at most 1, got 0"),
-        (Limits(group=float("nan")), "--group is a cosine"),
-        (Limits(to="sounds"), "search for images or captions"),
-    ],
-)
-def test_what_means_nothing_is_refused(opened, wanted, message):
-    with pytest.raises(UsageError, match=message):
-        opened().ask((Term(TEXT, "a box"),), wanted)
+def test_what_means_nothing_is_refused(opened):
+    engine = opened()
+    for wanted, message in {
+        Limits(0): "k is 0",
+        Limits(group=0.0): "--group is a cosine above 0 and at most 1, got 0",
+        Limits(group=float("nan")): "--group is a cosine",
+        Limits(to="sounds"): "search for images or captions",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            engine.ask((Term(TEXT, "a box"),), wanted)
 
 
 def test_the_correction_is_that_of_the_items(opened):
@@ -203,3 +199,149 @@ def test_the_correction_is_that_of_the_items(opened):
     assert list(engine._corrections) == [TO_IMAGES]
     engine.ask((Term(TEXT, "a box"),), Limits(to="captions"))
     assert list(engine._corrections) == [TO_IMAGES, TO_CAPTIONS]
+
+
+SENTENCE = (Term(TEXT, "a red disc"),)
+EVERY = Limits(10**4, probability=True)
+
+
+def _turned(path):
+    """The same file with the vectors in another order."""
+    side = embeddings.read(path)
+    embeddings.write(path, Side(side.ids, side.image_ids, side.splits, side.vectors[::-1].copy(), side.about))
+
+
+def test_a_correction_is_computed_once_and_kept_for_its_parameters(opened):
+    first, second = opened("sum", "csls"), opened("sum", "csls")
+    assert first.by_text("a red disc").hits == second.by_text("a red disc").hits
+    made, kept = first.correction(TO_IMAGES).about, second.correction(TO_IMAGES).about
+    assert (made["kept"], kept["kept"]) == (False, True)
+    assert {**made, "kept": True} == kept
+    assert (kept["bank"], kept["queries"], kept["items"]) == ("test", 20, 10)
+    opened("sum", "csls").correction(TO_IMAGES)
+    changes = [{"inference": {"csls": {"k": 3}}}, {"evaluate": {"bank": "val"}}]
+    assert not any(opened("sum", "csls", **one).correction(TO_IMAGES).about["kept"] for one in changes)
+    assert not opened("sum", "csls", "val").correction(TO_IMAGES).about["kept"]
+
+
+def test_a_stale_correction_is_computed_anew(opened):
+    before = opened("sum", "csls").correction(TO_IMAGES)
+    _turned(paths.embedded("sum") / embeddings.CAPTIONS)
+    after = opened("sum", "csls").correction(TO_IMAGES)
+    assert after.about["kept"] is False
+    assert not np.array_equal(before.bias, after.bias)
+
+
+def test_a_damaged_file_is_said_and_made_again(opened, capsys):
+    before = opened("sum", "csls").correction(TO_IMAGES)
+    (path,) = paths.searched("sum").iterdir()
+    for content in (b"", b"\xff" * 40, b"\x02\0\0\0\0\0\0\0{}"):
+        path.write_bytes(content)
+        np.testing.assert_array_equal(opened("sum", "csls").correction(TO_IMAGES).bias, before.bias)
+        assert "damaged" in capsys.readouterr().err
+        assert opened("sum", "csls").correction(TO_IMAGES).about["kept"]
+
+
+def test_a_folder_that_cannot_be_written_is_a_warning(opened, capsys):
+    paths.searched("sum").parent.mkdir()
+    paths.searched("sum").write_bytes(b"")
+    assert opened("sum", "csls").by_text("a red disc").hits
+    assert "cannot be kept" in capsys.readouterr().err
+
+
+def test_files_that_change_while_they_are_searched_are_refused(opened):
+    engine = opened("sum", "csls")
+    _turned(paths.embedded("sum") / embeddings.CAPTIONS)
+    with pytest.raises(IntegrityError, match=r"captions\.parquet: written anew while it was read"):
+        engine.correction(TO_IMAGES)
+    with pytest.raises(IntegrityError, match=r"captions\.parquet: written anew while it was read"):
+        engine.ask((Term(IMAGE, "5"),))  # of another split than is searched
+    assert not paths.searched("sum").exists()
+
+
+@pytest.mark.parametrize(("run", "criterion"), [("sum", "nns"), ("sum", "csls"), ("scan", "nns"), ("both", "is")])
+def test_it_is_isotonic_regression_on_the_best_ten_of_the_val_queries(opened, run, criterion):
+    engine, val = opened(run, criterion), opened(run, criterion, "val")
+    ids = val._network.ids
+    rows, correct = [], []
+    texts = [val._catalogue.text(number) for number in ids.caption_ids.tolist()]
+    for text, image in zip(texts, ids.caption_images.tolist(), strict=True):
+        found = {hit.image_id: hit.score for hit in val.by_text(text, 10**4).hits}
+        rows.append([found[number] for number in ids.image_ids.tolist()])
+        correct.append({ids.image_ids.tolist().index(image)})
+    pairs = naive_evaluate.candidates(rows, correct)
+    answer = engine.ask(SENTENCE, EVERY)
+    about = answer.calibration
+    said = {"queries": len(rows), "pairs": len(pairs), "split": "val", "method": "isotonic"}
+    assert {key: about[key] for key in said} == said
+    assert about["base_rate"] == pytest.approx(np.mean([matched for _, matched, _ in pairs]), abs=1e-6)
+    wanted = naive_evaluate.isotonic([round(score, 5) for score, _, _ in pairs], [matched for _, matched, _ in pairs])
+    curve = engine.calibration(TO_IMAGES)
+    near = np.abs(curve(np.array(list(wanted))) - np.array(list(wanted.values())))
+    # scores of a query computed alone differ in their last bits, which moves knots between equal neighbours
+    assert np.median(near) < 1e-3
+    assert [hit.probability for hit in answer.hits] == sorted((hit.probability for hit in answer.hits), reverse=True)
+
+
+@pytest.mark.parametrize("method", ["isotonic", "platt"])
+@pytest.mark.parametrize("group", [None, 0.9])
+def test_a_threshold_keeps_what_is_sure_enough(opened, method, group):
+    engine = opened("sum", "csls", "all", evaluate={"calibrate": method})
+    everything = engine.ask(SENTENCE, EVERY)
+    assert everything.calibration["method"] == method
+    least = sorted(hit.probability for hit in everything.hits)[len(SPLITS) // 2]
+    wanted = [hit.image_id for hit in everything.hits if hit.probability >= least]
+    found = engine.ask(SENTENCE, Limits(10**4, least=least, group=group))
+    assert {number for hit in found.hits for number in (hit.image_id, *hit.alike)} <= set(wanted)
+    assert sum(1 + hit.alike_count for hit in found.hits) == len(wanted)
+    assert found.narrowed == {"min_probability": least} | ({} if group is None else {"group": group})
+    assert engine.ask(SENTENCE, Limits(least=1.0)).hits == () or method == "isotonic"
+
+
+def test_it_is_kept_and_both_directions_have_their_own(opened):
+    engine = opened("sum", "is")
+    assert not engine.calibration(TO_IMAGES).about["kept"]
+    assert not engine.calibration(TO_CAPTIONS).about["kept"]
+    again = opened("sum", "is")
+    for direction in (TO_IMAGES, TO_CAPTIONS):
+        found = again.calibration(direction)
+        assert found.about["kept"]
+        np.testing.assert_array_equal(found.curve.knots, engine.calibration(direction).curve.knots)
+    assert not opened("sum", "is", evaluate={"calibrate": "platt"}).calibration(TO_IMAGES).about["kept"]
+    hit = again.ask((Term(IMAGE, "5"),), Limits(1, probability=True)).hits[0]
+    assert 0 <= hit.probability <= 1
+
+
+def test_a_probability_is_refused_where_it_means_nothing(opened):
+    engine = opened()
+    for parts, wanted in ((parse("a red disc + a box"), EVERY), (SENTENCE, Limits(to="captions", least=0.5))):
+        with pytest.raises(UsageError, match="a probability of a match is that of one sentence and an image"):
+            engine.ask(parts, wanted)
+    with pytest.raises(UsageError, match=r"--min-probability is from 0 to 1, got 1\.5"):
+        engine.ask(SENTENCE, Limits(least=1.5))
+    assert engine.ask(SENTENCE).hits[0].probability is None
+    changed = {"evaluate": {"bank": "val"}}
+    with pytest.raises(UsageError, match=r"evaluate\.bank=val would correct those queries by themselves"):
+        opened("sum", "csls", **changed).ask(SENTENCE, EVERY)
+    assert opened("sum", **changed).ask(SENTENCE, EVERY).hits[0].probability is not None
+
+
+def test_sums_over_banks_of_other_sizes_are_warned_of(opened, capsys):
+    opened("sum", "is").ask(SENTENCE, EVERY)
+    assert "is sums over the queries of its bank, 20 for what is searched and 16 where" in capsys.readouterr().err
+    opened("sum", "is", evaluate={"bank": "train"}).ask(SENTENCE, EVERY)
+    opened("sum", "csls").ask(SENTENCE, EVERY)
+    assert "sums over" not in capsys.readouterr().err
+
+
+def test_without_val_it_says_what_is_missing(opened, monkeypatch):
+    engine = opened()
+
+    def of(split):
+        raise InputError(f"nothing of split '{split}'; embed it")
+
+    monkeypatch.setattr(engine._network, "on_split", of)
+    with pytest.raises(
+        InputError, match="a probability of a match is learnt from val: nothing of split 'val'; embed it"
+    ):
+        engine.ask(SENTENCE, EVERY)

@@ -1,4 +1,4 @@
-"""The page of an answer, in a real browser where there is one; pictures in a terminal, read back from what is written to it."""
+"""The page of an answer, in a real browser, and pictures in a terminal, read back from its escapes."""
 
 import base64
 import io
@@ -31,7 +31,12 @@ def written(opened, tmp_path):
     return write
 
 
-def test_captions_and_query_are_text_and_nothing_else(written):
+def test_pictures_have_a_text_and_captions_and_query_are_text(written):
+    html = written().read_text(encoding="utf-8")
+    pictures = re.findall(r"<img [^>]*>", html)
+    assert len(pictures) == TEST - 1
+    assert all(re.search(r'alt="Picture \d+: .+"', picture) for picture in pictures)
+    assert html.count('role="img"') == 1
     html = written('a red disc <script>alert("q")</script>').read_text(encoding="utf-8")
     assert "<script" not in html
     assert "&lt;script&gt;alert(&#34;1&#34;)&lt;/script&gt;" in html
@@ -39,25 +44,13 @@ def test_captions_and_query_are_text_and_nothing_else(written):
     assert "<img src=x" not in html
 
 
-def test_every_picture_has_a_text_and_a_missing_one_says_so(written):
-    html = written().read_text(encoding="utf-8")
-    pictures = re.findall(r"<img [^>]*>", html)
-    assert len(pictures) == TEST - 1
-    assert all(re.search(r'alt="Picture \d+: .+"', picture) for picture in pictures)
-    assert html.count('role="img"') == 1
-
-
-def test_the_image_asked_with_is_shown(opened, tmp_path):
+def test_the_image_asked_with_is_shown_and_what_cannot_be_read_is_left_out(opened, tmp_path, project):
     engine = opened()
     content = engine.picture(5).read_bytes()
     told = answer_document(engine, engine.by_image(content, 3, "photo.png"), TO_CAPTIONS, "as asked")
     html = page(told, engine.picture, content)
     assert 'alt="The image asked with: photo.png"' in html
     assert html.count("<li>\n    <figure>") == 3
-
-
-def test_a_picture_that_cannot_be_read_is_left_out(opened, project):
-    engine = opened()
     told = answer_document(engine, engine.by_text("a red disc", 1), TO_IMAGES, "as asked")
     engine.picture(told["hits"][0]["image_id"]).write_bytes(b"no picture")
     assert "no picture</div>" in page(told, engine.picture)

@@ -1,14 +1,23 @@
-"""A search engine without a model: it ranks pictures by the colour words they are made of."""
+"""A search engine without a model, which ranks pictures by the colour words they consist of."""
 
+import os
+import re
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Sequence
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 from PIL import Image
 
+from tests.command_line import heed_ctrl_c
+from tests.rules.sources import ROOT
+from vse_pipe import cli
 from vse_pipe.core.errors import InputError
 from vse_pipe.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Answer, Hit, Limits, Term, direction
 
@@ -116,3 +125,53 @@ class StandIn:
 
     def _text(self, name: str) -> str:
         return HOSTILE if name == "red" else f"a {name} square"
+
+
+def served(project: Path, *arguments: str, seconds: float = 0.0):
+    """As ``started``, with the stand-in engine; seconds: what each search takes."""
+    return started(
+        project, "-m", "tests.tools.serve.standin", str(project / "pictures"), str(seconds), "serve", *arguments
+    )
+
+
+@contextmanager
+def started(project: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen]]:
+    """python with ``arguments``: the page's address and the process, whose stderr up to then is ``process.said``."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments, "--port", "0"],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/pipeline:{ROOT}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=heed_ctrl_c,
+        text=True,
+    )
+    try:
+        process.said = ""
+        while not (ready := re.search(r"searching at (http://\S+/) until", process.said)):
+            line = process.stderr.readline()
+            assert line, f"ended before it was ready: {process.said}"
+            process.said += line
+        yield ready[1], process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def main() -> None:
+    folder, seconds, *arguments = sys.argv[1:]
+
+    class Engine:
+        @staticmethod
+        def open(params, run, inference="nns", split="test", device="auto"):
+            return StandIn(Path(folder), inference, run, split, seconds=float(seconds))
+
+    sys.modules["vse_pipe.tools.search.engine"] = types.SimpleNamespace(Engine=Engine, TO_IMAGES="text_to_image")
+    sys.argv = ["vse-pipe", *arguments]
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.report.browser import Browser, installed
-from tests.tools.serve.running import served
+from tests.tools.serve.standin import served
 from tests.toy_project import write_params
 
 pytestmark = [

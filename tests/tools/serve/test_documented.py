@@ -1,5 +1,6 @@
 """docs/serve.md with the real engine: the commands it shows are run against a small trained run, in their order."""
 
+import asyncio
 import contextlib
 import json
 import re
@@ -8,13 +9,16 @@ import shutil
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 from PIL import Image
 
+from tests.benchmarks.search import at_once, in_turn, pressed
 from tests.rules.sources import ROOT
-from tests.tools.serve.running import started
-from tests.toy_project import PARAMS, load_params
+from tests.tools.serve.standin import served, started
+from tests.toy_project import PARAMS, load_params, write_params
 from vse_pipe.embed import stage as embed
 from vse_pipe.extract import stage as extract
 from vse_pipe.extract import text_stage
@@ -109,3 +113,30 @@ def test_what_the_engine_refuses_is_said_without_a_traceback(url, path):
     assert refused.value.code in (400, 404)
     assert b"Traceback" not in refused.value.read()
     refused.value.close()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Iterator[tuple[str, int]]:
+    project = tmp_path_factory.mktemp("project")
+    write_params(project)
+    with served(project, "--run", "sum", seconds=0.02) as (url, _):
+        found = urlsplit(url)
+        yield found.hostname, found.port
+
+
+def test_slow_clients_take_nobody_elses_place(place):
+    async def run():
+        async with pressed(*place, 120):
+            return await in_turn(*place, 10)
+
+    answers = asyncio.run(run())
+    assert [one.status for one in answers] == ["200"] * 10
+    # But one: a machine that runs other tests beside may stop for a moment.
+    assert sorted(one.seconds for one in answers)[-2] < 1
+
+
+def test_a_crowd_is_answered_or_asked_to_come_again(place):
+    answers = asyncio.run(at_once(*place, 150))
+    kinds = {(one.status, one.retry) for one in answers}
+    assert kinds == {("200", None), ("429", "2")}
+    assert [one.status for one in answers].count("200") >= 64

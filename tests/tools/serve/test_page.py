@@ -56,7 +56,7 @@ def test_the_empty_page_has_both_forms_and_no_result(client, engines):
     assert engines["nns"].calls == []
 
 
-def test_a_sentence_gives_a_gallery_in_order(client, engines):
+def test_a_sentence_gives_a_gallery_in_order_and_unknown_words_and_notes(client, engines):
     page = get(client, text="green square", k="3")
     assert engines["nns"].calls == [("text", "green square", 4)]
     assert [(one["src"], one["alt"]) for one in page.all("img")] == [
@@ -68,21 +68,23 @@ def test_a_sentence_gives_a_gallery_in_order(client, engines):
     assert "3 results under nns in 12 ms" in " ".join(page.text.split())
     assert page.all("input")[0]["value"] == "green square"
     assert [one["value"] for one in page.all("input") if one["name"] == "k"] == ["3", "3"]
+    page = get(client, text="purple green")
+    assert "The model has not seen, and so left out: purple" in page.text
+    assert "a note" in page.text
+    assert "a note" not in get(client, text="green").text
 
 
-def test_captions_and_queries_are_text_and_never_markup(client):
+def test_captions_and_queries_are_text_and_the_only_script_is_ours(client):
     page = get(client, text=HOSTILE)
     assert page.all("script") == []
     assert all("onerror" not in one for one in page.all("img"))
     assert page.text.count(HOSTILE) == 3  # the title, the heading and the first picture's caption
     assert page.all("input")[0]["value"] == HOSTILE
-
-
-def test_unknown_words_and_notes_are_shown(client):
-    page = get(client, text="purple green")
-    assert "The model has not seen, and so left out: purple" in page.text
-    assert "a note" in page.text
-    assert "a note" not in get(client, text="green").text
+    (script,) = get(client, text="blue", k="2").all("script")
+    assert script["src"] == "/more.js"
+    answer = client.get("/more.js")
+    assert answer.headers["content-type"].startswith("text/javascript")
+    assert "script-src 'self';" in answer.headers["content-security-policy"]
 
 
 def test_another_criterion_is_asked_and_stays_chosen(client, engines):
@@ -110,10 +112,16 @@ def test_links_lead_from_a_result_to_a_search_with_its_picture_and_with_its_capt
     assert engines["nns"].calls[-1] == ("text", HOSTILE, 6)
 
 
-def test_an_image_without_a_picture_is_said_and_not_asked_for(client):
+def test_what_is_not_there_is_said(client):
     page = get(client, text="grey", k="1")
     assert page.all("img") == []
     assert "image 47: no picture" in page.text
+    answer = client.get("/nothing/here")
+    assert answer.status_code == 404
+    assert len(Reader(answer.text).all("form")) == 2
+    page = get(client, text="blue", offset="9000")
+    assert "No further results." in page.text
+    assert not [one for one in page.all("a") if "offset=" in one["href"]]
 
 
 def test_a_photo_is_searched_with_and_shown_beside_its_results(client, engines):
@@ -143,12 +151,6 @@ def test_a_wrong_value_is_status_400_and_a_sentence_in_the_page(client, asked, m
     assert any(one.get("role") == "alert" for one in page.all("p"))
     assert page.all("input")[0]["value"] == asked.get("text", "")
     assert "Traceback" not in answer.text
-
-
-def test_an_address_that_is_not_there_is_the_page_with_status_404(client):
-    answer = client.get("/nothing/here")
-    assert answer.status_code == 404
-    assert len(Reader(answer.text).all("form")) == 2
 
 
 def test_ids_that_are_text_find_their_pictures(engines):
@@ -188,13 +190,7 @@ def test_without_grouping_every_result_comes_once_and_in_order(client):
     assert len({number for _, number in ranks}) == 5
 
 
-def test_beyond_the_last_result_nothing_is_found_and_no_link_is_shown(client):
-    page = get(client, text="blue", offset="9000")
-    assert "No further results." in page.text
-    assert not [one for one in page.all("a") if "offset=" in one["href"]]
-
-
-def test_parts_conditions_and_what_is_alike_are_shown(client, engines):
+def test_parts_conditions_groups_and_probabilities_are_shown(client, engines):
     page = get(client, text="green:2 - red", where="e", group="0.95")
     words = " ".join(page.text.split())
     assert "with green × 2 without red" in words
@@ -204,9 +200,6 @@ def test_parts_conditions_and_what_is_alike_are_shown(client, engines):
     boxes = {one["name"]: one["value"] for one in page.all("input") if one["name"] in ("text", "where", "group")}
     assert boxes == {"text": "green:2 - red", "where": "e", "group": "0.95"}
     assert all("open" in one for one in page.all("details") if one.get("class") == "narrow")
-
-
-def test_only_what_is_probable_enough_is_shown_and_nothing_is_an_answer(client, engines):
     page = get(client, text="green", min_probability="0.5")
     assert engines["nns"].wanted == Limits(11, None, None, None, 0, True, 0.5)
     assert "90% sure" in " ".join(page.text.split())
@@ -214,12 +207,12 @@ def test_only_what_is_probable_enough_is_shown_and_nothing_is_an_answer(client, 
     assert "sure" not in get(client, text="green").text
 
 
-@pytest.mark.parametrize("least", ["0.123456789", "0.00001", ".5", "1"])
-def test_the_link_to_more_holds_what_was_asked(client, engines, least):
-    page = get(client, text="green", k="1", group=least)
-    (link,) = [one["href"] for one in page.all("a") if "offset=" in one["href"]]
-    assert client.get(link).status_code == 200
-    assert engines["nns"].wanted.group == float(least)
+def test_the_link_to_more_holds_what_was_asked(client, engines):
+    for least in ("0.123456789", "0.00001", ".5", "1"):
+        page = get(client, text="green", k="1", group=least)
+        (link,) = [one["href"] for one in page.all("a") if "offset=" in one["href"]]
+        assert client.get(link).status_code == 200
+        assert engines["nns"].wanted.group == float(least)
 
 
 def test_a_caption_is_searched_with_as_it_stands(client, engines):
@@ -260,14 +253,6 @@ def test_pictures_like_a_picture_and_a_collection_without_captions(client, engin
     assert "captions" not in [one.get("value") for one in page.all("option")]
 
 
-def test_the_script_is_ours_and_the_only_one(client):
-    (script,) = get(client, text="blue", k="2").all("script")
-    assert script["src"] == "/more.js"
-    answer = client.get("/more.js")
-    assert answer.headers["content-type"].startswith("text/javascript")
-    assert "script-src 'self';" in answer.headers["content-security-policy"]
-
-
 def png(width: int, height: int) -> bytes:
     out = io.BytesIO()
     Image.effect_noise((width, height), 60).convert("RGB").save(out, "PNG")
@@ -291,15 +276,18 @@ def finder(folder, asked: list):
     return find
 
 
-def test_a_thumbnail_is_a_small_webp_of_the_same_proportions(folder):
+def test_a_thumbnail_is_a_small_webp_of_the_same_proportions(folder, tmp_path):
     made = Thumbnails(finder(folder, [])).get(0)
     with Image.open(io.BytesIO(made)) as opened:
         assert (opened.format, opened.size) == ("WEBP", (SIDE, SIDE // 2))
-
-
-def test_what_is_no_picture_has_none(folder):
     thumbnails = Thumbnails(finder(folder, []))
     assert [thumbnails.get(number) for number in (7, 8, 9)] == [None] * 3  # unreadable, no file, no such image
+    content = png(60, 30)
+    (tmp_path / "t.tar").write_bytes(b"#" * 512 + content + b"#" * 99)
+    address = tmp_path / f"t.tar::512:{len(content)}::a.png"
+    with Image.open(io.BytesIO(Thumbnails(lambda number: address).get(1))) as opened:
+        assert opened.size == (60, 30)
+    assert Thumbnails(lambda number: tmp_path).get(1) is None  # a folder
 
 
 def test_the_cache_answers_again_and_forgets_the_least_recently_used(folder):
@@ -313,22 +301,7 @@ def test_the_cache_answers_again_and_forgets_the_least_recently_used(folder):
     assert asked == [0, 1, 2, 3]
     thumbnails.get(1)
     assert asked == [0, 1, 2, 3, 1]
-
-
-def test_a_picture_larger_than_the_cache_is_answered_and_not_kept(folder):
     asked = []
     thumbnails = Thumbnails(finder(folder, asked), budget=10)
     assert thumbnails.get(0) == thumbnails.get(0)
     assert asked == [0, 0]
-
-
-def test_a_picture_inside_a_shard_has_a_thumbnail(tmp_path):
-    content = png(60, 30)
-    (tmp_path / "t.tar").write_bytes(b"#" * 512 + content + b"#" * 99)
-    address = tmp_path / f"t.tar::512:{len(content)}::a.png"
-    with Image.open(io.BytesIO(Thumbnails(lambda number: address).get(1))) as opened:
-        assert opened.size == (60, 30)
-
-
-def test_a_picture_that_cannot_be_read_has_none(tmp_path):
-    assert Thumbnails(lambda number: tmp_path).get(1) is None  # a folder

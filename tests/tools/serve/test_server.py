@@ -16,8 +16,7 @@ import pytest
 import uvicorn
 
 from tests.command_line import caller
-from tests.tools.serve.running import served
-from tests.tools.serve.standin import StandIn
+from tests.tools.serve.standin import StandIn, served
 from tests.toy_project import write_params
 from vse_pipe.core.errors import PipelineError, UsageError
 from vse_pipe.tools.serve import server
@@ -27,7 +26,7 @@ HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 PHOTO = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 99\r\n\r\n--b"
 
 
-def test_listen_on_a_free_port_and_its_address():
+def test_listen_on_a_port_that_is_free():
     with server.listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
         assert server.address(listening) == f"http://127.0.0.1:{port}/"
@@ -35,6 +34,14 @@ def test_listen_on_a_free_port_and_its_address():
         assert listening.getsockname()[0] == "127.0.0.1"
     with server.listen("0.0.0.0", 0) as listening:
         assert server.address(listening).startswith("http://127.0.0.1:")
+    with server.listen("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(PipelineError) as refused:
+            server.listen("127.0.0.1", port)
+    assert str(refused.value) == (
+        f"port {port} of 127.0.0.1 is taken; end what uses it, or choose another with --port (0: any free one)"
+    )
+    assert refused.value.exit_status == 1
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
@@ -47,17 +54,6 @@ def test_listen_on_ipv6():
         assert server.address(listening).startswith("http://[::1]:")
 
 
-def test_a_taken_port_is_known_at_once():
-    with server.listen("127.0.0.1", 0) as listening:
-        port = listening.getsockname()[1]
-        with pytest.raises(PipelineError) as refused:
-            server.listen("127.0.0.1", port)
-    assert str(refused.value) == (
-        f"port {port} of 127.0.0.1 is taken; end what uses it, or choose another with --port (0: any free one)"
-    )
-    assert refused.value.exit_status == 1
-
-
 @pytest.mark.parametrize(
     ("host", "message"),
     [("203.0.113.7", "this machine does not have that address"), ("no such.name", "no address of that name")],
@@ -67,7 +63,7 @@ def test_a_host_that_is_not_here(host, message):
         server.listen(host, 0)
 
 
-def test_accepted_hosts():
+def test_accepted_hosts_and_private_addresses():
     local = ["localhost", "127.0.0.1", "[::1]"]
     assert server.accepted_hosts("127.0.0.1", "127.0.0.1") == local
     assert server.accepted_hosts("::1", "::1") == local
@@ -75,9 +71,6 @@ def test_accepted_hosts():
     everywhere = server.accepted_hosts("0.0.0.0", "0.0.0.0")
     assert socket.gethostname().lower() in everywhere
     assert "*" not in everywhere
-
-
-def test_is_private():
     assert [server.is_private(one) for one in ("127.0.0.1", "127.9.9.9", "::1")] == [True] * 3
     assert [server.is_private(one) for one in ("0.0.0.0", "::", "192.168.1.20", "8.8.8.8")] == [False] * 4
 
@@ -94,25 +87,19 @@ def call(monkeypatch, project, capsys):
     return caller(monkeypatch, capsys)
 
 
-def test_a_missing_package_is_status_4_and_says_how_to_install_it(call, monkeypatch):
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert call("serve") == (
-        4, "", "error: vse-pipe serve needs uvicorn, which is not installed: pip install 'vse-pipe[serve]'\n",
-    )  # fmt: skip
-
-
-def test_wrong_usage_is_status_2(call):
+def test_a_missing_package_wrong_usage_and_a_taken_port_have_their_status(call, monkeypatch):
     for arguments in (("--run", "no"), ("--inference", "no"), ("--host", "203.0.113.7"), ("--port", "70000")):
         status, out, err = call("serve", *arguments)
         assert (status, out) == (2, ""), err
-
-
-def test_a_taken_port_is_status_1(call):
     with server.listen("127.0.0.1", 0) as listening:
         status, out, err = call("serve", "--port", listening.getsockname()[1])
     assert (status, out) == (1, "")
     assert err.startswith("error: port ")
     assert err.count("\n") == 1
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert call("serve") == (
+        4, "", "error: vse-pipe serve needs uvicorn, which is not installed: pip install 'vse-pipe[serve]'\n",
+    )  # fmt: skip
 
 
 def test_ctrl_c_ends_it_with_status_130_after_the_search_under_way(project):
@@ -166,18 +153,15 @@ def said(call, project, monkeypatch):
 
 
 def test_a_host_that_others_reach_is_warned_about(said):
-    status, err = said("--host", "0.0.0.0")
-    assert status == 0
-    assert "warning: anyone who reaches 0.0.0.0 port " in err
-    assert "can search and see the pictures; the page answers under the names localhost, " in err
-
-
-def test_this_machine_alone_is_not_warned_about(said):
     status, err = said("--run", "sum", "--split", "val")
     assert status == 0
     assert re.fullmatch(
         r"run sum under nns, split val: 5 images, 5 captions\nsearching at http://127.0.0.1:\d+/ until Ctrl-C\n", err
     )
+    status, err = said("--host", "0.0.0.0")
+    assert status == 0
+    assert "warning: anyone who reaches 0.0.0.0 port " in err
+    assert "can search and see the pictures; the page answers under the names localhost, " in err
 
 
 @pytest.fixture

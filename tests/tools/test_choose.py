@@ -1,0 +1,119 @@
+"""`vse-pipe choose`: settings of a grid against a loop over trainings, and the run that it writes into params.yaml."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import caller, json_document, output
+from tests.toy_project import PARAMS, write_params
+from vse_pipe.artifacts import model_files
+from vse_pipe.core.errors import DeadRun, MissingResource, ParamsError, UsageError
+from vse_pipe.project.params.load import load
+from vse_pipe.tools import choose
+from vse_pipe.train import stage as train_stage
+
+pytestmark = pytest.mark.acceptance
+
+GRID = "sum: {train.lr: [1.0e-2, 1.0e-4], loss.margin: [0.1, 0.3]}\n"
+
+
+@pytest.fixture
+def project(made):
+    path = write_params(made, train=PARAMS["train"] | {"epochs": 2})
+    path.write_text("# kept\n" + path.read_text())
+    (made / "grid.yaml").write_text(GRID)
+    return made
+
+
+@pytest.fixture
+def call(project, monkeypatch, capsys):
+    return caller(monkeypatch, capsys)
+
+
+def _written(root):
+    return load(root / "params.yaml")
+
+
+def test_the_best_on_val_is_written_and_nothing_of_test_is_read(project, call):
+    evaluated = {path: path.read_bytes() for path in Path("data/evaluate").rglob("*") if path.is_file()}
+    found = json_document(call, "choose", "--grid", "grid.yaml", "--json", "--device", "cpu")["sum"]
+    assert [one["values"] for one in found["tried"]] == [
+        {"train.lr": lr, "loss.margin": margin} for lr in (1e-2, 1e-4) for margin in (0.1, 0.3)
+    ]
+    for one in found["tried"]:
+        assert one["val_rsum"] == model_files.read_history(Path(one["out"])).val_rsum.max()
+    best = max(found["tried"], key=lambda one: one["val_rsum"])
+    assert found["best"] == best
+    params = _written(project)
+    assert params.groups["sum"] == tuple(f"sum/{seed}" for seed in (1, 2, 3, 4, 5))
+    run = params.runs["sum/1"]
+    assert {"train.lr": run.train.lr, "loss.margin": run.loss.params.margin} == best["values"]
+    assert (project / "params.yaml").read_text().startswith("# kept\n")
+    assert evaluated == {path: path.read_bytes() for path in Path("data/evaluate").rglob("*") if path.is_file()}
+    out, err = output(call, "choose", "--grid", "grid.yaml", "--device", "cpu", "--seeds", "3")
+    assert err.count("is up to date") == 4, "the seeds that the first call wrote train nothing anew"
+    assert out.count("* sum") == 1
+    assert len(_written(project).groups["sum"]) == 3
+
+
+def test_a_dead_setting_ends_no_other_and_is_not_chosen(project, call, monkeypatch):
+    real = train_stage.train
+
+    def train(params, run, device, out):
+        if params.runs[run].train.lr > 1e-3:
+            raise DeadRun("it is dead")
+        return real(params, run, device, out)
+
+    monkeypatch.setattr(train_stage, "train", train)
+    (project / "grid.yaml").write_text("sum: {train.lr: [1.0e-2, 1.0e-4]}\n")
+    out, err = output(call, "choose", "--grid", "grid.yaml", "--device", "cpu")
+    assert "warning: it is dead" in err
+    assert "  sum train.lr=0.01: dead\n" in out
+    assert _written(project).runs["sum/1"].train.lr == 1e-4
+    (project / "grid.yaml").write_text("sum: {train.lr: [1.0e-2, 2.0e-2]}\n")
+    status, _, err = call("choose", "--grid", "grid.yaml", "--device", "cpu")
+    assert status == DeadRun.exit_status
+    assert "all settings of run 'sum' are dead; the last: it is dead" in err
+
+
+def test_what_was_tried_under_set_and_is_not_written_is_said(project, call):
+    (project / "grid.yaml").write_text("sum: {train.lr: [1.0e-2]}\n")
+    _, err = output(call, "-S", "train.epochs=1", "choose", "--grid", "grid.yaml", "--device", "cpu")
+    assert "choose: tried with train.epochs=1, which params.yaml does not have" in err
+    assert _written(project).runs["sum/1"].train.epochs == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("summ: {train.lr: [1]}", ParamsError, "unknown run 'summ'; did you mean 'sum'"),
+        ("sum: {}", ParamsError, "grid.yaml sum: expected values by address"),
+        ("sum: {lr: [1]}", ParamsError, "unknown address 'lr'"),
+        ("sum: {train.lr: 1}", ParamsError, r"grid.yaml sum.train.lr: expected a list of values, got 1"),
+        ("{}", ParamsError, "grid.yaml: expected runs"),
+        ("sum: {'train.lr=5;': [1]}", ParamsError, "unknown address 'train.lr=5;'"),
+        (
+            "sum: {train.lr: [2020-01-01]}",
+            ParamsError,
+            "grid.yaml sum.train.lr: expected numbers, words or lists; .*date",
+        ),
+        ("sum: {train.lr: [1, 1]}", ParamsError, "grid.yaml sum.train.lr: a value stands twice"),
+        ("sum: {train.lr: [1, 2]}\nmax: {train.lr: [1]}", UsageError, "these have sum 2, max 1"),
+    ],
+)
+def test_what_is_wrong_with_a_grid_is_said(project, text, error, said):
+    runs = {**PARAMS["runs"], "max": {**PARAMS["runs"]["sum"], "loss": "max"}}
+    params = load(write_params(project, runs=runs))
+    (project / "grid.yaml").write_text(text)
+    with pytest.raises(error, match=said):
+        choose.read(project / "grid.yaml", params)
+
+
+def test_no_grid_and_a_value_that_does_not_fit(project):
+    params = _written(project)
+    with pytest.raises(MissingResource, match="no such file"):
+        choose.read(Path("none.yaml"), params)
+    before = (project / "params.yaml").read_bytes()
+    with pytest.raises(ParamsError, match=r"runs\.sum\.train\.lr: input should be greater than 0"):
+        choose.params_of(choose.Candidate("sum", {"train.lr": -1}), [], [])
+    assert (project / "params.yaml").read_bytes() == before
