@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
-from tests.train.some import member, some_model, some_pairs
+from tests.toy_project import PARAMS, WORDS, load_params
+from tests.train.some import member, ready, some_model, some_pairs
 from vse_pipe.artifacts import captions, features, pairs, texts
 from vse_pipe.artifacts import regions as artefact
 from vse_pipe.artifacts.features import Features
@@ -16,8 +16,6 @@ from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.text import SPECIAL
 from vse_pipe.embed.stage import embed
-from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_ENCODERS
 from vse_pipe.train import inputs, restore
@@ -143,10 +141,7 @@ def joined(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         root = tmp_path_factory.mktemp("table")
         patch.chdir(root)
-        write_prepared()
-        params = load_params(root)
-        inject(params, "half")
-        extract_texts(params, "words")
+        ready(load_params(root), "half")
         told = captions.read(paths.prepared("toy"))
         shown = pairs.read(paths.injected("toy", "half"))
         source = features.read(paths.extracted("toy", "plain"))
@@ -249,15 +244,12 @@ def test_an_encoder_that_draws_its_table_reads_nothing():
 
 def test_a_frozen_table_outlives_training_and_the_file_is_needed_for_training_alone(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_prepared()
     rng = np.random.default_rng(0)
     known = {word: rng.standard_normal(6).round(3).tolist() for word in WORDS}
     path = tmp_path / "vectors.txt"
     _text_file(path, known)
     runs = {"sum": PARAMS["runs"]["sum"] | {"options": {"text": {"vectors": str(path), "freeze_vectors": True}}}}
-    params = load_params(tmp_path, runs=runs, train=PARAMS["train"] | {"epochs": 1})
-    inject(params, "clean")
-    extract_texts(params, "words")
+    params = ready(load_params(tmp_path, runs=runs, train=PARAMS["train"] | {"epochs": 1}))
     train(params, "sum", "cpu")
     train(params, "sum", "cpu")
     assert "is up to date" in capsys.readouterr().err
