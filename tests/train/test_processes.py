@@ -179,7 +179,7 @@ def test_a_run_of_two_that_one_ends_has_had_two(project):
 @pytest.mark.acceptance
 def test_no_process_outlives_the_one_that_holds_the_lock(tmp_path):
     code = f"""
-import torch; from pathlib import Path; from vse_pipe.train.engine import processes; from tests.train.ranked import asleep
+import torch; from pathlib import Path; from vse_pipe.train import processes; from tests.train.ranked import asleep
 processes.run(asleep, (Path({str(tmp_path)!r}),), 2, torch.device("cpu"), "toy")
 """
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as parent:

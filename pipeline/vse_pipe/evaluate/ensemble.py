@@ -147,13 +147,14 @@ def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ense
     if node.cascade:
         details: dict[str, object] = {"runs": list(node.members), "cascade": node.cascade}
         return Ensemble(parts, cascade=node.cascade, details={"ensemble": details})
-    shares = node.shares
     if node.weights == TUNED:
         if params.evaluate.split == "val":
             raise InputError(
                 f"ensembles.{name}.weights are chosen on val, which evaluate.split ranks; give them, or rank test"
             )
         shares = tuned(Ensemble(parts, fusion=node.fusion), params.evaluate, device)
+    else:
+        shares = node.shares
     details = {
         "runs": list(node.members),
         "weights": [round(share, _DIGITS) for share in shares],

@@ -104,7 +104,7 @@ def dropped(origin, tmp_path_factory):
     """A change in code after which nothing is learnt; the runner has no cache."""
 
     def edit(root: Path) -> None:
-        module = root / "pipeline/vse_pipe/train" / "engine" / "schedule.py"
+        module = root / "pipeline/vse_pipe/train/scheme.py"
         text = module.read_text()
         module.write_text(text.replace("= rate.lr * ", "= 1e-9 * rate.lr * "))
         assert module.read_text() != text
