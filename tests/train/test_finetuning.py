@@ -284,10 +284,10 @@ def test_a_model_is_embedded_without_its_first_weights(painted_project):
     extract(params, "small", "cpu")
     train(params, "ft", "cpu")
     embed(params, "ft", "cpu")
-    whole = (paths.embedded("ft") / embeddings.IMAGES).readfiles_of("ft")
+    whole = (paths.embedded("ft") / embeddings.IMAGES).read_bytes()
     (painted_project / "first.safetensors").unlink()
     embed(params, "ft", "cpu")
-    assert (paths.embedded("ft") / embeddings.IMAGES).readfiles_of("ft") == whole
+    assert (paths.embedded("ft") / embeddings.IMAGES).read_bytes() == whole
     described = json.loads((paths.trained("ft") / model_files.CONFIG).read_text())["backbone"]
     assert described["transform"]["mean"] == [0.1, 0.2, 0.3]
     assert len(described["weights"]["sha256"]) == 64
@@ -316,7 +316,7 @@ def test_other_images_are_refused_by_embed(painted_project):
     params = loaded({"lr": 1e-3}, epochs=1)
     train(params, "ft", "cpu")
     picture = sorted((painted_project / "raw").iterdir())[-1]
-    picture.write_bytes(picture.readfiles_of("ft") + b"\0")
+    picture.write_bytes(picture.read_bytes() + b"\0")
     with pytest.raises(IntegrityError, match="changed after prepare read it"):
         embed(params, "ft", "cpu")
     assert not paths.embedded("ft").exists()

@@ -66,13 +66,13 @@ def test_a_finished_run_leaves_no_state_unless_it_is_kept(project, monkeypatch):
         killed.setattr(checkpoint, "drop_state", Mock(side_effect=Killed))
         with pytest.raises(Killed):
             train(without, "sum", "cpu")
-    assert state.readfiles_of("sum") == whole[str(checkpoint.STATE)]
+    assert state.read_bytes() == whole[str(checkpoint.STATE)]
     monkeypatch.setattr(loop, "step", lambda *arguments: pytest.fail("nothing was left to train"))
     for _ in range(2):
         train(without, "sum", "cpu")
         assert not state.exists()
     assert {name: data for name, data in whole.items() if name != str(checkpoint.STATE)} == {
-        name: (paths.trained("sum") / name).readfiles_of("sum") for name in OUTPUTS[:-1]
+        name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS[:-1]
     }
 
 
@@ -96,7 +96,7 @@ def test_a_damaged_checkpoint_is_said_and_training_starts_again(project, capsys)
     train(params, "sum", "cpu")
     whole = files_of("sum")
     state = paths.trained("sum") / checkpoint.STATE
-    state.write_bytes(state.readfiles_of("sum")[:1000])
+    state.write_bytes(state.read_bytes()[:1000])
     train(params, "sum", "cpu")
     assert "damaged" in capsys.readouterr().err
     assert files_of("sum") == whole
@@ -320,10 +320,10 @@ def test_a_run_that_goes_on_dies_where_it_would_have_died(wide):
             train(late, "sum", "cpu")
         assert not (paths.trained("sum").with_name("sum.partial") / checkpoint.STATE).exists()
     train(_params(wide, DEADLY, lr=0.05, stop_when_dead=False), "sum", "cpu")
-    whole = (paths.trained("sum") / model_files.MODEL).readfiles_of("sum")
+    whole = (paths.trained("sum") / model_files.MODEL).read_bytes()
     shutil.rmtree(paths.trained("sum"))
     train(_params(wide, DEADLY, lr=0.05, stop_when_dead=False), "sum", "cpu")
-    assert (paths.trained("sum") / model_files.MODEL).readfiles_of("sum") == whole
+    assert (paths.trained("sum") / model_files.MODEL).read_bytes() == whole
 
 
 def _steps(loss: float, norm: float, count: int = 40, pairs: int = 128, fall: float = 0.0) -> list[StepResult]:
