@@ -175,14 +175,14 @@ def test_pairs_taken_for_mismatched_have_no_label():
 
 def test_evidence_that_is_not_finite_stops_the_run():
     scheme = _decl_scheme()
-    scheme.of_pairs = lambda *rest: np.full(40, np.nan)
+    scheme.pair_values = lambda *rest: np.full(40, np.nan)
     with pytest.raises(PipelineError, match=r"not finite; lower train\.lr"):
         scheme.start(1)
 
 
 def test_equal_evidence_trains_on_everything_and_says_so(capsys):
     scheme = _decl_scheme()
-    scheme.of_pairs = lambda *rest: np.full(40, 0.2)
+    scheme.pair_values = lambda *rest: np.full(40, 0.2)
     scheme.start(1)
     assert "cannot be divided: all losses are equal" in capsys.readouterr().err
     assert scheme.matched.all()
