@@ -34,7 +34,7 @@ setup: .venv/.ready .venv/.kernels .dvc/plots.html
 	touch $@
 
 # The page that `dvc plots` fills, with Vega inside.
-.dvc/plots.html: .venv/.ready $(wildcard pipeline/vse_pipe/tools/plots/plots_page.*)
+.dvc/plots.html: .venv/.ready $(wildcard pipeline/vse_pipe/tools/init/*plots_page*) $(wildcard pipeline/vse_pipe/tools/init/stage.py)
 	vse-pipe plots
 
 demo: setup

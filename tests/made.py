@@ -11,7 +11,7 @@ from tests.rules.sources import ROOT
 from tests.toy_project import write_params, write_prepared
 from vse_pipe.project import lock, paths
 from vse_pipe.project.params.document import read_document
-from vse_pipe.tools.check import dvc_yaml
+from vse_pipe.tools import check
 
 INFERENCES = ["nns", "csls"]
 
@@ -72,14 +72,14 @@ SECTIONS = {
 def record() -> None:
     """dvc.lock and DVC's cache as they would be had DVC run the stages of the project in the working directory."""
     document = read_document(paths.PARAMS)
-    found, problems = dvc_yaml.read(dvc_yaml.DVC_YAML, document)
+    found, problems = check.read_dvc_yaml(check.DVC_YAML, document)
     assert not problems
     locked = {}
     for stage in found:
         outs = [out for out in stage.outs if Path(out).exists()]
         if outs:
             deps = [dep for dep in stage.deps if dep.startswith("data/") and Path(dep).exists()]
-            values = {address: dvc_yaml.lookup(document, address)[0] for address in stage.params}
+            values = {address: check.lookup(document, address)[0] for address in stage.params}
             locked[stage.name] = {
                 "cmd": stage.cmd,
                 "deps": [{"path": dep, "md5": lock.md5(Path(dep))} for dep in deps],

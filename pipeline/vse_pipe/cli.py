@@ -8,11 +8,11 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from vse_pipe.commands import _help, _project, evaluate, export, papers, project, results, search, stages
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, RunName
-from vse_pipe.commands.results import compare
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError, out_of_memory, shortage
 from vse_pipe.project import paths
@@ -20,14 +20,8 @@ from vse_pipe.project import paths
 _STAGES = "Stages, in their order"
 _PANELS = {
     "Results": (
-        results.choose,
-        compare,
-        results.compose,
-        results.claims,
-        results.audit,
-        results.localize,
-        papers.papers,
-        project.plots,
+        *(results.choose, results.compare, results.compose, results.claims, results.audit, results.localize),
+        *(papers.papers, project.plots),
     ),
     "Search and export": (search.index, search.search, export.serve, search.encode, export.export, export.pack),
     "Project and machine": (project.init, project.apply, project.check, project.doctor, project.code, project.sources),
@@ -80,21 +74,16 @@ def settings(
     context: typer.Context,
     overrides: Annotated[
         list[str],
-        typer.Option(
-            "--set", "-S", metavar="KEY=VALUE", help="set a value of params.yaml for this call; repeat for several"
-        ),
+        Option("--set", "-S", metavar="KEY=VALUE", help="set a value of params.yaml for this call; repeat for several"),
     ] = [],  # noqa: B006 (typer does not change it)
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="print warnings, errors and results, no log lines and no progress")
+        bool, Option("--quiet", "-q", help="print warnings, errors and results, no log lines and no progress")
     ] = False,
     verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose", "-v", help="print progress more often, seconds, memory, and where an error came from"
-        ),
+        bool, Option("--verbose", "-v", help="print progress more often, seconds, memory, and where an error came from")
     ] = False,
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="print the version and exit")
+        bool, Option("--version", is_eager=True, callback=_version, help="print the version and exit")
     ] = False,
 ) -> None:
     """Options that come before the command."""
@@ -109,8 +98,7 @@ def settings(
 def prepare(
     dataset: Annotated[str | None, _help.option("a name under datasets: (default: all)", "datasets")] = None,
     device: Annotated[
-        str,
-        typer.Option(help="where a network proposes regions: auto, cpu, cuda or cuda:N", autocompletion=_help.devices),
+        str, Option(help="where a network proposes regions: auto, cpu, cuda or cuda:N", autocompletion=_help.devices)
     ] = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -124,15 +112,13 @@ def prepare(
 
 
 app.command(cls=Command, rich_help_panel=_STAGES)(stages.extract)
-
-
 app.command(cls=Command, rich_help_panel=_STAGES)(stages.inject)
 
 
 @app.command(cls=Command, rich_help_panel=_STAGES)
 def train(
     run: RunName = None,
-    loss: Annotated[str | None, typer.Option(help="train the runs with this loss", autocompletion=_help.losses)] = None,
+    loss: Annotated[str | None, Option(help="train the runs with this loss", autocompletion=_help.losses)] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -202,7 +188,8 @@ def main() -> None:
 
 
 def _in_the_cache(error: PipelineError) -> str:
-    """Advice about a damaged file that DVC would restore from its cache. The error message begins with the file's name."""
+    """Advice about a damaged file that DVC would restore from its cache. The error message begins with the file's
+    name."""
     path = Path(str(error).partition(": ")[0])
     if not isinstance(error, InputError | IntegrityError):
         return ""

@@ -319,9 +319,9 @@ def test_an_interrupt_leaves_the_earlier_audit_whole(trained, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    for name in ("metrics", "histogram"):
+    for name in ("audit_metrics", "loss_histogram"):
         with monkeypatch.context() as patch:
-            patch.setattr(stage.outcome, name, interrupted)
+            patch.setattr(stage.measure, name, interrupted)
             with pytest.raises(KeyboardInterrupt):
                 stage.audit(trained, "half", limit=1, device="cpu")
     monkeypatch.setattr(artefact, "write_json", interrupted)

@@ -13,19 +13,17 @@ from tests.benchmarks.measure import benchmark, run, seconds, show
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.evaluate.ensemble import Ensemble
 from vse_pipe.evaluate.measure import Inputs, measure
-from vse_pipe.localize.figures import metrics
 from vse_pipe.localize.ranks import BoxSide, Ranks, joined, scenes
+from vse_pipe.localize.stage import localised_figures
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams, LocalizeParams
 from vse_pipe.project.registry import INFERENCES
+from vse_pipe.ranking import criteria as ranking_trial
 from vse_pipe.ranking import evaluation, matching
-from vse_pipe.ranking import trial as ranking_trial
-from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.bank import BankSource, Split
 from vse_pipe.ranking.cascade import ScoredPairs, cascaded
-from vse_pipe.ranking.criteria import parse
+from vse_pipe.ranking.criteria import Trial, parse, trials
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.ranking.split import Split
-from vse_pipe.ranking.trial import Trial, trials
 
 OPEN = {"rgm": INFERENCES.options("rgm")(lam=2.0)}
 _MEMORY = EvaluateParams().memory
@@ -101,7 +99,7 @@ def _evaluate(split: Split, name: str) -> None:
 
 def _best_lambdas(split: Split) -> None:
     for trial in trials([split], _BANK, _product, _MEMORY).values():
-        ranking_trial.tuned(parse("rgm", {}), trial, False)
+        ranking_trial.choose_parameters(parse("rgm", {}), trial, False)
 
 
 def _matching_seconds(split: Split, k: int = 10, lam: float = 2.0) -> tuple[float, float]:
@@ -189,12 +187,12 @@ def localize(options: argparse.Namespace) -> None:
     )
     started = time.process_time()
     ranked = list(scenes(mentions, proposals, _product, options.device))
-    ranks = joined([Ranks.of(scene, 0.5) for scene in ranked])
+    ranks = joined([Ranks.from_scene(scene, 0.5) for scene in ranked])
     ranking = time.process_time() - started
     show(f"{count} mentions x {options.proposals} proposals, {options.dim} dimensions; ranked {ranking:.2f} s")
     for resamples in (0, LocalizeParams().resamples):
         started = time.process_time()
-        metrics(ranked, ranks, texts, types, LocalizeParams(resamples=resamples), 1)
+        localised_figures(ranked, ranks, texts, types, LocalizeParams(resamples=resamples), 1)
         show(f"figures with {resamples} resamples {time.process_time() - started:.2f} s")
 
 
@@ -203,7 +201,7 @@ def _boxes(rng: np.random.Generator, images: int, rows: int, dim: int) -> BoxSid
     boxes = np.hstack([corners, corners + rng.uniform(40, 200, (images * rows, 2))])
     vectors = rng.standard_normal((images * rows, dim)).astype(np.float32)
     owners = pa.table({"image_id": np.repeat(np.arange(images), rows)})
-    return BoxSide.of(owners, "image_id", boxes, vectors)
+    return BoxSide.from_table(owners, "image_id", boxes, vectors)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import norm
 
 from tests.benchmarks.measure import benchmark, run, show
-from vse_pipe.ranking.comparison import Repetitions, of_difference, of_one
+from vse_pipe.ranking.comparison import Repetitions, difference_spread, figure_spread
 from vse_pipe.ranking.intervals import interval
 
 SEEDS, QUERIES, SHARED = (3, 5, 10), 6, 0.6
@@ -72,7 +72,12 @@ def shares(world: World, simulations: int, draws: int, seed: int = 1) -> np.ndar
             r1, of_a, of_b, of_reseeded = (
                 Repetitions(figure.values[:count], figure.draws[:count]) for figure in (a[0], a[1], b[1], reseeded[1])
             )
-            ours = [of_one(r1), of_one(of_a), of_one(of_b - of_a), of_difference(of_a, of_reseeded)]
+            ours = [
+                figure_spread(r1),
+                figure_spread(of_a),
+                figure_spread(of_b - of_a),
+                difference_spread(of_a, of_reseeded),
+            ]
             plain = [_drawn(figure, rng) for figure in (r1, of_a, of_b - of_a)]
             plain.append(_drawn(of_reseeded, rng) - _drawn(of_a, rng))
             for number, truth in enumerate(truths):

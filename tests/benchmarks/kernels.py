@@ -106,7 +106,7 @@ class FragmentBatch:
     def train(self, loss, score: Callable | None = None) -> None:
         score = partial(score, self.name) if score else self.member.score
         scores = score(*self.sides, self.params, *self.network)
-        loss.loss(Scored.of(scores), loss.Params()).total().backward()
+        loss.loss(Scored.from_scores(scores), loss.Params()).total().backward()
 
 
 def score_by_caption(name: str, images: Tensor, texts: Words, params, network=None) -> Tensor:
@@ -177,7 +177,7 @@ def order(options: argparse.Namespace) -> None:
 
             def training(loss=loss, sides=sides) -> None:
                 scores = order_similarity.score(*sides, order_similarity.Params())
-                loss.loss(Scored.of(scores), loss.Params()).total().backward()
+                loss.loss(Scored.from_scores(scores), loss.Params()).total().backward()
 
             _compiled_or_not(f"step of 128, {dim} numbers, {name}", training, options.rounds)
         sides = [torch.rand(rows, dim, generator=rng) for rows in (1000, 5000)]

@@ -18,15 +18,15 @@ from ruamel.yaml import YAML
 
 from tests.benchmarks.measure import benchmark, call, peak_mib, run, show
 from tests.faults.kill_extract import workers_of
-from vse_pipe.evaluate.external import inputs
-from vse_pipe.evaluate.external.inputs import InputFiles
+from vse_pipe.evaluate import files as evaluate_files
+from vse_pipe.evaluate.files import InputFiles
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import Bank
+from vse_pipe.ranking.criteria import Trial, Tuned, rank_fold
 from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.trial import Trial, Tuned, run_both
 
 _CAPTIONS, _WORDS, _HELD_OUT = 5, 11, 200
 _BLOCK = 65536
@@ -178,7 +178,7 @@ def part(options: argparse.Namespace) -> None:
     started = time.process_time()
     params = EvaluateParams(memory=options.memory, resamples=0)
     images, captions, owners = (options.folder / file for file in _FILES)
-    files = inputs.read(InputFiles(images, captions, caption_images=owners), params, torch.device("cpu"))
+    files = evaluate_files.read_files(InputFiles(images, captions, caption_images=owners), params, torch.device("cpu"))
     images, captions = files.ranked.images[: options.queries], files.ranked.captions
     owners, read_mib, read = files.ranked.caption_images, peak_mib(), time.process_time()
     # Captions of other images are queries without a correct item.
@@ -188,11 +188,11 @@ def part(options: argparse.Namespace) -> None:
         Truth.by_image(np.arange(options.queries), owners),
         Truth(starts, owners[inside], options.queries),
     ]
-    scores = Scores.of(images, captions, files.similarity, memory=options.memory, sets=0)
+    scores = Scores.from_sides(images, captions, files.similarity, memory=options.memory, sets=0)
     directions = (scores, scores.transposed())
     trials = [Trial(side, Bank(side, True), truth) for side, truth in zip(directions, truths, strict=True)]
     tuned = Tuned(criteria.parse(options.inference, {}), {})
-    run_both([tuned, tuned], trials, params.ties, Depths())
+    rank_fold([tuned, tuned], trials, params.ties, Depths())
     seconds = {"read": read - started, "rank": time.process_time() - read}
     json.dump({**seconds, "read_mib": read_mib, "mib": peak_mib()}, sys.stdout)
 

@@ -1,6 +1,6 @@
 """Options of a command line."""
 
-from vse_pipe.evaluate.external.inputs import InputFiles
+from vse_pipe.evaluate.files import InputFiles
 
 
 def arguments(files: InputFiles) -> list[object]:

@@ -9,7 +9,7 @@ from tests.commands.script import run
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.commands import _help
 from vse_pipe.project.registry import INFERENCES
-from vse_pipe.tools.export.formats import TARGETS
+from vse_pipe.tools.export import TARGETS
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from tests.commands.options import arguments
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
-from tests.evaluate.external.files import sample, write, write_npy
+from tests.evaluate.files import sample, write, write_npy
 from tests.naive import evaluate as naive
 from tests.toy_project import write_params
 from vse_pipe.artifacts import evaluation

@@ -11,7 +11,7 @@ import pytest
 
 from tests import bombs
 from tests.commands.options import arguments
-from tests.evaluate.external.files import sample, write, write_npy
+from tests.evaluate.files import sample, write, write_npy
 from tests.hostile import Hostile
 
 

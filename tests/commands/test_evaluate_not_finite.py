@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from tests.commands.options import arguments
-from tests.evaluate.external.files import sample, write
+from tests.evaluate.files import sample, write
 
 
 def test_rows_that_are_not_finite_are_dropped_when_asked_for(call, tmp_path):

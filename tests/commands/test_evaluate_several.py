@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from tests.commands.options import arguments
-from tests.evaluate.external.files import Sample, sample, write, write_npy
+from tests.evaluate.files import Sample, sample, write, write_npy
 from tests.naive import criteria
 from tests.naive import evaluate as naive
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.evaluate.external.inputs import InputFiles, MoreFiles
-from vse_pipe.evaluate.external.stage import evaluate_files
+from vse_pipe.evaluate.files import InputFiles, MoreFiles, evaluate_files
 from vse_pipe.project.params.schema import EvaluateParams
 
 RULES = {"mean": lambda row: row, "zscore": criteria.standardised, "rrf": criteria.reciprocal_ranks}

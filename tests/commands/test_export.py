@@ -5,7 +5,7 @@ import pytest
 
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
-from tests.evaluate.external.files import sample, write, write_npy
+from tests.evaluate.files import sample, write, write_npy
 from tests.toy_project import write_params
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.command_line import caller
 from tests.commands.options import arguments
-from tests.evaluate.external.files import sample, write
+from tests.evaluate.files import sample, write
 from vse_pipe.artifacts import captions, evaluation, images, names
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.files import read_json, sha256, write_json

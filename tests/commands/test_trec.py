@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.commands.options import arguments
-from tests.evaluate.external.files import sample, write
+from tests.evaluate.files import sample, write
 
 
 @pytest.mark.parametrize("direction", ["text_to_image", "image_to_text"])

@@ -16,8 +16,8 @@ from vse_pipe.artifacts import features, pairs
 from vse_pipe.core import arrays
 from vse_pipe.core.errors import Damage, InputError, IntegrityError
 from vse_pipe.core.files import sha256
-from vse_pipe.evaluate.external import readers
-from vse_pipe.prepare.arrays import open_array
+from vse_pipe.evaluate import readers
+from vse_pipe.prepare.source import open_array
 
 DAMAGE = Damage(InputError, "copy it again")
 

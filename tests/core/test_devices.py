@@ -12,9 +12,9 @@ from torchvision import models
 from vse_pipe.core import devices
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import UsageError
+from vse_pipe.extract.backbones.options import FeatureParams
 from vse_pipe.extract.compute import Forward
 from vse_pipe.extract.networks import Extractor, without_classifier
-from vse_pipe.extract.params import FeatureParams
 from vse_pipe.pictures.transforms import Transform
 
 _FAULTS = """

@@ -11,7 +11,7 @@ import pytest
 
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.core.weights import WeightsFile, cache, locate, source_of
-from vse_pipe.extract.params import ImageParams
+from vse_pipe.extract.backbones.options import ImageParams
 
 CONTENT = b"weights"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
+from tests.extract.texts.project import WORDS, as_binary, as_npz, as_text, vectors
 from tests.hostile import Hostile, bytes_as_text
 from tests.mutants import mutants, refusals
 from vse_pipe.core import word_vectors as _vectors

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.extract.texts.vector_files import WORDS, as_npz, vectors
+from tests.extract.texts.project import WORDS, as_npz, vectors
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.word_vectors import read

@@ -11,7 +11,8 @@ from tests.rules.sources import ROOT
 from vse_pipe.papers import catalogue
 from vse_pipe.papers.overlay import needs
 from vse_pipe.project.params import overlay
-from vse_pipe.project.registry import RUN_FAMILIES, SECTIONS
+from vse_pipe.project.registry import RUN_FAMILIES
+from vse_pipe.report import page
 
 TEXT = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
 # Sections, and how many figures and tables the text at hand has.
@@ -31,7 +32,6 @@ PARTS = {
     "structure-preserving-cvpr2016": (["2.1", "2.2", "3.1", "3.2", "3.3"], 3, 3),
     "vsepp": (["SH", "MH", "figures"], 0, 4),
 }
-FAMILIES = (*RUN_FAMILIES.values(), SECTIONS)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def test_rows_that_are_to_be_run_do():
 
 
 def test_sections_of_the_page_have_the_titles_named():
-    titles = {SECTIONS.load(name).TITLE for name in SECTIONS.names()}
+    titles = {title for _, title, _ in page.SECTIONS}
     named = {title for part in parts() for title in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", part.where + part.how)}
     assert named <= titles
     assert len(named) >= 3
@@ -95,7 +95,7 @@ def test_sections_of_the_page_have_the_titles_named():
 @cache
 def _known() -> set[str]:
     """What any line may name: overlays, the runs in them, members."""
-    found = {name for family in FAMILIES for name in family.names()}
+    found = {name for family in RUN_FAMILIES.values() for name in family.names()} | {name for name, *_ in page.SECTIONS}
     for one in overlay.names():
         found |= {one, *overlay.read_document(overlay.find(one)).get("runs", {})}
     return found

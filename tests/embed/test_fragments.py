@@ -13,7 +13,7 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.tools.export.stage import export_run
+from vse_pipe.tools.export import export_run
 from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train
 
@@ -184,10 +184,7 @@ def test_fragments_are_not_exported_as_vectors(project, tmp_path):
             {"similarity": "cosine"},
             "image encoder 'regions' gives regions, but similarity 'cosine' compares one vector",
         ),
-        (
-            {"scheme": "memory_bank", "loss": "hal"},
-            "scheme 'memory_bank' works with similarity cosine, not 'sgr'",
-        ),
+        ({"scheme": "memory_bank", "loss": "hal"}, "scheme 'memory_bank' works with similarity cosine, not 'sgr'"),
         ({"loss": "structure"}, "works with similarity cosine, not 'sgr'"),
     ],
 )

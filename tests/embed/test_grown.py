@@ -15,7 +15,7 @@ from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
 from vse_pipe.artifacts import captions, embeddings, features, images, joins, model_files
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.embed import transfer, vectors
-from vse_pipe.embed.earlier import made
+from vse_pipe.embed.earlier import vectors_digest
 from vse_pipe.embed.vectors import Sources
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
@@ -53,9 +53,9 @@ def project(tmp_path_factory):
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many images each call encodes."""
     seen: list[int] = []
-    run = Sources.seen
+    run = Sources.encode_images
     monkeypatch.setattr(
-        Sources, "seen", lambda self, ids, *more, **how: seen.append(len(ids)) or run(self, ids, *more, **how)
+        Sources, "encode_images", lambda self, ids, *more, **how: seen.append(len(ids)) or run(self, ids, *more, **how)
     )
     return seen
 
@@ -133,14 +133,14 @@ def test_vectors_of_another_model_beside_contents_of_this_one_are_not_taken(proj
 def test_features_that_are_changed_while_they_are_read_are_refused(project, monkeypatch) -> None:
     holds(range(12))
     shutil.rmtree(OUT, ignore_errors=True)
-    run = Sources.read
+    run = Sources.encode_captions
 
     def changed(*given):
         np.load(paths.extracted("mine", "of_mine") / features.ARRAY, mmap_mode="r+")[-1] += 1
         os.utime(paths.extracted("mine", "of_mine") / features.ARRAY, ns=(0, 0))
         return run(*given)
 
-    monkeypatch.setattr(Sources, "read", changed)
+    monkeypatch.setattr(Sources, "encode_captions", changed)
     with pytest.raises(IntegrityError, match=r"features\.npy: changed while it was read; make it again"):
         transfer.embed(project, "moved", "cpu")
     assert not OUT.exists()
@@ -225,7 +225,7 @@ def test_what_a_pair_was_made_of_decides_no_vector(project) -> None:
     source = features.read(paths.extracted("mine", "of_mine"))
     model = model_files.read(paths.trained("sum"))
     found = {
-        made(project, "sum", replace(model, config={**model.config, **more}), source, "cpu")
+        vectors_digest(project, "sum", replace(model, config={**model.config, **more}), source, "cpu")
         for more in ({}, {"features_sha256": "0" * 64, "texts_sha256": "1" * 64}, {"embed_size": 3})
     }
     assert len(found) == 2

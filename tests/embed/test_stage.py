@@ -14,7 +14,7 @@ from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
 from vse_pipe.embed import vectors
 from vse_pipe.embed.stage import embed
-from vse_pipe.extract import tokens as _tokens
+from vse_pipe.extract import text_methods as _tokens
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths

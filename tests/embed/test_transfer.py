@@ -16,7 +16,7 @@ from vse_pipe.core.errors import IntegrityError, MissingResource
 from vse_pipe.core.text import END, START, UNK
 from vse_pipe.embed import stage, transfer
 from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.extract import tokens
+from vse_pipe.extract import text_methods
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
@@ -38,10 +38,7 @@ CHANGES = {
         "words": {"dataset": "toy", "method": "words", "min_count": 1},
         "bags": {"dataset": "toy", "method": "tfidf"},
     },
-    "runs": {
-        "sum": PARAMS["runs"]["sum"],
-        "bags": {**PARAMS["runs"]["sum"], "texts": "bags", "text": "two_branch"},
-    },
+    "runs": {"sum": PARAMS["runs"]["sum"], "bags": {**PARAMS["runs"]["sum"], "texts": "bags", "text": "two_branch"}},
     "transfers": {
         "sum_on_twin": {"run": "sum", "dataset": "twin"},
         "bags_on_twin": {"run": "bags", "dataset": "twin"},
@@ -113,7 +110,7 @@ def test_the_share_of_unknown_words_is_told_by_split(project):
     table = captions.read(paths.prepared("strange")).to_pylist()
     expected = {}
     for split in ("train", "val", "test"):
-        words = [word for row in table if row["split"] == split for word in tokens.tokenize(row["text"])]
+        words = [word for row in table if row["split"] == split for word in text_methods.tokenize(row["text"])]
         expected[split] = sum(word not in known for word in words) / len(words)
     assert known >= set(WORDS)
     assert min(expected.values()) > 0.1

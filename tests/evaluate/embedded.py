@@ -1,10 +1,13 @@
-"""data/embed/sum/ of a small project, written with the artefact writers."""
+"""data/embed/sum/ of a small project, written with the artefact writers, and its evaluation."""
 
 import numpy as np
 
+from tests.toy_project import load_params
 from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
 
 ABOUT = {
     "run": "sum",
@@ -40,3 +43,14 @@ def write(images: Side, captions: Side) -> None:
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+RGM = {"rgm": {"grid": [1.0, 1.5, 3.0]}}
+
+
+def params(root, inference=RGM, **options) -> Params:
+    return load_params(root, evaluate=options, inference=inference)
+
+
+def measured(options: Params, inference: str) -> dict:
+    return evaluate(options, "sum", [inference], "cpu")[inference]

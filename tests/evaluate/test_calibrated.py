@@ -11,13 +11,12 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.evaluate.measure import is_calibrated
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking.bank import BankSource, cosine
+from vse_pipe.ranking.bank import BankSource, Split, cosine
+from vse_pipe.ranking.calibration import ISOTONIC, fitted
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.criteria import parse
-from vse_pipe.ranking.fusion import Fused
-from vse_pipe.ranking.metrics.calibration import ISOTONIC, fitted
 from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.similarity import Fused
 
 SPLITS = {"train": 6, "val": 60, "test": 50}
 
@@ -105,7 +104,7 @@ def test_the_scores_are_those_of_a_search(project, criterion):
 def corrected(split, name):
     seen, read = (side.split(split) for side in sides(SPLITS, noise=1.0))
     one = Split(seen.image_ids, read.ids, read.image_ids, *(torch.from_numpy(side.vectors) for side in (seen, read)))
-    scores = Scores.of(one.images, one.captions, cosine).transposed()
+    scores = Scores.from_sides(one.images, one.captions, cosine).transposed()
     bank = BankSource(split).bank(one, scores, "text_to_image", cosine, 64)
     found = parse(name, {}).item_bias(bank)
     dense = (found.scale * torch.from_numpy(read.vectors @ seen.vectors.T) - found.bias).tolist()

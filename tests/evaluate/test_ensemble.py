@@ -1,4 +1,4 @@
-"""What an ensemble refuses; its scores are tested on trained runs in tests/embed/test_fragments.py."""
+"""Ensembles: what they refuse, and weights chosen on validation data. Trained runs: tests/embed/test_fragments.py."""
 
 from dataclasses import replace
 
@@ -7,9 +7,12 @@ import pytest
 import torch
 
 from tests.evaluate.embedded import sides
+from tests.naive import criteria
+from tests.naive import evaluate as naive
 from vse_pipe.artifacts import embeddings
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.ensemble import Ensemble
+from vse_pipe.evaluate.ensemble import Ensemble, ascent, tuned
+from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.embedded import Embedded
 
 CPU = torch.device("cpu")
@@ -63,3 +66,76 @@ def test_a_bank_of_another_folder_is_refused(one):
     for use in (lambda: both.must_match(one), lambda: both.all_splits(CPU)):
         with pytest.raises(InputError, match=r"bank from its own runs: evaluate\.bank test, train or val"):
             use()
+
+
+def _weights_embedded(folder, noise: float, dim: int = 8) -> Embedded:
+    """The same items whatever the noise; vectors that tell less and less."""
+    folder.mkdir()
+    for name, side in zip(
+        (embeddings.IMAGES, embeddings.CAPTIONS), sides({"test": 6, "val": 14}, dim, noise), strict=True
+    ):
+        rng = np.random.default_rng(round(10 * noise))
+        vectors = side.vectors + (noise > 1) * noise * rng.standard_normal(side.vectors.shape)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        embeddings.write(folder / name, replace(side, vectors=vectors.astype(np.float32)))
+    return Embedded.read(folder)
+
+
+@pytest.fixture
+def parts(tmp_path) -> tuple[Embedded, ...]:
+    return tuple(_weights_embedded(tmp_path / str(noise), noise) for noise in (1.0, 1.2, 9.0))
+
+
+def _rsum(weights, parts, rule) -> float:
+    splits = [part.split("val", CPU) for part in parts]
+    members = [(split.images @ split.captions.T).double().numpy() for split in splits]
+    own = splits[0].image_ids[:, None] == splits[0].caption_images[None]
+    total = 0.0
+    for each, truth in ((members, own), ([one.T for one in members], own.T)):
+        rows = criteria.fused([one.tolist() for one in each], rule, weights)
+        ranks = [
+            naive.best_rank(row, set(np.flatnonzero(right)), "pessimistic")
+            for row, right in zip(rows, truth, strict=True)
+        ]
+        total += sum(sum(rank < k for rank in ranks) / len(ranks) for k in (1, 5, 10))
+    return total
+
+
+@pytest.mark.parametrize(("name", "rule"), [("mean", lambda row: row), ("zscore", criteria.standardised)])
+def test_the_chosen_weights_are_those_of_a_loop_over_queries(parts, name, rule):
+    found = tuned(Ensemble(parts, fusion=name), EvaluateParams(), CPU)
+    expected = ascent(3, lambda weights: _rsum(weights, parts, rule))
+    np.testing.assert_allclose(found, expected)
+    assert found[2] < 1 / 3
+    assert sum(found) == pytest.approx(1)
+    assert _rsum(found, parts, rule) >= _rsum((1 / 3, 1 / 3, 1 / 3), parts, rule)
+
+
+def test_equal_weights_stay_where_nothing_is_better():
+    assert ascent(2, lambda weights: -abs(weights[0] - weights[1])) == (0.5, 0.5)
+
+
+def test_the_best_on_the_way_counts_and_not_its_end():
+    found = ascent(3, lambda weights: -sum((a - b) ** 2 for a, b in zip(weights, (0.7, 0.25, 0.05), strict=True)))
+    np.testing.assert_allclose(found, (0.7, 0.25, 0.05))
+
+
+def test_without_validation_data_there_is_nothing_to_choose_on(parts, tmp_path):
+    for part in parts[:1]:
+        for name, side in zip((embeddings.IMAGES, embeddings.CAPTIONS), sides({"test": 6}), strict=True):
+            embeddings.write(part.folder / name, side)
+    with pytest.raises(InputError, match="no image of split 'val'"):
+        tuned(Ensemble((Embedded.read(parts[0].folder), parts[1])), EvaluateParams(), CPU)
+
+
+def test_weighted_cosines_are_one_vector_a_side(parts):
+    whole = Ensemble(parts, (0.5, 0.3, 0.2))
+    assert whole.joint
+    split = whole.split("test", CPU)
+    assert split.images.shape == (6, 24)
+    each = [part.split("test", CPU) for part in parts]
+    expected = sum(w * one.images @ one.captions.T for w, one in zip((0.5, 0.3, 0.2), each, strict=True))
+    torch.testing.assert_close(whole.similarity()(split.images, split.captions), expected)
+    assert torch.allclose(split.images.square().sum(dim=1), torch.ones(6))
+    assert not Ensemble(parts).joint
+    assert not Ensemble(parts, (0.5, 0.3, 0.2), "rrf").joint

@@ -1,3 +1,5 @@
+"""An evaluation of a run against loops, its tables, and the criteria that belong together."""
+
 import json
 import math
 from dataclasses import replace
@@ -5,19 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.evaluate.embedded import sides, write
-from tests.evaluate.measured import measured, params
+from tests.evaluate.embedded import measured, params, sides, write
 from tests.naive import evaluate as naive
+from tests.ranking.dense import dense
 from vse_pipe.artifacts import embeddings, evaluation
 from vse_pipe.artifacts.embeddings import Side
-from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
+from vse_pipe.artifacts.evaluation import DIRECTIONS, KS, MEASURES, OCCURRENCE_SCHEMA, RANKS_SCHEMA
 from vse_pipe.core import console
-from vse_pipe.core.errors import InputError, LockedError, UsageError
+from vse_pipe.core.errors import InputError, IntegrityError, LockedError, UsageError
 from vse_pipe.core.files import write_json
 from vse_pipe.core.locks import claim
+from vse_pipe.evaluate import stage
+from vse_pipe.evaluate.measure import occurrence_table, rank_table
 from vse_pipe.evaluate.stage import FILES, evaluate
 from vse_pipe.project import paths, repetitions, step
 from vse_pipe.ranking import evaluation as ranking_evaluation
+from vse_pipe.ranking.matching import MatchedPairs
+from vse_pipe.ranking.metrics.recall import Truth
 
 
 def expected_nns(images, captions) -> dict:
@@ -282,3 +288,161 @@ def test_repetitions_that_are_not_measured_are_ours(tmp_path):
     repetitions.settle(out, {out / "1", out / "2"}, FILES)
     assert sorted(path.name for path in out.iterdir() if path.is_dir()) == ["1", "2"]
     assert not (out / evaluation.UNMEASURED).exists()
+
+
+OWNERS = np.array([30, 30, 40, 40, 40])
+TRUTH = Truth.by_image(OWNERS, np.array([30, 40]))
+
+
+@pytest.fixture
+def ranked():
+    scores = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.1, 0.6], [0.4, 0.5]])
+    return ranking_evaluation.rank(dense(scores), TRUTH, "pessimistic")
+
+
+def table(found: ranking_evaluation.Outcome):
+    return rank_table(found, "text_to_image", 3, np.arange(5) + 700, np.array([30, 40]), OWNERS)
+
+
+def test_a_row_per_query_with_its_image_and_its_measures(ranked):
+    made = table(ranked)
+    assert made.schema.equals(RANKS_SCHEMA)
+    rows = made.to_pydict()
+    assert rows["query_id"] == [700, 701, 702, 703, 704]
+    assert rows["image_id"] == OWNERS.tolist()
+    assert (set(rows["direction"]), set(rows["fold"])) == ({"text_to_image"}, {3})
+    assert rows["rank"] == [1.0, 2.0, 2.0, 1.0, 1.0]
+    assert rows["hit_1"] == [True, False, False, True, True]
+    assert rows["ap"] == [1.0, 0.5, 0.5, 1.0, 1.0]
+    assert rows["ap_at_r"] == rows["r_precision"] == [1.0, 0.0, 0.0, 1.0, 1.0]
+    assert rows["ndcg_10"] == pytest.approx([1.0, 1 / np.log2(3), 1 / np.log2(3), 1.0, 1.0])
+    assert rows["top"] == [[30, 40], [40, 30], [30, 40], [40, 30], [40, 30]]
+
+
+def test_a_matching_leaves_rank_and_measures_empty():
+    pairs = MatchedPairs(np.array([0, 3]), np.array([0, 1]))
+    made = table(ranking_evaluation.matched(dict.fromkeys((1, 5, 10), pairs), TRUTH))
+    for name in ("rank", *MEASURES):
+        assert made[name].null_count == 5, name
+    assert made["image_id"].to_pylist() == OWNERS.tolist()
+    assert made["top"].to_pylist() == [[30], [], [], [40], []]
+
+
+def test_a_row_per_item(ranked):
+    made = occurrence_table(ranked, "text_to_image", 0, np.array([30, 40]))
+    assert made.schema.equals(OCCURRENCE_SCHEMA)
+    assert made.select(["item_id", "n_1", "n_10"]).to_pydict() == {"item_id": [30, 40], "n_1": [2, 3], "n_10": [5, 5]}
+
+
+COUNTS = {"train": 6, "val": 20, "test": 24}
+OUT = paths.evaluations("sum")
+
+
+@pytest.fixture
+def warned(monkeypatch) -> list[str]:
+    found: list[str] = []
+    monkeypatch.setattr(console, "warn", found.append)
+    return found
+
+
+def anew() -> None:
+    """Embedded by another model."""
+    images, captions = sides(COUNTS, seed=1)
+    about = {**images.about, "model_sha256": "1" * 64}
+    write(replace(images, about=about), replace(captions, about=about))
+
+
+def there() -> set[str]:
+    return {path.name for path in OUT.iterdir()}
+
+
+def test_a_criterion_by_hand_stays_beside_those_of_the_same_vectors(project, warned):
+    evaluate(params(project), "sum", ["nns", "csls"], "cpu")
+    before = (OUT / "nns" / "ranks.parquet").read_bytes()
+    evaluate(params(project), "sum", ["is", "csls"], "cpu")
+    assert there() == {"nns", "csls", "is"}
+    assert (OUT / "nns" / "ranks.parquet").read_bytes() == before
+    assert not warned
+    evaluation.require_current(params(project), "sum")
+
+
+def test_a_criterion_by_hand_removes_those_of_other_vectors_and_says_so(project, warned):
+    evaluate(params(project), "sum", ["nns", "csls"], "cpu")
+    anew()
+    evaluate(params(project), "sum", ["csls"], "cpu")
+    assert there() == {"csls"}
+    assert warned == [
+        "evaluate sum: removed nns, which were evaluated on other embeddings; `vse-pipe evaluate --run sum` makes all criteria of "
+        "grid.inferences"
+    ]
+
+
+def test_a_call_that_ends_between_two_criteria_leaves_what_was_there(project, monkeypatch):
+    evaluate(params(project), "sum", ["nns", "csls"], "cpu")
+    before = {path: path.read_bytes() for path in OUT.rglob("*") if path.is_file()}
+    anew()
+    whole = stage.write
+
+    def killed(out, result, names=None):
+        if result.criterion.name == "csls":
+            raise KeyboardInterrupt
+        whole(out, result, names)
+
+    monkeypatch.setattr(stage, "write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(params(project), "sum", ["nns", "csls"], "cpu")
+    assert {path: path.read_bytes() for path in OUT.rglob("*") if path.is_file()} == before
+
+
+def test_criteria_of_different_vectors_are_told_apart_however_they_came_there(project):
+    evaluate(params(project), "sum", ["nns", "csls"], "cpu")
+    path = OUT / "csls" / evaluation.METRICS
+    metrics = json.loads(path.read_text())
+    metrics[evaluation.MADE_FROM]["vectors"] = "0"
+    path.write_text(json.dumps(metrics))
+    with pytest.raises(
+        IntegrityError, match=r"csls and nns were evaluated on different embeddings; run `dvc repro eval"
+    ):
+        evaluation.require_current(params(project), "sum")
+    evaluation.require_current(params(project), "sum", ["nns"])
+
+
+def test_criteria_of_one_bank_are_of_the_same_vectors_in_it():
+    def document(name: str, *digest: str) -> dict:
+        made_from = {"models": {"a": "1"}, "vectors": "2", **dict(zip(["bank"], digest, strict=False))}
+        return {"bank": name, evaluation.MADE_FROM: made_from}
+
+    nns, old, new = document("none"), document("there", "3"), document("there", "4")
+    assert evaluation.together(nns, old)
+    assert evaluation.together(nns, document("train"))
+    assert evaluation.together(old, document("elsewhere", "4"))
+    assert not evaluation.together(old, new)
+    assert evaluation.together({}, {"bank": "none"})
+    assert not evaluation.together({}, nns)
+
+
+def test_what_cannot_be_computed_is_left_out_with_the_reason(project, warned):
+    write(*sides({"train": 6, "val": 20, "test": 1}))
+    written = evaluate(params(project), "sum", ["nns", "is", "csls"], "cpu")
+    assert set(written) == {"nns", "csls"}
+    assert there() == {"nns", "csls", evaluation.UNMEASURED}
+    why = evaluation.read_unmeasured(OUT)["is"]
+    assert why.startswith("is: the denominator sums over the other queries and there are none")
+    assert warned == [f"evaluate sum: is is left out: {why}"]
+    evaluate(params(project), "sum", ["csls"], "cpu")
+    assert set(evaluation.read_unmeasured(OUT)) == {"is"}
+    with pytest.raises(InputError, match="the denominator sums over the other queries"):
+        evaluate(params(project), "sum", ["is"], "cpu")
+    write(*sides(COUNTS))
+    evaluate(params(project), "sum", ["nns", "is"], "cpu")
+    assert there() == {"nns", "is"}
+
+
+def test_the_peer_and_the_bank_count(project):
+    options = params(project)
+    evaluate(options, "sum", ["nns"], "cpu")
+    before = evaluation.made_from(options, "sum")["vectors"]
+    peer = paths.embedded("sum") / embeddings.PEER
+    peer.mkdir()
+    (peer / embeddings.IMAGES).write_bytes(b"other")
+    assert evaluation.made_from(options, "sum")["vectors"] != before

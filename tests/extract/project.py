@@ -1,4 +1,4 @@
-"""A project in a temporary folder: a few images, their images.parquet and one entry under features."""
+"""A project in a temporary folder: a few images, their images.parquet and an entry under features."""
 
 import hashlib
 from pathlib import Path
@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from PIL import Image
+from torch import nn
 
 from vse_pipe.artifacts import images
+from vse_pipe.extract.job import Backbone
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import FeatureSet, Member, Params
@@ -64,3 +66,6 @@ def params(backbone: str = "torchvision", **options) -> Params:
 
 
 OUT = Path("data/extract/tiny/small")
+
+
+NOTHING = Backbone(read=lambda root, item: None, module=nn.Identity())

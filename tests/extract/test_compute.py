@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from tests.naive import extract as naive
 from vse_pipe.core.errors import InputError, PipelineError, UnreadableImage
 from vse_pipe.extract import compute
-from vse_pipe.extract.backbone import Output
+from vse_pipe.extract.backbones.options import FeatureParams, ImageParams
 from vse_pipe.extract.compute import Forward, Throughput, batches, best, measure
-from vse_pipe.extract.params import FeatureParams, ImageParams
+from vse_pipe.extract.job import Output
 from vse_pipe.pictures.images import Item
 
 IMAGES = np.zeros((300, 2), np.float32)
@@ -115,15 +115,12 @@ def test_as_they_are() -> None:
     assert np.array_equal(forward(normalise=False)(BATCH).features, BATCH)
 
 
-@pytest.mark.parametrize(
-    ("store", "given", "dtype"),
-    [
-        ("float32", "float32", "float32"),
-        ("float16", "float32", "float16"),
-        (None, "float16", "float16"),
-        ("float32", "float16", "float32"),
-    ],
-)
+@pytest.mark.parametrize(("store", "given", "dtype"), [
+    ("float32", "float32", "float32"),
+    ("float16", "float32", "float16"),
+    (None, "float16", "float16"),
+    ("float32", "float16", "float32"),
+])  # fmt: skip
 def test_stored_type(store: str | None, given: str, dtype: str) -> None:
     found = forward(normalise=False, store=store)(BATCH.astype(given)).features
     assert found.dtype == np.dtype(dtype)

@@ -18,7 +18,7 @@ from tests.small_project import QUICK
 from vse_pipe.artifacts import images
 from vse_pipe.extract import stage
 from vse_pipe.extract.compute import Forward
-from vse_pipe.extract.job import known
+from vse_pipe.extract.job import job_of
 from vse_pipe.extract.work import Work
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
@@ -245,6 +245,6 @@ def test_a_job_has_each_column_in_one_piece(tiny, monkeypatch) -> None:
     whole = images.read(paths.prepared("tiny"))
     monkeypatch.setattr(images, "read", lambda _: pa.concat_tables([whole.slice(0, 2), whole.slice(2)]))
     node = filters().features["small"]
-    job = known(node, 1, {})
+    job = job_of(node, 1, {})
     assert [column.num_chunks for column in job.table.columns] == [1, 1, 1]
     assert job.ids(0).to_pylist() == whole["image_id"].to_pylist()[: job.size]

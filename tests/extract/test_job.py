@@ -1,15 +1,17 @@
-"""What a feature file depends on."""
+"""The digest of a feature file, backbones by name, shares, and options that are refused."""
 
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from tests.extract import project
 from tests.toy_project import PARAMS, load_params, write_prepared
 from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
 from vse_pipe.extract import job
+from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.job import from_spec, with_backbone
 from vse_pipe.extract.work import Work, work
 from vse_pipe.project import code
@@ -17,7 +19,7 @@ from vse_pipe.project.params.schema import EngineParams
 from vse_pipe.project.registry import BACKBONES
 
 # What ``extract`` runs besides and does not decide a number: parameters, and what puts finished parts together.
-DECIDES_NOTHING = {"assemble", "recognise", "spread", "stage", "work"}
+DECIDES_NOTHING = {"assemble", "stage", "work"}
 
 
 def room(modules: set[str]) -> set[str]:
@@ -44,54 +46,45 @@ def test_the_description_holds_the_digest_of_the_work_and_of_the_member(tmp_path
     write_prepared()
     features = {**PARAMS["features"], "other": {"dataset": "toy", "backbone": name}}
     node = load_params(tmp_path, features=features).features["other"]
-    described = job.own(node, "cpu", "float32", ["torch"])
+    described = job.describe_without_network(node, "cpu", "float32", ["torch"])
     expected = code.closure([*job._WORK, BACKBONES.module(name)])
     assert described["code_sha256"] == code.digest(expected)
     assert set(described["libraries"]) == {"numpy", "torch"}
 
 
 def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
-    assert job.digest({"a": 1, "b": [2]}) == job.digest({"b": [2], "a": 1})
-    assert job.digest({"a": 1}) != job.digest({"a": 2})
+    assert job.digest_of({"a": 1, "b": [2]}) == job.digest_of({"b": [2], "a": 1})
+    assert job.digest_of({"a": 1}) != job.digest_of({"a": 2})
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ("resnet152", ("resnet152", {})),
-        ("torchvision:mobilenet_v2", ("torchvision", {"model": "mobilenet_v2"})),
-        ("timm:resnet18.a1_in1k", ("timm", {"model": "resnet18.a1_in1k"})),
-        ("precomp", ("precomp", {})),
-    ],
-)
+@pytest.mark.parametrize(("spec", "expected"), [
+    ("resnet152", ("resnet152", {})),
+    ("torchvision:mobilenet_v2", ("torchvision", {"model": "mobilenet_v2"})),
+    ("timm:resnet18.a1_in1k", ("timm", {"model": "resnet18.a1_in1k"})),
+    ("precomp", ("precomp", {})),
+])  # fmt: skip
 def test_from_spec(spec: str, expected: tuple) -> None:
     assert from_spec(spec) == expected
 
 
-@pytest.mark.parametrize(
-    ("spec", "error", "message"),
-    [
-        ("resnet125", UnknownMember, "unknown backbone 'resnet125'; did you mean 'resnet152'"),
-        ("torchvision", UsageError, "name the model too, for example torchvision:resnet18"),
-        ("timm:", UsageError, "name the model too"),
-        ("vgg19:bn", UsageError, "vgg19 takes no model; write --backbone vgg19"),
-        ("vgg19:", UsageError, "vgg19 takes no model"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "error", "message"), [
+    ("resnet125", UnknownMember, "unknown backbone 'resnet125'; did you mean 'resnet152'"),
+    ("torchvision", UsageError, "name the model too, for example torchvision:resnet18"),
+    ("timm:", UsageError, "name the model too"),
+    ("vgg19:bn", UsageError, "vgg19 takes no model; write --backbone vgg19"),
+    ("vgg19:", UsageError, "vgg19 takes no model"),
+])  # fmt: skip
 def test_from_spec_refuses(spec: str, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         from_spec(spec)
 
 
-@pytest.mark.parametrize(
-    ("spec", "weights", "name"),
-    [
-        ("vgg19", "imagenet", "vgg19"),
-        ("torchvision:resnet18", "random", "torchvision-resnet18-random"),
-        ("timm:resnet18.a1_in1k", "own/best.pth", "timm-resnet18.a1_in1k-best"),
-        ("precomp", "imagenet", "precomp"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "weights", "name"), [
+    ("vgg19", "imagenet", "vgg19"),
+    ("torchvision:resnet18", "random", "torchvision-resnet18-random"),
+    ("timm:resnet18.a1_in1k", "own/best.pth", "timm-resnet18.a1_in1k-best"),
+    ("precomp", "imagenet", "precomp"),
+])  # fmt: skip
 def test_with_backbone(folder: Path, spec: str, weights: str, name: str) -> None:
     params, found = with_backbone(project.params(), spec, None, weights)
     assert found == name
@@ -115,18 +108,49 @@ def test_with_backbone_refuses(folder: Path, dataset: str | None, weights: str, 
 
 @given(st.integers(1, 9), st.integers(0, 40))
 def test_shares_are_a_partition(of: int, count: int) -> None:
-    shares = [Work((number, of)).mine(count) for number in range(1, of + 1)]
+    shares = [Work((number, of)).numbers(count) for number in range(1, of + 1)]
     assert sorted(number for share in shares for number in share) == list(range(count))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    assert Work().mine(count) == list(range(count))
+    assert Work().numbers(count) == list(range(count))
 
 
 def test_the_first_share_begins_with_the_first_shard() -> None:
-    assert work("1/4", EngineParams()).mine(9) == [0, 4, 8]
-    assert work("4/4", EngineParams()).mine(9) == [3, 7]
+    assert work("1/4", EngineParams()).numbers(9) == [0, 4, 8]
+    assert work("4/4", EngineParams()).numbers(9) == [3, 7]
 
 
 @pytest.mark.parametrize("shard", ["0/4", "5/4", "4", "1/0", "-1/4", "a/b", "1/4/2", "1 /4", ""])
 def test_refuses_other_shares(shard: str) -> None:
     with pytest.raises(UsageError, match=r"--shard .*: expected i/n with i from 1 to n"):
         work(shard, EngineParams())
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"weights": "imagnet"}, "expected imagenet, random or a path that ends in .pth, .pt, .safetensors"),
+    ({"weights": "model.npz"}, "expected imagenet, random or a path"),
+    ({"weights": "random", "sha256": "0" * 64}, "random weights have no file"),
+    ({"sha256": "f82ba261"}, "should match pattern"),
+    ({"image_size": 224, "resize": 200}, "resize 200 is smaller than image_size 224"),
+    ({"image_size": 0}, "greater than 0"),
+    ({"mean": [0.5, 0.5]}, "at least 3 items"),
+    ({"std": [0.5, 0.0, 0.5]}, "greater than 0"),
+    ({"crops": "five"}, "'center' or 'ten'"),
+    ({"batch_size": "64"}, "valid integer"),
+    ({"store": None}, "'float32' or 'float16'"),
+    ({"precison": "auto"}, "Extra inputs are not permitted"),
+])  # fmt: skip
+def test_refuses(options: dict, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        ImageParams(**options)
+
+
+@pytest.mark.parametrize("weights", ["imagenet", "random", "IMAGENET1K_V1", "a/b.pth", "b.pt", "c.safetensors"])
+def test_weights(weights: str) -> None:
+    assert ImageParams(weights=weights).weights == weights
+
+
+@pytest.mark.parametrize("name", BACKBONES.names())
+def test_every_member_has_the_common_options(name: str) -> None:
+    fields = BACKBONES.options(name).model_fields
+    assert {"normalise", "store", "batch_size"} <= fields.keys()
+    assert all(not field.is_required() for key, field in fields.items() if key not in ("model", "tsv", "weights"))

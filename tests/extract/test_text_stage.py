@@ -11,8 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.extract.texts import project
-from tests.extract.texts.project import OUT
-from tests.extract.texts.vector_files import as_npz
+from tests.extract.texts.project import OUT, as_npz
 from vse_pipe.artifacts import captions, texts
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError, MissingResource
 from vse_pipe.core.locks import claim

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from tests.commands.options import arguments
-from tests.evaluate.external.files import sample, write, write_npy
-from tests.extract import corpus
+from tests.evaluate.files import sample, write, write_npy
+from tests.extract import test_corpus
 from tests.hostile import Hostile
 from tests.prepare import _data
 from vse_pipe.artifacts import captions, features, images, texts
@@ -139,7 +139,7 @@ def test_case_15_pictures_of_every_kind_are_read_or_recorded(raw, call):
     assert call("extract", "--features", "plain")[0] == 0
     found = features.read(Path("data/extract/toy/plain"))
     whole = dict(zip(found.image_ids.tolist(), np.asarray(found.array), strict=True))
-    good = [case for case in corpus.good() if case.name in ("cmyk.jpg", "palette.gif", "alpha.png")]
+    good = [case for case in test_corpus.good() if case.name in ("cmyk.jpg", "palette.gif", "alpha.png")]
     for number, case in enumerate(good):
         Path(f"raw/{number}.png").write_bytes(case.content)
     for number, content in enumerate((b"", b"<html>not found</html>", _data.picture(1)[:-40]), start=10):
@@ -157,7 +157,7 @@ def test_case_15_pictures_of_every_kind_are_read_or_recorded(raw, call):
 
 
 def test_case_16_a_decompression_bomb_is_refused_before_it_is_decoded(raw, call, monkeypatch):
-    Path("raw/3.png").write_bytes(corpus.bomb(30_000, 30_000))
+    Path("raw/3.png").write_bytes(test_corpus.bomb(30_000, 30_000))
     status, _, err = call("prepare")
     assert status == 3
     assert re.search(r"3\.png .*pixels", err)

@@ -10,7 +10,7 @@ import torch
 
 from tests.commands.options import arguments
 from tests.commands.script import run as run_as_a_script
-from tests.evaluate.external.files import sample, write
+from tests.evaluate.files import sample, write
 from tests.faults import kill
 from vse_pipe.core.files import read_json
 

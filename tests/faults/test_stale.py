@@ -26,9 +26,9 @@ from vse_pipe.project.params.typed import Params
 from vse_pipe.project.problems import DIGEST
 from vse_pipe.project.stages import nodes
 from vse_pipe.report.stage import report
-from vse_pipe.tools.compare.compare import compare
-from vse_pipe.tools.export.stage import export_run
-from vse_pipe.tools.hub.stage import pack
+from vse_pipe.tools.compare import compare
+from vse_pipe.tools.export import export_run
+from vse_pipe.tools.pack import pack
 from vse_pipe.tools.search.engine import Engine
 from vse_pipe.train.stage import train
 

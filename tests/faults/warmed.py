@@ -14,7 +14,7 @@ from vse_pipe.inject import stage as inject  # noqa: F401
 from vse_pipe.prepare import stage as prepare  # noqa: F401
 from vse_pipe.project.registry import TEXT_ENCODERS
 from vse_pipe.report import stage as report  # noqa: F401
-from vse_pipe.tools.check import stage as check  # noqa: F401
+from vse_pipe.tools import check  # noqa: F401
 from vse_pipe.train import stage as train  # noqa: F401
 
 torch.set_num_threads(1)

@@ -39,7 +39,7 @@ def made(seed: int) -> Scenes:
 @pytest.mark.parametrize("seed", range(6))
 def test_ranks_bound_and_floor(seed: int) -> None:
     scenes, mentions, proposals = made(seed)
-    ranks = joined([Ranks.of(scene, THRESHOLD) for scene in scenes])
+    ranks = joined([Ranks.from_scene(scene, THRESHOLD) for scene in scenes])
     for row, mention in enumerate(mentions):
         own = proposals[mention[0]]
         overlaps = [naive.overlap(mention[2], box) for box in own]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.extract import corpus, project
+from tests.extract import project, test_corpus
 from tests.prepare.formats.test_webdataset import shard
 from vse_pipe.artifacts import features, images
 from vse_pipe.core.errors import IntegrityError
@@ -19,7 +19,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Dataset, FeatureSet, Member, Params
 from vse_pipe.project.registry import BACKBONES, FORMATS
 
-CASES = [*corpus.good(), *corpus.bad()]
+CASES = [*test_corpus.good(), *test_corpus.bad()]
 ALL_TRAIN = {"val": 0.0, "test": 0.0}
 
 
@@ -68,13 +68,13 @@ def test_features_and_reasons_do_not_depend_on_the_layout(extracted) -> None:
     folders = [paths.extracted(kind, "small") for kind in extracted]
     first, *others = [features.read(folder) for folder in folders]
     reasons = [images.read_unreadable(folder).select(["image_id", "reason"]).to_pydict() for folder in folders]
-    assert first.array.shape == (len(corpus.good()), 16)
-    assert first.failed.tolist() == list(range(len(corpus.good()), len(CASES)))
+    assert first.array.shape == (len(test_corpus.good()), 16)
+    assert first.failed.tolist() == list(range(len(test_corpus.good()), len(CASES)))
     for other, said in zip(others, reasons[1:], strict=True):
         assert np.array_equal(other.array, first.array)
         assert np.array_equal(other.failed, first.failed)
         assert said == reasons[0]
-    for case, reason in zip(corpus.bad(), reasons[0]["reason"], strict=True):
+    for case, reason in zip(test_corpus.bad(), reasons[0]["reason"], strict=True):
         assert case.reason in reason
 
 
@@ -82,7 +82,7 @@ def test_prepare_kept_their_rows_without_a_size(extracted) -> None:
     for kind in extracted:
         table = images.read(paths.prepared(kind))
         broken = np.array(table["width"]) == 0
-        assert np.flatnonzero(broken).tolist() == list(range(len(corpus.good()), len(CASES)))
+        assert np.flatnonzero(broken).tolist() == list(range(len(test_corpus.good()), len(CASES)))
         assert images.UNREAD not in table["sha256"].to_pylist()
 
 
@@ -91,7 +91,7 @@ def test_a_shard_that_changed_is_noticed(extracted, kind: str) -> None:
     name = {"webdataset": "photos.tar", "parquet": "photos.parquet"}[kind]
     whole = Path(name).read_bytes()
     content = bytearray(whole)
-    place = content.index(corpus.RGB.tobytes()[:30]) + 5 if kind == "webdataset" else None
+    place = content.index(test_corpus.RGB.tobytes()[:30]) + 5 if kind == "webdataset" else None
     try:
         if place is not None:
             content[place] ^= 1

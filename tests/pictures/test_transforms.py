@@ -12,8 +12,8 @@ from torchvision.transforms import v2
 
 from tests.naive import extract as naive
 from vse_pipe.core.errors import UsageError
+from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.networks import Extractor, Recipe, resolve
-from vse_pipe.extract.params import ImageParams
 from vse_pipe.pictures.transforms import Transform
 
 PUBLISHED = Recipe(224, 256, "bilinear", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

@@ -108,19 +108,16 @@ def test_names_stay_below_the_bucket(bucket: str) -> None:
             sources.content(Path(bucket), name, "row 0")
 
 
-@pytest.mark.parametrize(
-    ("source", "status", "message"),
-    [
-        ("memory://bucket/nothing", 3, "memory://bucket/nothing: no file matches train"),
-        ("memory://bucket/shards/none.tar", 3, "no file matches"),
-        ("nowhere://bucket/shards", 2, "fsspec knows no such protocol"),
-        (f"s3://{SECRET}:x@bucket/shards", 2, "no user, password or query in it"),
-        (f"s3://AKIA:{SECRET}/b@bucket/shards", 2, "no user, password or query in it"),
-        (f"S3://x:{SECRET}@bucket/shards", 2, "no user, password or query in it"),
-        (f"s3:/x:{SECRET}@bucket/shards", 2, "no user, password or query in it"),
-        (f"s3://bucket/shards?X-Amz-Signature={SECRET}", 2, "no user, password or query in it"),
-    ],
-)
+@pytest.mark.parametrize(("source", "status", "message"), [
+    ("memory://bucket/nothing", 3, "memory://bucket/nothing: no file matches train"),
+    ("memory://bucket/shards/none.tar", 3, "no file matches"),
+    ("nowhere://bucket/shards", 2, "fsspec knows no such protocol"),
+    (f"s3://{SECRET}:x@bucket/shards", 2, "no user, password or query in it"),
+    (f"s3://AKIA:{SECRET}/b@bucket/shards", 2, "no user, password or query in it"),
+    (f"S3://x:{SECRET}@bucket/shards", 2, "no user, password or query in it"),
+    (f"s3:/x:{SECRET}@bucket/shards", 2, "no user, password or query in it"),
+    (f"s3://bucket/shards?X-Amz-Signature={SECRET}", 2, "no user, password or query in it"),
+])  # fmt: skip
 def test_what_a_user_gets_wrong(source: str, status: int, message: str, bucket: str) -> None:
     with pytest.raises(PipelineError, match=message) as caught:
         prepare("webdataset", source, **OPTIONS)
@@ -210,15 +207,12 @@ class _Answers(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.mark.acceptance
-@pytest.mark.parametrize(
-    ("how", "status", "message"),
-    [
-        ("forbidden", 4, "may not be read with these credentials"),
-        ("silent", 1, "cannot be read"),
-        ("dropped", 1, "cannot be read"),
-        ("gone", 1, "cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("how", "status", "message"), [
+    ("forbidden", 4, "may not be read with these credentials"),
+    ("silent", 1, "cannot be read"),
+    ("dropped", 1, "cannot be read"),
+    ("gone", 1, "cannot be read"),
+])  # fmt: skip
 def test_servers_that_fail(how: str, status: int, message: str, files: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("s3fs", reason="extra s3 is not installed: pip install 'vse-pipe[s3]'")
     monkeypatch.setattr(_Answers, "how", how)

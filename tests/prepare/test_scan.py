@@ -1,80 +1,42 @@
 """Every image is opened and decoded; what cannot be used is counted and named."""
 
 import hashlib
-import io
 import os
-import struct
-import zlib
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
+from tests.extract.test_corpus import BAD, GOOD, saved
 from tests.prepare._data import picture, pictures
 from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare import scan as scanning
 from vse_pipe.prepare.scan import readings, scan
 
-
-def _saved(image: Image.Image, kind: str, **options) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, kind, **options)
-    return stream.getvalue()
+# Floating point numbers have a size, and are refused only when their pixels are needed.
+DAMAGED = [case for case in BAD if case.name != "numbers.tif"]
 
 
-def _noise(shape: tuple[int, ...], dtype=np.uint8) -> np.ndarray:
-    return np.random.default_rng(0).integers(0, np.iinfo(dtype).max, shape, dtype=dtype)
+# Pillow gives a turned TIFF its upright size, which scan turns once more: width and height are exchanged.
+_EXCHANGED = pytest.mark.xfail(strict=True, reason="scan exchanges the sides of a turned TIFF")
 
 
-def _bomb(width: int, height: int) -> bytes:
-    """A PNG whose header claims a size and whose data is a few bytes."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
-    )
-
-
-GOOD = [
-    ("jpeg", _saved(Image.fromarray(_noise((31, 45, 3))), "JPEG")),
-    ("progressive", _saved(Image.fromarray(_noise((31, 45, 3))), "JPEG", progressive=True)),
-    ("cmyk", _saved(Image.fromarray(_noise((31, 45, 4)), "CMYK"), "JPEG")),
-    ("grey", _saved(Image.fromarray(_noise((31, 45))), "JPEG")),
-    ("palette", _saved(Image.fromarray(_noise((31, 45))).convert("P"), "PNG")),
-    ("16 bit", _saved(Image.fromarray(_noise((31, 45), np.uint16)), "PNG")),
-    ("alpha", _saved(Image.fromarray(_noise((31, 45, 4))), "PNG")),
-    ("webp", _saved(Image.fromarray(_noise((31, 45, 3))), "WEBP")),
-    ("bmp", _saved(Image.fromarray(_noise((31, 45, 3))), "BMP")),
-    ("tiff", _saved(Image.fromarray(_noise((31, 45, 3))), "TIFF")),
-    (
-        "animated",
-        _saved(
-            Image.fromarray(_noise((31, 45))),
-            "GIF",
-            save_all=True,
-            append_images=[Image.fromarray(_noise((31, 45)) // 2)],
-        ),
-    ),
-]
-
-
-@pytest.mark.parametrize("content", [case[1] for case in GOOD], ids=[case[0] for case in GOOD])
-def test_sizes(tmp_path, content):
-    (tmp_path / "image.jpg").write_bytes(content)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=case.name, marks=_EXCHANGED if case.name == "turned.tif" else ()) for case in GOOD],
+)
+def test_sizes(tmp_path, case):
+    (tmp_path / "image.jpg").write_bytes(case.content)
     scanned = scan(tmp_path, ["image.jpg"], str)
-    assert (scanned.widths, scanned.heights) == ([45], [31])
+    assert (scanned.heights[0], scanned.widths[0]) == case.expected.shape[:2]
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
 def test_sizes_are_those_of_the_upright_picture(tmp_path, kind):
     exif = Image.Exif()
     exif[0x0112] = 6
-    (tmp_path / "a").write_bytes(_saved(Image.fromarray(_noise((31, 45, 3))), kind, exif=exif))
+    (tmp_path / "a").write_bytes(saved(Image.new("RGB", (45, 31)), kind, exif=exif))
     scanned = scan(tmp_path, ["a"], str)
     assert (scanned.widths, scanned.heights, scanned.orientations) == ([31], [45], [6])
 
@@ -88,44 +50,17 @@ def test_order_is_that_of_the_files(tmp_path):
     assert len(set(scanned.digests)) == 40
 
 
-PNG = picture(0, (40, 40))
-NOISE = _saved(Image.fromarray(_noise((64, 64, 3))), "JPEG")
-PROGRESSIVE = _saved(Image.fromarray(_noise((64, 64, 3))), "JPEG", progressive=True)
-BAD = [
-    ("zero bytes", b"", "is empty (0 bytes)"),
-    (
-        "web page",
-        b"<!DOCTYPE html><html></html>",
-        "is no image in a known format (28 bytes, the first are b'<!DOCTYPE ht')",
-    ),
-    ("truncated jpeg", NOISE[: len(NOISE) // 2], "does not decode (OSError: image file is truncated"),
-    ("jpeg without its last bytes", NOISE[:-40], "does not decode (OSError: image file is truncated"),
-    ("truncated progressive jpeg", PROGRESSIVE[:-40], "does not decode (OSError: image file is truncated"),
-    ("jpeg header only", NOISE[:300], "does not decode (OSError: Truncated File Read)"),
-    ("truncated png", PNG[:-200], "does not decode ("),
-    ("png without its data", PNG.replace(b"IDAT", b"IDAX"), "is no image in a known format"),
-    ("damaged png", PNG[:2000] + b"vandal" + PNG[2006:], "does not decode ("),
-    ("bomb, a warning in Pillow", _bomb(12_000, 12_000), "has too many pixels ("),
-    ("bomb, an error in Pillow", _bomb(30_000, 30_000), "has too many pixels ("),
-    (
-        "postscript",
-        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n",
-        "is no image in a known format",
-    ),
-]
-
-
-@pytest.mark.parametrize(("content", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
-def test_unusable_image(tmp_path, content, message):
+@pytest.mark.parametrize("case", DAMAGED, ids=[case.name for case in DAMAGED])
+def test_unusable_image(tmp_path, case):
     pictures(tmp_path, ["good.png"])
-    (tmp_path / "bad.jpg").write_bytes(content)
+    (tmp_path / "bad.jpg").write_bytes(case.content)
     scanned = scan(tmp_path, ["good.png", "bad.jpg"], lambda number: f"table row {number}")
     assert len(scanned.broken) == 1
     assert scanned.broken[0].startswith("table row 1: bad.jpg ")
-    assert message in scanned.broken[0]
+    assert case.reason in scanned.broken[0]
     assert "\n" not in scanned.broken[0]
     assert (scanned.widths, scanned.heights) == ([8, 0], [6, 0])
-    assert scanned.digests[1] == hashlib.sha256(content).hexdigest()
+    assert scanned.digests[1] == hashlib.sha256(case.content).hexdigest()
 
 
 def test_images_without_bytes_have_no_digest(tmp_path):

@@ -1,75 +1,71 @@
-"""How many captions an image has, inferred and told."""
+"""Rows that go to the disk come back as they were, leave nothing there, and no longer count as memory."""
 
-import hashlib
+from pathlib import Path
 
-import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.naive import data as naive
-from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.source import Grouping, group
+from tests.prepare._data import precomp, prepare
+from tests.prepare._data import rows as features
+from vse_pipe.core import memory
+from vse_pipe.prepare import source
+from vse_pipe.prepare.source import Rows, blocks
 
-
-def digests(values: list[int]) -> np.ndarray:
-    joined = b"".join(hashlib.sha256(str(value).encode()).digest() for value in values)
-    return np.frombuffer(joined, np.uint8).reshape(-1, 32)
+SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False), pa.field("text", pa.string(), nullable=False)])
 
 
-TABLE = [
-    ("one row an image", 10, [1, 2], None, Grouping(5, 1)),
-    ("rows repeated", 10, [1] * 5 + [2] * 5, None, Grouping(5, 5)),
-    ("one caption an image", 3, [1, 2, 3], None, Grouping(1, 1)),
-    ("equal neighbours among images", 15, [1] * 5 + [2] * 10, None, Grouping(5, 5)),
-    ("one equal pair among single captions", 6, [1, 2, 2, 3, 4, 5], None, Grouping(1, 1)),
-    ("seven captions an image", 14, [1, 2], None, Grouping(7, 1)),
-    ("told, one row an image", 10, [1, 2], 5, Grouping(5, 1)),
-    ("told, rows repeated", 10, [1] * 5 + [2] * 5, 5, Grouping(5, 5)),
-    ("told one, rows repeated", 4, [1, 1, 2, 2], 1, Grouping(1, 1)),
-    ("told a divisor", 4, [1, 1, 1, 1], 2, Grouping(2, 2)),
-]
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "BLOCK", 4)
 
 
-@pytest.mark.parametrize(
-    ("captions", "values", "wanted", "expected"), [case[1:] for case in TABLE], ids=[case[0] for case in TABLE]
-)
-def test_groups(captions, values, wanted, expected):
-    assert group(captions, digests(values), wanted, "here") == expected
+@pytest.mark.parametrize("count", [0, 1, 4, 11])
+def test_what_was_added_comes_back(tmp_path: Path, count: int) -> None:
+    kept = Rows(tmp_path, SCHEMA)
+    wanted = [{"number": k, "text": f"caption {k}"} for k in range(count)]
+    for row in wanted:
+        kept.add(*row.values())
+    kept.extend([100, 101], pa.array(["a", "b"]))
+    table = kept.table()
+    wanted += [{"number": 100, "text": "a"}, {"number": 101, "text": "b"}]
+    assert (kept.count, table.schema, table.to_pylist()) == (count + 2, SCHEMA, wanted)
+    found = list(blocks(table))
+    assert [row for _, block in found for row in block.to_pylist()] == wanted
+    assert [start for start, _ in found] == [sum(len(block) for _, block in found[:k]) for k in range(len(found))]
+    assert max(len(block) for _, block in found) <= 4
+    del kept
+    assert (table.to_pylist(), list(tmp_path.iterdir())) == (wanted, [])
 
 
-BAD = [
-    ("not a multiple", 9, [1, 2], None, "here: 9 captions, 2 rows of features: not a multiple"),
-    ("more rows", 2, [1, 2, 3], None, "here: 2 captions, 3 rows of features: not a multiple"),
-    (
-        "uneven",
-        7,
-        [1, 1, 1, 2, 2, 3, 3],
-        None,
-        "here: 7 of 7 rows are equal to the row before or after them, but not in groups",
-    ),
-    ("told another", 10, [1, 2], 4, "with captions_per_image 4 there must be 4 captions a row"),
-    ("told, no multiple", 7, [1, 2, 3, 4, 5, 6, 7], 5, "as many rows as captions and a multiple of 5"),
-    ("told, rows differ", 10, [1] * 5 + [2, 2, 2, 2, 3], 5, "rows 5 to 9 differ"),
-]
+def test_memory_is_given_back_with_every_block(tmp_path: Path) -> None:
+    with memory.limit(1, "datasets.x.memory"):
+        memory.take("before", 1000)
+        kept, counted = Rows(tmp_path, SCHEMA), []
+        for number in range(9):
+            memory.take("caption", 10)
+            kept.add(number, "a")
+            counted.append(memory.taken())
+        kept.table()
+        assert counted == [1010, 1020, 1030, 1000, 1010, 1020, 1030, 1000, 1010]
+        assert memory.taken() == 1000
 
 
-@pytest.mark.parametrize(
-    ("captions", "values", "wanted", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD]
-)
-def test_refused(captions, values, wanted, message):
-    with pytest.raises(InputError) as caught:
-        group(captions, digests(values), wanted, "here")
-    assert message in str(caught.value)
+@pytest.mark.acceptance
+def test_more_captions_than_memory_may_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(source, "BLOCK", 2**10)
+    count = 20_000  # of 600 bytes each while they are read
+    precomp(Path("raw"), {"train": (features(count // 5), [f"caption {number}" for number in range(count)])})
+    assert prepare("precomp", "raw", memory=4, splits=["train"]).is_dir()
 
 
-@given(values=st.lists(st.integers(0, 2), min_size=1, max_size=8), times=st.integers(1, 6))
-def test_inferred_repetition_divides_every_run(values, times):
-    repeated = [value for value in values for _ in range(times)]
-    lengths = naive.runs(repeated)
-    common = naive.divides_all(lengths)
-    if common == 1 and sum(length for length in lengths if length > 1) * 2 > len(repeated):
-        with pytest.raises(InputError, match="not in groups of one size"):
-            group(len(repeated), digests(repeated), None, "here")
-    else:
-        assert group(len(repeated), digests(repeated), None, "here") == Grouping(common, common)
+def test_ids_that_stay_in_memory_go_on_counting(tmp_path: Path) -> None:
+    with memory.limit(1, "datasets.x.memory"):
+        kept = Rows(tmp_path, SCHEMA)
+        for number in range(9):
+            memory.take("caption", 10)
+            kept.add(number, "a")
+            memory.take("id", 100)
+            kept.reserve(100)
+        kept.table()
+        assert memory.taken() == 900

@@ -8,11 +8,9 @@ from tests.ranking.dense import unit_vectors, whole
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria, evaluation
-from vse_pipe.ranking import trial as ranking
-from vse_pipe.ranking.bank import Bank, BankSource, halves
+from vse_pipe.ranking.bank import Bank, BankSource, Split, halves
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.split import Split
 
 RESCORINGS = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches]
 CORRECTIONS = [name for name in RESCORINGS if name != "nns"]
@@ -33,7 +31,7 @@ def split_of(images: int, seed: int, first_id: int = 0) -> Split:
 
 
 def rescored(name: str, ranked: Split, source: BankSource, direction: str) -> np.ndarray:
-    trial = ranking.trials([ranked], source, product, 64)[direction][0]
+    trial = criteria.trials([ranked], source, product, 64)[direction][0]
     return whole(criteria.parse(name, {}).rerank(trial.scores, trial.bank))
 
 
@@ -49,7 +47,11 @@ def test_with_a_bank_of_its_own_no_query_changes_anothers_result(name, direction
     crowd = torch.cat([queries, queries[:1].expand(50, -1)])
     for chosen in (queries[3:4], crowd):
         forward = direction == "image_to_text"
-        scores = Scores.of(chosen, items, product) if forward else Scores.of(items, chosen, product).transposed()
+        scores = (
+            Scores.from_sides(chosen, items, product)
+            if forward
+            else Scores.from_sides(items, chosen, product).transposed()
+        )
         bank = source.bank(ranked, scores, direction, product, 64)
         rows = whole(criteria.parse(name, {}).rerank(scores, bank))
         expected = together[3:4] if len(chosen) == 1 else together
@@ -59,13 +61,13 @@ def test_with_a_bank_of_its_own_no_query_changes_anothers_result(name, direction
 @pytest.mark.parametrize("name", CORRECTIONS)
 def test_with_the_ranked_queries_for_a_bank_they_do(name):
     ranked = split_of(20, 0)
-    scores = Scores.of(ranked.images, ranked.captions, product)
+    scores = Scores.from_sides(ranked.images, ranked.captions, product)
     crowd = torch.cat([ranked.images, ranked.images[:1].expand(50, -1)])
-    crowded = Scores.of(crowd, ranked.captions, product)
+    crowded = Scores.from_sides(crowd, ranked.captions, product)
     criterion = criteria.parse(name, {})
 
     def gallery() -> Scores:
-        return Scores.of(ranked.captions, ranked.captions, product)
+        return Scores.from_sides(ranked.captions, ranked.captions, product)
 
     alone = whole(criterion.rerank(scores, Bank(scores, True, gallery)))
     beside = whole(criterion.rerank(crowded, Bank(crowded, True, gallery)))[:20]
@@ -78,7 +80,7 @@ def test_with_the_ranked_queries_for_a_bank_they_do(name):
 def test_the_item_bias_ranks_as_the_criterion_does(name, own, direction):
     ranked = split_of(40, 0)
     source = BankSource("test") if own else BankSource("train", split_of(60, 5, first_id=1000))
-    trial = ranking.trials([ranked], source, product, 64)[direction][0]
+    trial = criteria.trials([ranked], source, product, 64)[direction][0]
     criterion = criteria.parse(name, {})
     found = [
         evaluation.rank(scores, trial.truth, "pessimistic")
@@ -90,7 +92,7 @@ def test_the_item_bias_ranks_as_the_criterion_does(name, own, direction):
 
 def test_bank_queries_are_of_the_kind_that_is_ranked():
     ranked, other = split_of(4, 0), split_of(6, 5, first_id=1000)
-    trials = ranking.trials([ranked], BankSource("train", other), product, 64)
+    trials = criteria.trials([ranked], BankSource("train", other), product, 64)
     to_text, to_image = trials["image_to_text"][0].bank, trials["text_to_image"][0].bank
     np.testing.assert_allclose(whole(to_text.queries), other.images @ ranked.captions.T, atol=1e-6)
     np.testing.assert_allclose(whole(to_image.queries), other.captions @ ranked.images.T, atol=1e-6)
@@ -126,10 +128,10 @@ def test_single_precision_is_enough(name, own):
     found = {}
     for precision in (torch.float32, torch.float64):
         images, captions = ranked.images.to(precision), ranked.captions.to(precision)
-        scores = Scores.of(captions, images, product)
-        queries = scores if own else Scores.of(other.captions.to(precision), images, product)
+        scores = Scores.from_sides(captions, images, product)
+        queries = scores if own else Scores.from_sides(other.captions.to(precision), images, product)
         items = images if own else other.images.to(precision)
-        bank = Bank(queries, own, lambda items=items, images=images: Scores.of(items, images, product))
+        bank = Bank(queries, own, lambda items=items, images=images: Scores.from_sides(items, images, product))
         truth = Truth.by_image(ranked.caption_images, ranked.image_ids)
         rescored = criteria.parse(name, {}).rerank(scores, bank)
         found[precision] = evaluation.rank(rescored, truth, "pessimistic")
@@ -155,8 +157,8 @@ def test_what_corrects_hubs_corrects_them():
 
     images, captions = side(0.6, gap, latent), side(0.9, hubs - gap, latent)
     truth = Truth.by_image(np.arange(600), np.arange(600))
-    scores = Scores.of(captions[:600], images[:600], product)
-    bank = Bank(Scores.of(captions[600:], images[:600], product), False)
+    scores = Scores.from_sides(captions[:600], images[:600], product)
+    bank = Bank(Scores.from_sides(captions[600:], images[:600], product), False)
     found = {}
     for name in ("nns", "csls", "is", "nnn", "sinkhorn"):
         rescored = criteria.parse(name, {}).rerank(scores, bank)

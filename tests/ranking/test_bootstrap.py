@@ -47,7 +47,7 @@ def _flat(nested: dict) -> dict:
 )
 def test_every_metric_is_that_of_the_queries_written_down(images, captions, folds, matching, seed):
     ranks, occurrence = ranked.tables(images, captions, folds, seed=seed, matching=matching)
-    figures = Figures.of(ranks, occurrence)
+    figures = Figures.from_tables(ranks, occurrence)
     rng = np.random.default_rng(seed)
     counts = {fold: rng.multinomial(images, np.full(images, 1 / images), size=4) for fold in range(folds)}
     found = figures.measure(counts)
@@ -79,7 +79,7 @@ def test_a_matching_has_no_interval_for_what_its_tables_do_not_hold():
 @given(seed=st.integers(0, 10_000), images=st.integers(5, 60), folds=st.integers(1, 2))
 def test_the_estimate_lies_inside(seed, images, folds):
     tables = ranked.tables(images, 3, folds, seed=seed)
-    estimates = Figures.of(*tables).estimate()
+    estimates = Figures.from_tables(*tables).estimate()
     for address, (low, high) in _flat(intervals(*tables, 200, seed)).items():
         assert low <= high
         if address[-1] != "med_r" or folds == 1:
@@ -140,7 +140,7 @@ def test_constant_hits_give_a_point():
 
 
 def test_how_many_draws_are_held_at_once_changes_no_bit():
-    figures = Figures.of(*ranked.tables(folds=2))
+    figures = Figures.from_tables(*ranked.tables(folds=2))
     (whole,) = sample([figures], 37, 1)
     for at_once in (1, 7 * 80, 36 * 80):
         (parts,) = sample([figures], 37, 1, at_once)
@@ -162,7 +162,7 @@ def test_the_order_of_the_rows_does_not_matter():
 
 
 def test_two_evaluations_get_the_same_draws():
-    better, worse = (Figures.of(*ranked.tables(quality=quality)) for quality in (0.9, 0.3))
+    better, worse = (Figures.from_tables(*ranked.tables(quality=quality)) for quality in (0.9, 0.3))
     together = sample([better, worse], 30, 4)
     for figures, found in zip((better, worse), together, strict=True):
         (alone,) = sample([figures], 30, 4)
@@ -171,8 +171,8 @@ def test_two_evaluations_get_the_same_draws():
 
 def test_hubness_is_centred_on_the_estimate_and_stays_possible():
     tables = ranked.tables(200, 1, seed=1)
-    estimates, found = Figures.of(*tables).estimate(), _flat(intervals(*tables, 400, 1))
-    (draws,) = sample([Figures.of(*tables)], 400, 1)
+    estimates, found = Figures.from_tables(*tables).estimate(), _flat(intervals(*tables, 400, 1))
+    (draws,) = sample([Figures.from_tables(*tables)], 400, 1)
     address = ("text_to_image", "anti_hubs@10")
     assert estimates[address] < draws[address].min(), "the shift that makes the remedy necessary"
     for address, (low, high) in found.items():
@@ -187,7 +187,7 @@ def test_draws_without_any_query_are_left_out():
     ranks, occurrence = ranked.tables(2, 1)
     first = ranks["image_id"][0]
     kept = ranks.filter((pc.field("direction") == "image_to_text") | (pc.field("image_id") == first))
-    (draws,) = sample([Figures.of(kept, occurrence)], 400, 1)
+    (draws,) = sample([Figures.from_tables(kept, occurrence)], 400, 1)
     assert 260 < len(draws["text_to_image", "r@1"]) < 340
     assert all(np.isfinite(values).all() for values in draws.values())
 

@@ -14,7 +14,15 @@ from tests.tools.compare.project import evaluation, of_tables
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking import comparison
-from vse_pipe.ranking.comparison import Compared, Method, Repetitions, of_difference, of_one, repetitions, spreads
+from vse_pipe.ranking.comparison import (
+    Compared,
+    Method,
+    Repetitions,
+    difference_spread,
+    figure_spread,
+    repetitions,
+    spreads,
+)
 from vse_pipe.ranking.intervals import HUBNESS, Figures, sample, swapped
 
 
@@ -93,7 +101,7 @@ def test_hubness_is_judged_by_images_that_change_sides():
     rows, items, figures = (
         [one.ranks.to_pylist() for one in (a, b)],
         {},
-        [Figures.of(one.ranks, one.occurrence) for one in (a, b)],
+        [Figures.from_tables(one.ranks, one.occurrence) for one in (a, b)],
     )
     for row in a.occurrence.to_pylist():
         items.setdefault((row["direction"], row["fold"]), []).append(row["item_id"])
@@ -196,7 +204,7 @@ def test_seeds_go_together_whatever_their_order():
     a, b = _method("a", {1: 10, 2: 11, 3: 12}, 0.4), _method("b", {3: 22, 1: 20, 2: 21}, 0.8)
     row = _rows(comparison.compared(a, b, 60, 5))["rsum",]
     figures = {
-        (method.name, seed): Figures.of(one.ranks, one.occurrence)
+        (method.name, seed): Figures.from_tables(one.ranks, one.occurrence)
         for method in (a, b)
         for seed, one in method.models.items()
     }
@@ -338,7 +346,7 @@ def _drawn(rng: np.random.Generator, seeds: int, draws: int = 12, images: float 
 def test_the_variance_is_that_of_all_pairs_of_seeds(seeds, seed, images):
     one = _drawn(np.random.default_rng(seed), seeds, images=images)
     between, of_images = naive.variance_of_mean(one.values.tolist(), one.draws.tolist())
-    found = of_one(one)
+    found = figure_spread(one)
     assert found.error**2 == pytest.approx(between + of_images)
     assert found.freedom == pytest.approx((seeds - 1) * (between + of_images) / between)
     low, high = stats.t.interval(0.9, found.freedom, loc=one.values.mean(), scale=found.error)
@@ -351,7 +359,7 @@ def test_methods_with_seeds_of_their_own_share_the_images(of_a, of_b, seed):
     rng = np.random.default_rng(seed)
     a, b = _drawn(rng, of_a), _drawn(rng, of_b)
     parts = naive.variance_of_difference(a.values.tolist(), a.draws.tolist(), b.values.tolist(), b.draws.tolist())
-    found, (between_a, between_b, images) = of_difference(a, b), parts
+    found, (between_a, between_b, images) = difference_spread(a, b), parts
     assert found.mean == pytest.approx(b.values.mean() - a.values.mean())
     assert found.error**2 == pytest.approx(sum(parts))
     welch = (between_a + between_b) ** 2 / (between_a**2 / (of_a - 1) + between_b**2 / (of_b - 1))
@@ -362,19 +370,19 @@ def test_methods_with_seeds_of_their_own_share_the_images(of_a, of_b, seed):
 @given(seeds=st.integers(2, 6), seed=st.integers(0, 10_000), level=st.floats(0.5, 0.999))
 def test_the_p_value_says_what_the_interval_says(seeds, seed, level):
     rng = np.random.default_rng(seed)
-    found = of_one(_drawn(rng, seeds) - _drawn(rng, seeds))
+    found = figure_spread(_drawn(rng, seeds) - _drawn(rng, seeds))
     low, high = found.interval(level)
     assert (found.p_value() < 1 - level) == (not low <= 0 <= high)
 
 
 def test_without_chance_in_the_images_it_is_the_t_test():
     values = np.array([10.0, 12.0, 11.0, 14.0])
-    found = of_one(Repetitions(values, np.repeat(values[:, None], 5, axis=1)))
+    found = figure_spread(Repetitions(values, np.repeat(values[:, None], 5, axis=1)))
     expected = stats.ttest_1samp(values, 0)
     assert found.p_value() == pytest.approx(expected.pvalue)
     assert found.interval() == pytest.approx(list(expected.confidence_interval()))
     other = np.array([9.0, 9.5, 13.0])
-    of_two = of_difference(
+    of_two = difference_spread(
         Repetitions(other, np.repeat(other[:, None], 5, axis=1)), Repetitions(values, np.ones((4, 5)))
     )
     welch = stats.ttest_ind(values, other, equal_var=False)
@@ -383,25 +391,25 @@ def test_without_chance_in_the_images_it_is_the_t_test():
 
 def test_equal_seeds_leave_the_images_and_a_normal_quantile():
     draws = np.random.default_rng(0).normal(5, 2, 4000)
-    found = of_one(Repetitions(np.full(3, 5.0), np.stack([draws] * 3)))
+    found = figure_spread(Repetitions(np.full(3, 5.0), np.stack([draws] * 3)))
     assert (found.error, found.freedom) == (pytest.approx(draws.std(ddof=1)), np.inf)
     assert found.interval()[1] - 5 == pytest.approx(1.96 * found.error, rel=1e-4)
 
 
 def test_no_chance_at_all_is_a_point():
     same, other = (Repetitions(np.full(3, value), np.full((3, 9), value)) for value in (50.0, 51.0))
-    assert (of_one(same - same).interval(), of_one(same - same).p_value()) == ([0.0, 0.0], 1.0)
-    assert (of_one(other - same).interval(), of_one(other - same).p_value()) == ([1.0, 1.0], 0.0)
+    assert (figure_spread(same - same).interval(), figure_spread(same - same).p_value()) == ([0.0, 0.0], 1.0)
+    assert (figure_spread(other - same).interval(), figure_spread(other - same).p_value()) == ([1.0, 1.0], 0.0)
 
 
 def test_all_figures_of_a_method_by_address():
-    evaluations = [Figures.of(*ranked.tables(30, seed=seed)) for seed in range(3)]
+    evaluations = [Figures.from_tables(*ranked.tables(30, seed=seed)) for seed in range(3)]
     found, samples = spreads(evaluations, 50, 7), sample(evaluations, 50, 7)
     assert set(found) == set(evaluations[0].estimate())
     rsums = [one.estimate()["rsum",] for one in evaluations]
     between, images = naive.variance_of_mean(rsums, [one["rsum",].tolist() for one in samples])
     assert (found["rsum",].mean, found["rsum",].error) == pytest.approx((np.mean(rsums), (between + images) ** 0.5))
-    matched = [Figures.of(*ranked.tables(30, seed=seed, matching=seed > 0)) for seed in range(2)]
+    matched = [Figures.from_tables(*ranked.tables(30, seed=seed, matching=seed > 0)) for seed in range(2)]
     assert ("hs_sum",) not in repetitions(matched, sample(matched, 9, 1)), "a figure that one seed lacks"
 
 

@@ -25,7 +25,7 @@ def whole(scores: Scores) -> torch.Tensor:
 def test_blocks_cover_every_row_once_and_in_order(block, queries):
     covered = [
         (rows.start, rows.stop, len(values))
-        for rows, values in Scores.of(vectors(queries, 0), vectors(5, 1), product, block).blocks()
+        for rows, values in Scores.from_sides(vectors(queries, 0), vectors(5, 1), product, block).blocks()
     ]
     assert [start for start, _, _ in covered] == list(range(0, queries, block))
     assert [stop for _, stop, _ in covered] == [*range(block, queries, block), queries]
@@ -35,8 +35,8 @@ def test_blocks_cover_every_row_once_and_in_order(block, queries):
 @pytest.mark.parametrize("block", BLOCKS)
 def test_no_bit_of_a_score_depends_on_the_block(block):
     queries, items = vectors(600, 0), vectors(411, 1)
-    reference = Scores.of(queries, items, product, 600)
-    scores = Scores.of(queries, items, product, block)
+    reference = Scores.from_sides(queries, items, product, 600)
+    scores = Scores.from_sides(queries, items, product, block)
     assert torch.equal(whole(scores), whole(reference))
     assert torch.equal(whole(scores.transposed()), whole(reference.transposed()))
     assert torch.equal(whole(scores.mapped(lambda strip, rows: strip.exp())), whole(reference).exp())
@@ -48,7 +48,7 @@ def test_scores_are_the_similarity_and_the_transpose_its_transpose():
     def order(left, right):
         return -(right[None] - left[:, None]).clamp_min(0).square().sum(dim=2)
 
-    scores = Scores.of(queries, items, order)
+    scores = Scores.from_sides(queries, items, order)
     torch.testing.assert_close(whole(scores), order(queries, items))
     torch.testing.assert_close(whole(scores.transposed()), order(queries, items).T)
     torch.testing.assert_close(whole(scores.transposed().transposed()), order(queries, items))
@@ -69,7 +69,7 @@ def test_the_similarity_never_sees_more_than_a_strip_of_queries():
         heights.append((len(left), len(right)))
         return left @ right.T
 
-    scores = Scores.of(vectors(1000, 0), vectors(700, 1), watched, 10)
+    scores = Scores.from_sides(vectors(1000, 0), vectors(700, 1), watched, 10)
     for _ in scores.blocks():
         pass
     assert {left for left, _ in heights} == {STRIP, 1000 % STRIP}
@@ -100,7 +100,7 @@ def test_memory_holds_what_fits_its_share_and_refuses_what_is_too_little():
 
     queries, items = vectors(600, 0), vectors(1000, 1)
     for memory, sets, computed in [(64, 1, 3), (64, 4, 6), (64, 0, 6), (0, 1, 6)]:
-        scores = Scores.of(queries, items, watched, memory=memory, sets=sets)
+        scores = Scores.from_sides(queries, items, watched, memory=memory, sets=sets)
         passes.clear()
         for _ in range(2):
             assert len(whole(scores)) == 600
@@ -108,12 +108,12 @@ def test_memory_holds_what_fits_its_share_and_refuses_what_is_too_little():
     with pytest.raises(
         UsageError, match=r"evaluate.memory: 5 MiB is too little to rank 600 against 1000; give at least 6"
     ):
-        Scores.of(queries, items, watched, memory=5, sets=100)
-    Scores.of(queries, items, watched, memory=6, sets=100)
+        Scores.from_sides(queries, items, watched, memory=5, sets=100)
+    Scores.from_sides(queries, items, watched, memory=6, sets=100)
 
 
 def held(similarity):
-    return Scores.of(vectors(600, 0), vectors(1700, 1), similarity, memory=64)
+    return Scores.from_sides(vectors(600, 0), vectors(1700, 1), similarity, memory=64)
 
 
 def test_scores_that_are_held_are_multiplied_once_for_both_directions():
@@ -123,7 +123,7 @@ def test_scores_that_are_held_are_multiplied_once_for_both_directions():
         pairs.append(len(left) * len(right))
         return left @ right.T
 
-    apart = whole(Scores.of(vectors(600, 0), vectors(1700, 1), product).transposed())
+    apart = whole(Scores.from_sides(vectors(600, 0), vectors(1700, 1), product).transposed())
     assert torch.equal(whole(held(watched).transposed()), apart)
     # All pairs, two strips of the transpose that say whether moving changes a bit, and what is less than a strip.
     assert sum(pairs) == 600 * (1700 + 2 * STRIP + 1700 % STRIP)
@@ -133,7 +133,7 @@ def test_where_products_differ_both_ways_nothing_depends_on_the_memory():
     def shaky(left, right):
         return left @ right.T + 1e-3 * (len(left) > len(right))
 
-    apart = Scores.of(vectors(600, 0), vectors(1700, 1), shaky)
+    apart = Scores.from_sides(vectors(600, 0), vectors(1700, 1), shaky)
     assert not torch.equal(whole(apart.transposed()), whole(apart).T)
     assert torch.equal(whole(held(shaky).transposed()), whole(apart.transposed()))
     assert torch.equal(whole(held(shaky)), whole(apart))

@@ -12,11 +12,11 @@ from tests.naive import evaluate as naive
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import criteria, evaluation, tiles
 from vse_pipe.ranking.bank import Bank
+from vse_pipe.ranking.criteria import Trial, Tuned, rank_fold
 from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import mean_of_top, top_k
-from vse_pipe.ranking.trial import Trial, Tuned, run, run_both
 
 IMAGES, CAPTIONS = 900, 1700
 
@@ -47,7 +47,7 @@ def vectors(steps=None, dim=24, count=(IMAGES, CAPTIONS)):
 def sides_of(images, captions, similarity=product, bare=0):
     """Of both directions; the first ``bare`` captions describe no image."""
     images, captions, owners = images, captions[0], captions[1].copy()
-    one = Scores.of(images, captions, similarity)
+    one = Scores.from_sides(images, captions, similarity)
     pictures, texts = one.shape
     correct = [np.flatnonzero((owners == image) & (np.arange(texts) >= bare)) for image in range(pictures)]
     back = [owners[[caption]] if caption >= bare else owners[:0] for caption in range(texts)]
@@ -57,12 +57,13 @@ def sides_of(images, captions, similarity=product, bare=0):
 
 def both(sides, criterion, ties="pessimistic"):
     tuned = Tuned(criteria.parse(criterion, {}), {})
-    return [one for one, _, _ in run_both([tuned, tuned], sides, ties, Depths())]
+    return [one for one, _, _ in rank_fold([tuned, tuned], sides, ties, Depths())]
 
 
 def apart(sides, criterion, ties="pessimistic"):
     tuned = Tuned(criteria.parse(criterion, {}), {})
-    return [run(tuned, side, ties, Depths())[0] for side in sides]
+    judged = [evaluation.judged_items(side.under(tuned.criterion), side.truth) for side in sides]
+    return [evaluation.rank(*scores_and_truth, ties, depths=Depths()) for scores_and_truth in judged]
 
 
 def same(one, other):
@@ -135,11 +136,11 @@ def test_queries_without_a_correct_item_are_in_no_figure(passes, monkeypatch):
 
 def test_means_of_the_best_are_made_once_for_both_directions(passes, monkeypatch):
     images, captions, _ = vectors()
-    scores = Scores.of(images, captions, product)
+    scores = Scores.from_sides(images, captions, product)
     found = mean_of_top(scores.transposed(), 7), mean_of_top(scores, 7)
     assert passes == [True]
     by_strips(monkeypatch)
-    fresh = Scores.of(images, captions, product)
+    fresh = Scores.from_sides(images, captions, product)
     assert torch.equal(found[0], mean_of_top(fresh.transposed(), 7))
     assert torch.equal(found[1], mean_of_top(fresh, 7))
 
@@ -186,7 +187,7 @@ def test_a_correct_pair_that_a_tile_scores_otherwise_ends_the_pass(passes):
         )
 
     sides = sides_of(images, (captions, owners), fickle)
-    found = evaluation.rank_both([side.scores for side in sides], [side.truth for side in sides], "average", Depths())
+    found = both(sides, "nns", "average")
     assert passes == [False]
     same(found[0], apart(sides, "nns", "average")[0])
 
@@ -225,8 +226,8 @@ def test_a_bank_of_other_queries_is_passed_by_itself(passes, monkeypatch):
     bank = vectors(count=(700, 1400))
 
     def sides():
-        one = Scores.of(bank[0], captions, product)
-        back = Scores.of(images, bank[1], product).transposed()
+        one = Scores.from_sides(bank[0], captions, product)
+        back = Scores.from_sides(images, bank[1], product).transposed()
         foreign = [Bank(one, is_transductive=False), Bank(back, is_transductive=False)]
         return [
             Trial(side.scores, of, side.truth)
@@ -243,9 +244,9 @@ def test_a_bank_of_other_queries_is_passed_by_itself(passes, monkeypatch):
 def test_more_best_than_there_are_items_are_all_items(passes, monkeypatch):
     images, captions, _ = vectors()
     captions = captions[:100]
-    found = mean_of_top(Scores.of(images, captions, product), 128)
+    found = mean_of_top(Scores.from_sides(images, captions, product), 128)
     by_strips(monkeypatch)
-    assert torch.equal(found, mean_of_top(Scores.of(images, captions, product), 128))
+    assert torch.equal(found, mean_of_top(Scores.from_sides(images, captions, product), 128))
 
 
 def test_queries_of_many_correct_items_are_left_to_the_strips(passes, monkeypatch):
@@ -260,7 +261,7 @@ def test_queries_of_many_correct_items_are_left_to_the_strips(passes, monkeypatc
 
 def test_means_that_would_take_more_than_half_of_the_memory_are_left_to_the_strips(passes):
     images, captions, _ = vectors()
-    scores = Scores.of(images, captions, product)
+    scores = Scores.from_sides(images, captions, product)
     scores.parts = replace(scores.parts, memory=1)
     assert tiles.tile_means(scores, 128) is None
     assert tiles.tile_means(scores, 32) is not None

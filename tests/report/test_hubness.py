@@ -8,16 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import stages as naive
-from vse_pipe.report import hubness
+from vse_pipe.report import charts
+from vse_pipe.report.sections import hubness
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=30))
 def test_log_histogram_equals_the_loops(n):
-    assert hubness.log_histogram(np.array(n)) == naive.log_histogram(n)
+    assert charts.log_histogram(np.array(n)) == naive.log_histogram(n)
 
 
 def test_bins_of_the_log_histogram_leave_no_gap_and_grow():
-    edges = hubness.log_edges(3000)
+    edges = charts.log_edges(3000)
     assert edges[:7] == [1, 2, 3, 4, 6, 8, 11]
     assert edges[-1] > 3000
     assert all(high <= 1.25 * low + 1 for low, high in pairwise(edges))

@@ -15,7 +15,7 @@ from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.report import page as page_module
 from vse_pipe.report import reading, settings
-from vse_pipe.report.sections import rankings, summary
+from vse_pipe.report.sections import figures
 
 EXTERNAL = [
     r'<(script|img|link|iframe|source|image|use|object|embed|video|audio)[^>]*\b(src|href|data|srcset)="?\s*(https?:)?//',
@@ -185,10 +185,10 @@ class Measured:
     ],
 )
 def test_best_of_a_column(values, goal, expected):
-    column = rankings.Column("R@1", ("image_to_text", "r@1"), 1, goal)
+    column = figures.Column("R@1", ("image_to_text", "r@1"), 1, goal)
     evaluations = [Measured(**({} if value is None else {"r@1": value})) for value in values]
-    best = rankings._best(column, evaluations)
-    assert [rankings._cell(column, best, one)["best"] for one in evaluations] == expected
+    best = figures._best(column, evaluations)
+    assert [figures._ranking_cell(column, best, one)["best"] for one in evaluations] == expected
 
 
 def test_options_are_written_as_in_params_yaml():
@@ -263,7 +263,7 @@ def summary_of(project, images=400, **measured):
         content["text_to_image"]["items"] = images
         write_json(path, content | measured)
     results = reading.read(artefacts.params())
-    html = page_module.page_environment().get_template("sections/summary.html").render(**summary.context(results, None))
+    html = page_module.page_environment().get_template("sections/summary.html").render(**figures.summary(results, None))
     return " ".join(re.sub(r"<[^>]*>", " ", html).split())
 
 

@@ -57,7 +57,7 @@ def test_metrics_have_the_means_under_the_keys_of_a_run(params):
         assert set(one) == {*found["sum"][name], "sd", "interval"}
         assert set(one["image_to_text"]) == set(found["sum"][name]["image_to_text"])
         both = [paths.evaluated(f"max/{seed}", name) for seed in SEEDS]
-        figures = [Figures.of(evaluation.read_ranks(one), evaluation.read_occurrence(one)) for one in both]
+        figures = [Figures.from_tables(evaluation.read_ranks(one), evaluation.read_occurrence(one)) for one in both]
         low, high = spreads(figures, 50, params.seed)[("rsum",)].interval()
         assert one["interval"]["rsum"] == pytest.approx([max(low, 0.0), min(high, 600.0)], abs=1e-4)
 

@@ -12,7 +12,7 @@ from vse_pipe.project import code, paths
 from vse_pipe.project.params.document import read_document, with_overrides
 from vse_pipe.project.params.load import load
 from vse_pipe.project.stages import declarations, nodes
-from vse_pipe.tools.check.dvc_yaml import read, uncovered
+from vse_pipe.tools.check import read_dvc_yaml, uncovered
 
 LINES, CODE_DEPENDENCIES = 181, 70
 # An entry in each section of params.yaml, and a run with seeds.
@@ -83,7 +83,7 @@ def _resolved(dep: str, package: str, member: str) -> Path:
 
 def test_dvc_yaml_is_resolved_as_dvc_does(stages):
     """`vse-pipe check` reads dvc.yaml without DVC; commands, dependencies, parameters and outputs must be the same."""
-    found, problems = read(ROOT / "dvc.yaml", read_document(ROOT / "params.yaml"))
+    found, problems = read_dvc_yaml(ROOT / "dvc.yaml", read_document(ROOT / "params.yaml"))
     assert not problems
     assert {stage.name for stage in found} == set(stages)
     for stage in found:
@@ -128,7 +128,7 @@ def test_it_says_what_the_declarations_say(written):
     """Commands, sections, outputs, and what an entry reads of other stages, where DVC's language allows as the files themselves."""
     path = ROOT / "params.yaml"
     document, params = with_overrides(read_document(path), EVERY_SECTION, path.name), load(path, EVERY_SECTION)
-    resolved, problems = read(ROOT / "dvc.yaml", document)
+    resolved, problems = read_dvc_yaml(ROOT / "dvc.yaml", document)
     stages = {stage.name: stage for stage in resolved}
     assert not problems
     assert stages.pop("sources").outs == (str(paths.SOURCES),)

@@ -9,10 +9,10 @@ from tests.rules.sources import PACKAGE, ROOT, tree
 from vse_pipe.core.errors import UnknownMember
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import code, registry
-from vse_pipe.project.registry import BACKBONES, ENGINES, LOSSES, RUN_FAMILIES, SECTIONS, Family, options_class
+from vse_pipe.project.registry import BACKBONES, ENGINES, LOSSES, RUN_FAMILIES, Family, options_class
 
 # Engines and sections of the page have no options.
-FAMILIES = [one for one in vars(registry).values() if isinstance(one, Family) and one not in (ENGINES, SECTIONS)]
+FAMILIES = [one for one in vars(registry).values() if isinstance(one, Family) and one is not ENGINES]
 MEMBERS = [(family, name) for family in FAMILIES for name in family.names()]
 # The function of each family, or the two of which a member has one.
 FUNCTIONS = {
@@ -87,10 +87,10 @@ def test_a_folder_of_members_holds_nothing_else():
     """The folder is the registry; ``_name`` is no member."""
     odd = [
         str(path.relative_to(ROOT))
-        for family in [*FAMILIES, ENGINES, SECTIONS]
+        for family in [*FAMILIES, ENGINES]
         for path in family.folder.iterdir()
         if path.name not in ("__init__.py", "__pycache__", "options.py")
-        and path.stem not in family.names()  # a section of the page has its template beside it
+        and path.stem not in family.names()
         and not path.name.startswith(("_", "."))
     ]
     assert odd == []

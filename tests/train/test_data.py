@@ -87,7 +87,7 @@ def test_what_matches_is_no_negative_in_any_loss():
     """Image 0 is seen with text 1 in a pair that is not in the batch."""
     owners, said = np.array([0, 1, 0, 2]), np.array([0, 1, 1, 2])
     matches = Incidence.from_pairs(owners, said).matches(np.array([0, 1, 3]), CPU)
-    scored = Scored.of(torch.zeros(3, 3), torch.tensor([0, 1, 2]), matches=matches)
+    scored = Scored.from_scores(torch.zeros(3, 3), torch.tensor([0, 1, 2]), matches=matches)
     assert scored.same.tolist() == [[True, True, False], [False, True, False], [False, False, True]]
 
 

@@ -168,19 +168,19 @@ def test_a_batch_of_one_pair_is_refused_and_the_mode_comes_back():
 @pytest.mark.parametrize("shape", [(1, 1), (3, 4), (4,), (2, 2, 2)])
 def test_scores_that_are_no_batch_of_pairs_are_refused(shape):
     with pytest.raises(InputError, match=r"square scores of at least 2 pairs, got shape"):
-        Scored.of(torch.ones(shape))
+        Scored.from_scores(torch.ones(shape))
 
 
 def test_without_owners_every_pair_has_an_image_of_its_own():
-    batch = Scored.of(torch.ones(3, 3), mask_same_image=True)
+    batch = Scored.from_scores(torch.ones(3, 3), mask_same_image=True)
     assert torch.equal(batch.same, torch.eye(3, dtype=torch.bool))
     assert batch.owners.unique().numel() == 3
 
 
 def test_captions_of_the_same_image_are_masked_only_on_request():
     owners = torch.tensor([7, 2, 7])
-    assert torch.equal(Scored.of(torch.ones(3, 3), owners).same, torch.eye(3, dtype=torch.bool))
-    masked = Scored.of(torch.ones(3, 3), owners, mask_same_image=True).same
+    assert torch.equal(Scored.from_scores(torch.ones(3, 3), owners).same, torch.eye(3, dtype=torch.bool))
+    masked = Scored.from_scores(torch.ones(3, 3), owners, mask_same_image=True).same
     assert masked.tolist() == [[True, False, True], [False, True, False], [True, False, True]]
 
 
@@ -198,7 +198,7 @@ def test_mean_counts_every_cell_of_the_batch(mask):
 
 
 def test_hardest_is_the_share_in_the_loss_max():
-    batch = Scored.of(some_scores(9, 2))
+    batch = Scored.from_scores(some_scores(9, 2))
     member = LOSSES.load("max")
     torch.testing.assert_close(sample_losses(batch, hardest=True), member.loss(batch, member.Params()).per_pair)
     assert (sample_losses(batch) <= sample_losses(batch, hardest=True)).all()
@@ -207,7 +207,7 @@ def test_hardest_is_the_share_in_the_loss_max():
 def test_a_mismatched_pair_stands_out():
     scores = torch.eye(6) * 0.8
     scores[2, 2] = 0.0
-    assert sample_losses(Scored.of(scores)).argmax() == 2
+    assert sample_losses(Scored.from_scores(scores)).argmax() == 2
 
 
 def test_the_loss_of_the_batch_and_nothing_else():
@@ -217,7 +217,7 @@ def test_the_loss_of_the_batch_and_nothing_else():
     images, texts = scheme.setting.model.encode(batch, torch.device("cpu"))
     scheme.start(0)
     member = LOSSES.load("max")
-    expected = member.loss(Scored.of(images @ texts.T), member.Params())
+    expected = member.loss(Scored.from_scores(images @ texts.T), member.Params())
     torch.testing.assert_close(scheme.terms(images, texts, batch).per_pair, expected.per_pair)
 
 

@@ -106,7 +106,7 @@ def write_each(path: Path, sides: Iterable[Side], about: dict[str, str], kind: s
     """``write`` for consecutive parts, of which one is in memory at a time; there is at least one, and each is a row group.
 
     kind: ``images`` or ``captions``, the name of the file when left out. Ids may be text, and captions may have no ``image_ids``, an empty array: such
-    files are not read by ``read`` but as vectors from elsewhere are (``vse_pipe.evaluate.external``).
+    files are not read by ``read`` but as vectors from elsewhere are (``vse_pipe.evaluate.vectors``).
     """
     made = (_table(path, side, kind or path.stem) for side in sides)
     first, wanted = next(made)

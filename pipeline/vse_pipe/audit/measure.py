@@ -1,4 +1,4 @@
-"""How well losses and probabilities tell mismatched pairs from matched ones, and the losses as a histogram."""
+"""Losses of training pairs, better partners for them, and how well losses tell mismatched pairs from matched ones."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -6,34 +6,166 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from sklearn.metrics import average_precision_score
 from torch import Tensor
 
+from vse_pipe.artifacts.audit import COSTS_COLUMNS
 from vse_pipe.core import workers
 from vse_pipe.train.batch import Matches, Scored, sample_losses
-from vse_pipe.train.mixture import BetaMixture
+from vse_pipe.train.mixture import BetaMixture, auc
 
 BINS = 50
+# Score cells that ``search`` holds at a time: 64 MiB of float32.
+_CELLS = 1 << 24
+# Copies of a block that exist at the same time.
+_COPIES = 3
+# Below this, sums of float32 differ only by the order of their terms, and the mixture would split equal losses by it.
+_DECIMALS = 6
+_DIGITS = 6
+
+Score = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Partners:
+    """For each pair the best caption for its image and the best image for its caption, as positions of the pairs that
+    have them, with the similarities. -1 and -inf if every candidate shows the same image."""
+
+    caption: Int[ndarray, " pairs"]
+    caption_score: Float[ndarray, " pairs"]
+    image: Int[ndarray, " pairs"]
+    image_score: Float[ndarray, " pairs"]
+
+    @classmethod
+    def none(cls, pairs: int) -> "Partners":
+        places, scores = np.full(pairs, -1), np.full(pairs, -np.inf, np.float32)
+        return cls(places, scores, places.copy(), scores.copy())
+
+
+@dataclass(frozen=True)
+class Measured:
+    """losses: as in ``measure_pairs``; scores: similarity of each image and its caption."""
+
+    losses: Float[ndarray, " pairs"]
+    scores: Float[ndarray, " pairs"]
+    partners: Partners
+
+
+def batches(pairs: int, size: int, rng: np.random.Generator) -> list[ndarray]:
+    """All pairs in random order, in batches of nearly equal size, at most ``size`` and never 1 (for pairs, size >=
+    3)."""
+    return np.array_split(rng.permutation(pairs), max(1, -(-pairs // size)))
+
+
+def measure_pairs(
+    encode: Callable[[ndarray], tuple],
+    score: Score,
+    owners: Int[ndarray, " pairs"],
+    work: Sequence[ndarray],
+    matches: Callable[[ndarray, torch.device], Matches | None] = lambda pairs, device: None,
+    progress: Callable[[Iterable], Iterable] = iter,
+) -> Measured:
+    """Loss, similarity and partners of every pair within its batch.
+
+    encode: returns the arguments of ``score`` for pairs; owners: the image of each pair; work: batches that hold each
+    pair once; matches: further matches in a batch, as ``Pairs.matches``; progress: wraps the results of the batches.
+
+    The loss is that of L2RM (Han et al., CVPR 2024, Eq. 4, as in its code) with two changes: captions of the same image
+    are no negatives of each other, and the mean is over negatives only. Otherwise the loss of a pair would tell how
+    many captions of its image the batch has, which matters with few images. The loss depends on the batch.
+    """
+
+    def measure_batch(pairs: ndarray) -> tuple[ndarray, ...]:
+        scores = score(*encode(pairs))
+        owner = torch.from_numpy(owners[pairs]).to(scores.device)
+        batch = Scored.from_scores(scores, owner, mask_same_image=True, matches=matches(pairs, scores.device))
+        negatives = (~batch.same).sum(dim=1).clamp_min(1)
+        mean = sample_losses(batch).double() * len(pairs) / negatives
+        candidates = scores.float().masked_fill(batch.same, -torch.inf)
+        return (
+            mean.cpu().numpy().round(_DECIMALS),
+            scores.diagonal().float().cpu().numpy(),
+            *_best(candidates, pairs),
+            *_best(candidates.T, pairs),
+        )
+
+    measured = Measured(np.empty(len(owners)), np.empty(len(owners), np.float32), Partners.none(len(owners)))
+    columns = measured.losses, measured.scores, *vars(measured.partners).values()
+    results = progress(workers.each(partial(map, measure_batch), work))
+    for pairs, values in zip(work, results, strict=True):
+        for column, part in zip(columns, values, strict=True):
+            column[pairs] = part
+    return measured
+
+
+def _best(scores: Tensor, pairs: ndarray) -> tuple[ndarray, ndarray]:
+    """For each row the entry of ``pairs`` with the largest score, -1 if all scores are -inf, and that score."""
+    best, column = (side.cpu().numpy() for side in scores.max(dim=1))
+    return np.where(np.isneginf(best), -1, pairs[column]), best
+
+
+def search(
+    images: Float[Tensor, "images dim"],
+    texts: Float[Tensor, "pairs dim"],
+    image_rows: Int[ndarray, " pairs"],
+    score: Score,
+    cells: int = _CELLS,
+    progress: Callable[[Iterable, int], Iterable] = lambda blocks, total: blocks,
+    matches: tuple[Int[ndarray, " cells"], Int[ndarray, " cells"]] | None = None,
+) -> Partners:
+    """Partners among all training pairs, for models that compare vectors.
+
+    images: each image once; image_rows: the row of ``images`` for each pair; cells: maximum number of scores at a time,
+    but at least a row; progress: wraps the results of the blocks and gets their number; matches: parallel rows of
+    ``images`` and ``texts`` that are known to match and so are no partners, by default those of the pairs. Among equal
+    scores the first caption and the first image win; ``image`` is a pair with the image.
+    """
+    matched_images, matched_texts = (
+        torch.from_numpy(side).to(texts.device) for side in matches or (image_rows, np.arange(len(image_rows)))
+    )
+    caption, caption_score = np.full(len(images), -1), np.full(len(images), -np.inf, np.float32)
+    best = torch.full((len(texts),), -torch.inf, device=texts.device)
+    best_rows = torch.full((len(texts),), -1, device=texts.device)
+    height = max(1, cells // max(1, len(texts)))
+    blocks = [slice(start, min(start + height, len(images))) for start in range(0, len(images), height)]
+
+    def search_block(rows: slice) -> tuple[ndarray, ndarray, Tensor, Tensor]:
+        scores = score(images[rows], texts).float()
+        inside = ((matched_images >= rows.start) & (matched_images < rows.stop)).nonzero()[:, 0]
+        scores[matched_images[inside] - rows.start, matched_texts[inside]] = -torch.inf
+        return *_best(scores, np.arange(len(texts))), *scores.max(dim=0)
+
+    results = workers.each(partial(map, search_block), blocks, _COPIES * 4 * height * len(texts))
+    for rows, (*best_captions, highest, row) in zip(blocks, progress(results, len(blocks)), strict=True):
+        caption[rows], caption_score[rows] = best_captions
+        better = highest > best
+        best = torch.where(better, highest, best)
+        best_rows = torch.where(better, row + rows.start, best_rows)
+    first = np.full(len(images), -1)
+    first[image_rows[::-1]] = np.arange(len(image_rows))[::-1]
+    place = best_rows.cpu().numpy()
+    image = np.where(place < 0, -1, first[place])
+    return Partners(caption[image_rows], caption_score[image_rows], image, best.cpu().numpy())
 
 
 def average_precision(values: Float[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"]) -> float | None:
-    """Sum over the values, from the highest, of the precision at each times the gain in recall; equal values enter
-    together. None where nothing is mismatched."""
+    """Sum over the values, from the highest, of precision times gain in recall; equal values enter together. None
+    without a mismatched pair."""
     if not mismatched.any():
         return None
     return float(average_precision_score(mismatched, values))
 
 
 def ranked(
-    losses: Float[ndarray, " pairs"],
-    probability: Float[ndarray, " pairs"],
-    mismatched: Bool[ndarray, " pairs"] | None,
+    losses: Float[ndarray, " pairs"], probability: Float[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"] | None
 ) -> list[dict]:
-    """How many of the first 10, 100, 1,000, ... pairs by loss, the highest first, are mismatched: ``first``, ``estimated``
-    (the mean of their probabilities) and ``precision`` (None where nobody knows the truth). Of equal losses the earlier
+    """For the ``first`` 10, 100, 1,000, ... pairs by loss, the highest first: ``estimated``, the mean of their
+    probabilities, and ``precision``, the share of mismatched pairs, None if unknown. Among equal losses the earlier
     pair comes first."""
     order = np.argsort(-losses, kind="stable")
     sizes = [10**power for power in range(1, 10) if 10**power < len(losses)] or [len(losses)]
@@ -50,7 +182,7 @@ def ranked(
 def at_threshold(
     probability: Float[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"], threshold: float
 ) -> tuple[float | None, float | None]:
-    """Precision and recall of calling a pair mismatched when its probability is above ``threshold``; None where the
+    """Precision and recall if pairs with a probability above ``threshold`` are called mismatched; None if the
     denominator is 0."""
     flagged = probability > threshold
     hits = int((flagged & mismatched).sum())
@@ -60,25 +192,25 @@ def at_threshold(
     )
 
 
-def histogram(
+def loss_histogram(
     losses: Float[ndarray, " pairs"], mixture: BetaMixture, mismatched: Bool[ndarray, " pairs"] | None
 ) -> pd.DataFrame:
-    """BINS equal bins from the smallest loss to the largest: low, high, pairs; matched and mismatched, empty where the
-    truth is unknown; expected_matched and expected_mismatched, the pairs that each component of the mixture puts there
-    (its density in the middle of the bin), empty where there was nothing to split.
+    """BINS equal bins from the smallest loss to the largest, or one bin for equal losses.
 
-    The mixture lives on losses scaled to 0..1. Equal losses make one bin.
+    Columns: low, high, pairs; matched and mismatched, empty if the truth is unknown; expected_matched and
+    expected_mismatched, the pairs that each component of the mixture puts into the bin by its density in the middle,
+    empty if the mixture split nothing. The mixture is one of losses that are scaled to 0..1.
     """
     low, high = float(losses.min()), float(losses.max())
     bins = BINS if high > low else 1
     edges = np.linspace(low, high, bins + 1)
     edges[-1] = high
-    # The bin is found once, so that the counts of both kinds add up.
-    at = np.clip(np.searchsorted(edges, losses, "right") - 1, 0, bins - 1)
-    table = pd.DataFrame({"low": edges[:-1], "high": edges[1:], "pairs": np.bincount(at, minlength=bins)})
+    # The same bins for all counts, so that matched and mismatched pairs add up.
+    places = np.clip(np.searchsorted(edges, losses, "right") - 1, 0, bins - 1)
+    table = pd.DataFrame({"low": edges[:-1], "high": edges[1:], "pairs": np.bincount(places, minlength=bins)})
     for name, kind in (("matched", False), ("mismatched", True)):
-        chosen = None if mismatched is None else np.bincount(at[mismatched == kind], minlength=bins)
-        table[name] = pd.array([None] * bins if chosen is None else chosen, dtype="Int64")
+        counts = None if mismatched is None else np.bincount(places[mismatched == kind], minlength=bins)
+        table[name] = pd.array([None] * bins if counts is None else counts, dtype="Int64")
     expected = np.full((2, bins), np.nan)
     if bins > 1 and np.isfinite(mixture.alpha).all():
         middle = (np.arange(bins) + 0.5) / bins
@@ -87,143 +219,117 @@ def histogram(
     return table
 
 
-def chosen(
+def gallery_pairs(
     probability: Float[ndarray, " pairs"], losses: Float[ndarray, " pairs"], images: Int[ndarray, " pairs"], limit: int
-) -> Int[ndarray, " chosen"]:
-    """Places of the ``limit`` most suspect pairs, the most probable mismatch first, then the larger loss, then the
-    earlier pair; one of each image, or the five captions of one wrong picture would fill the page."""
+) -> Int[ndarray, " gallery"]:
+    """Positions of the ``limit`` most suspect pairs: the highest probability first, then the larger loss, then the
+    earlier pair. At most one pair of each image, or the five captions of one wrong picture would fill the page."""
     order = np.lexsort((np.arange(len(losses)), -losses, -probability))
     _, first = np.unique(images[order], return_index=True)
     return order[np.sort(first)[:limit]]
 
 
-# Scores held at once by ``search``: 64 MiB of float32.
-_CELLS = 1 << 24
-# Of a block, that are alive at once.
-_COPIES = 3
-# Below this, sums of float32 differ by the order of their terms alone, and the mixture would split equal losses by it.
-_DECIMALS = 6
-
-Score = Callable[[Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Partners:
-    """For each pair: another pair's caption for its image and another pair's image for its caption, by the place of that
-    pair, with the similarities. -1 and -inf where every pair compared shows the same image."""
-
-    caption: Int[ndarray, " pairs"]
-    caption_score: Float[ndarray, " pairs"]
-    image: Int[ndarray, " pairs"]
-    image_score: Float[ndarray, " pairs"]
-
-    @classmethod
-    def none(cls, pairs: int) -> "Partners":
-        places, scores = np.full(pairs, -1), np.full(pairs, -np.inf, np.float32)
-        return cls(places, scores, places.copy(), scores.copy())
+def costs_table(records: list[dict]) -> pd.DataFrame:
+    """A row per epoch and bin: pairs with a transport cost in [low, high), matched and mismatched ``by`` the truth or
+    the split of the scheme. records: as ``pairs.read_rematching`` returns them."""
+    rows = []
+    for record in records:
+        cost = record["cost"]
+        bins = zip(cost["edges"][:-1], cost["edges"][1:], cost["matched"], cost["mismatched"], strict=True)
+        rows += [(record["epoch"], record["by"], *cells) for cells in bins]
+    return pd.DataFrame(rows, columns=COSTS_COLUMNS)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """losses: see ``measure``; scores: similarity of each image and its caption."""
+def pairs_table(truth: pa.Table, measured: Measured, mixture: BetaMixture) -> pa.Table:
+    """The columns of ``artifacts.audit``. truth: the train rows of pairs.parquet, in the order of ``measured``."""
+    ids = {"caption": truth["caption_id"].to_numpy(), "image": truth["image_id"].to_numpy()}
+    columns = {
+        "caption_id": truth["caption_id"],
+        "image_id": truth["image_id"],
+        "loss": measured.losses,
+        "probability": 1 - mixture.posterior,
+        "score": measured.scores.astype(np.float32),
+    }
+    for side in ("caption", "image"):
+        places, scores = getattr(measured.partners, side), getattr(measured.partners, f"{side}_score")
+        absent = places < 0
+        columns[f"rematch_{side}_id"] = pa.array(ids[side][places], mask=absent)
+        columns[f"rematch_{side}_score"] = pa.array(scores.astype(np.float32), mask=absent)
+    return pa.table({**columns, "mismatched": truth["mismatched"]})
 
-    losses: Float[ndarray, " pairs"]
-    scores: Float[ndarray, " pairs"]
-    partners: Partners
+
+def audit_metrics(content: pa.Table, truth: pa.Table, mixture: BetaMixture, threshold: float) -> dict:
+    """Figures for metrics.json; those against the truth only if it is known for every pair, None if they are undefined.
+
+    expected: the sum of the probabilities. ranked: see ``ranked``. auc, average_precision: the pairs are ranked by
+    loss, because the probability, a function of the loss, saturates. precision, recall: of probabilities above
+    ``threshold``. rematched_..._right: the share of the mismatched pairs whose partner truly belongs to the image or
+    caption."""
+    probability, losses = content["probability"].to_numpy(), content["loss"].to_numpy()
+    is_known = not truth["mismatched"].null_count
+    mismatched = truth["mismatched"].to_numpy() if is_known else None
+    figures = {
+        "pairs": content.num_rows,
+        "images": pc.count_distinct(content["image_id"]).as_py(),
+        "threshold": threshold,
+        "flagged": int((probability > threshold).sum()),
+        "expected": round(float(probability.sum()), 1),
+        "ranked": ranked(losses, probability, mismatched),
+        "mixture": _described(mixture),
+        "truth": "known" if is_known else "unknown",
+    }
+    if mismatched is None:
+        return figures
+    precision, recall = at_threshold(probability, mismatched, threshold)
+    compared = {
+        "auc": auc(losses, mismatched),
+        "average_precision": average_precision(losses, mismatched),
+        "precision": precision,
+        "recall": recall,
+        **_rematched(content, truth, mismatched),
+    }
+    rounded = {name: None if value is None else round(value, _DIGITS) for name, value in compared.items()}
+    return {**figures, "mismatched": int(mismatched.sum()), **rounded}
 
 
-def batches(pairs: int, size: int, rng: np.random.Generator) -> list[ndarray]:
-    """All pairs in random order, in batches of nearly equal size, ``size`` at most and never 1 (for pairs, size >= 3)."""
-    return np.array_split(rng.permutation(pairs), max(1, -(-pairs // size)))
-
-
-def measure(
-    encode: Callable[[ndarray], tuple],
-    score: Score,
-    owners: Int[ndarray, " pairs"],
-    work: Sequence[ndarray],
-    matches: Callable[[ndarray, torch.device], Matches | None] = lambda pairs, device: None,
-    progress: Callable[[Iterable], Iterable] = iter,
-) -> Measured:
-    """Loss, similarity and partners of every pair within its batch.
-
-    encode: pairs to what ``score`` takes of their images and captions; owners: the image that each pair shows; work:
-    batches that hold each pair once; matches: what else belongs together in a batch, as of ``Pairs.matches``; progress: sees what
-    each batch gave. The loss is L2RM's (Han et al., CVPR 2024, Eq. 4, as its code has it), except that
-    captions shown with the same image are no negatives of each other and that the mean is over negatives alone: with
-    few images a batch holds several captions of one, and a pair's loss would tell how many. It depends on which pairs
-    share a batch.
-    """
-
-    def of_batch(pairs: ndarray) -> tuple[ndarray, ...]:
-        found = score(*encode(pairs))
-        owner = torch.from_numpy(owners[pairs]).to(found.device)
-        batch = Scored.of(found, owner, mask_same_image=True, matches=matches(pairs, found.device))
-        negatives = (~batch.same).sum(dim=1).clamp_min(1)
-        mean = sample_losses(batch).double() * len(pairs) / negatives
-        own = mean.cpu().numpy().round(_DECIMALS), found.diagonal().float().cpu().numpy()
-        others = found.float().masked_fill(batch.same, -torch.inf)
-        return *own, *_best(others, pairs), *_best(others.T, pairs)
-
-    losses, scores = np.empty(len(owners)), np.empty(len(owners), np.float32)
-    partners = Partners.none(len(owners))
-    into: tuple[ndarray, ...] = (
-        losses,
-        scores,
-        partners.caption,
-        partners.caption_score,
-        partners.image,
-        partners.image_score,
+def doubt(metrics: dict) -> str:
+    """A warning if the threshold finds less than half of the mismatched pairs, or, with an unknown truth, flags less
+    than half as many pairs as the mixture expects; else empty."""
+    is_known = metrics["truth"] == "known"
+    count = metrics["mismatched"] if is_known else round(metrics["expected"])
+    hits = (1.0 if metrics["recall"] is None else metrics["recall"]) * count if is_known else metrics["flagged"]
+    if 2 * hits >= count:
+        return ""
+    missed = f"the recall is {metrics['recall']:.2f}" if is_known else "most of them stay below the threshold"
+    return (
+        f"{metrics['flagged']} pairs are flagged and {'' if is_known else 'about '}{count} are mismatched: {missed}; take the "
+        "first pairs by loss instead, as many as are precise enough"
     )
-    for pairs, found in zip(work, progress(workers.each(partial(map, of_batch), work)), strict=True):
-        for column, values in zip(into, found, strict=True):
-            column[pairs] = values
-    return Measured(losses, scores, partners)
 
 
-def _best(found: Tensor, among: ndarray) -> tuple[ndarray, ndarray]:
-    """Of each row which of ``among`` has the largest value, -1 where all are -inf, and the value."""
-    best, column = (side.cpu().numpy() for side in found.max(dim=1))
-    return np.where(np.isneginf(best), -1, among[column]), best
+def _rematched(content: pa.Table, truth: pa.Table, mismatched: np.ndarray) -> dict[str, float | None]:
+    if not mismatched.any():
+        return {"rematched_caption_right": None, "rematched_image_right": None}
+    described = truth["true_image_id"].take(
+        pc.index_in(content["rematch_caption_id"], value_set=truth["caption_id"].combine_chunks())
+    )
+    right = {
+        "rematched_caption_right": pc.equal(described, content["image_id"]),
+        "rematched_image_right": pc.equal(content["rematch_image_id"], truth["true_image_id"]),
+    }
+    return {name: float(pc.fill_null(mask, False).to_numpy()[mismatched].mean()) for name, mask in right.items()}
 
 
-def search(
-    images: Float[Tensor, "images dim"],
-    texts: Float[Tensor, "pairs dim"],
-    shows: Int[ndarray, " pairs"],
-    score: Score,
-    cells: int = _CELLS,
-    progress: Callable[[Iterable, int], Iterable] = lambda blocks, total: blocks,
-    belong: tuple[Int[ndarray, " cells"], Int[ndarray, " cells"]] | None = None,
-) -> Partners:
-    """Partners among all training pairs, for models that compare vectors.
+def _described(mixture: BetaMixture) -> dict:
+    """alpha, beta, mean and weight of the matched component and of the mismatched one; None if the mixture split
+    nothing."""
 
-    images: each image once; shows: the row of ``images`` that each pair shows. Every image is scored against every caption
-    once, ``cells`` scores at a time (one row at least). Of equal scores the first caption and the first image win;
-    ``image`` is a pair that shows the image. progress: sees what each block gave, and how many there are. belong: rows of ``images`` and texts that
-    are no partners, being known together; without, those of the pairs.
-    """
-    shown, said = (torch.from_numpy(side).to(texts.device) for side in belong or (shows, np.arange(len(shows))))
-    caption, caption_score = np.full(len(images), -1), np.full(len(images), -np.inf, np.float32)
-    best = torch.full((len(texts),), -torch.inf, device=texts.device)
-    where = torch.full((len(texts),), -1, device=texts.device)
-    height = max(1, cells // max(1, len(texts)))
-    blocks = [slice(start, min(start + height, len(images))) for start in range(0, len(images), height)]
+    def numbers(values: np.ndarray) -> list[float] | None:
+        return [float(value) for value in values] if np.isfinite(values).all() else None
 
-    def of_block(rows: slice) -> tuple[ndarray, ndarray, Tensor, Tensor]:
-        found = score(images[rows], texts).float()
-        inside = ((shown >= rows.start) & (shown < rows.stop)).nonzero()[:, 0]
-        found[shown[inside] - rows.start, said[inside]] = -torch.inf
-        return *_best(found, np.arange(len(texts))), *found.max(dim=0)
-
-    made = workers.each(partial(map, of_block), blocks, _COPIES * 4 * height * len(texts))
-    for rows, (*best_captions, highest, row) in zip(blocks, progress(made, len(blocks)), strict=True):
-        caption[rows], caption_score[rows] = best_captions
-        better = highest > best
-        best = torch.where(better, highest, best)
-        where = torch.where(better, row + rows.start, where)
-    first = np.full(len(images), -1)
-    first[shows[::-1]] = np.arange(len(shows))[::-1]
-    place = where.cpu().numpy()
-    image = np.where(place < 0, -1, first[place])
-    return Partners(caption[shows], caption_score[shows], image, best.cpu().numpy())
+    return {
+        **{name: numbers(getattr(mixture, name)) for name in ("alpha", "beta", "mean", "weight")},
+        "converged": bool(mixture.converged),
+        "iterations": int(mixture.iterations),
+        "doubts": list(mixture.doubts),
+    }

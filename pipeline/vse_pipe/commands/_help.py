@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import typer
+from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
 from vse_pipe.core.errors import UsageError
@@ -28,7 +28,7 @@ def section(*names: str) -> Callable[[str], list[str]]:
 
 def option(help: str, *sections: str) -> Any:
     """An option with a name under these sections of params.yaml."""
-    return typer.Option(help=help, autocompletion=section(*sections))
+    return Option(help=help, autocompletion=section(*sections))
 
 
 def losses(incomplete: str) -> list[str]:

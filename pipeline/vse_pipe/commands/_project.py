@@ -7,58 +7,44 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from vse_pipe.commands import _help
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.locks import claim
 
-Device = Annotated[str, typer.Option(help="where to compute: auto, cpu, cuda or cuda:N", autocompletion=_help.devices)]
+Device = Annotated[str, Option(help="where to compute: auto, cpu, cuda or cuda:N", autocompletion=_help.devices)]
 RunName = Annotated[str | None, _help.option("a name under runs: in params.yaml (default: all)", "runs")]
 EmbeddedName = Annotated[
-    str | None,
-    _help.option("a name under runs: or transfers: in params.yaml (default: all)", "runs", "transfers"),
+    str | None, _help.option("a name under runs: or transfers: in params.yaml (default: all)", "runs", "transfers")
 ]
+_RANKED = "runs", "ensembles", "transfers"
 RankedName = Annotated[
-    str | None,
-    _help.option(
-        "a name under runs:, ensembles: or transfers: in params.yaml (default: all)",
-        "runs",
-        "ensembles",
-        "transfers",
-    ),
+    str | None, _help.option("a name under runs:, ensembles: or transfers: in params.yaml (default: all)", *_RANKED)
 ]
 SearchedName = Annotated[
     str | None,
     _help.option(
-        "a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run in the "
-        "report)",
-        "runs",
-        "ensembles",
-        "transfers",
+        "a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run "
+        "in the report)",
+        *_RANKED,
     ),
 ]
 OnDataset = Annotated[
     str | None,
     _help.option(
-        "a data set that the run was not trained on; it needs features made in the same way as the run's",
-        "datasets",
+        "a data set that the run was not trained on; it needs features made in the same way as the run's", "datasets"
     ),
 ]
 Engine = Annotated[
-    str | None,
-    typer.Option(help="local, or ray: worker processes of a Ray cluster (default: engine.name in params.yaml)"),
+    str | None, Option(help="local, or ray: worker processes of a Ray cluster (default: engine.name in params.yaml)")
 ]
-Workers = Annotated[
-    int | None, typer.Option(help="with --engine ray: number of worker processes (default: engine.workers)")
-]
+Workers = Annotated[int | None, Option(help="with --engine ray: number of worker processes (default: engine.workers)")]
 Address = Annotated[
     str | None,
-    typer.Option(
-        help="with --engine ray: address of the cluster; local starts one for this call (default: engine.address)"
-    ),
+    Option(help="with --engine ray: address of the cluster; local starts one for this call (default: engine.address)"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document instead of a table")]
+AsJson = Annotated[bool, Option("--json", help="print one JSON document instead of a table")]
 overrides: list[str] = []
 
 
@@ -82,7 +68,8 @@ def params():
 def chosen_runs(name: str | None, params, ranked: bool = False, embedded: bool = False) -> list[str]:
     """Names of the selected models: ``name``, its repetitions for a run with seeds, or all without ``name``.
 
-    ranked: ensembles and transfers count too; embedded: transfers count too. Raises UsageError that names runs to use instead.
+    ranked: ensembles and transfers count too; embedded: transfers count too. Raises UsageError that names runs to use
+    instead.
     """
     candidates = params.evaluated() if ranked else [*params.runs, *(params.transfers if embedded else ())]
     models = params.models(name)
@@ -93,9 +80,8 @@ def chosen_runs(name: str | None, params, ranked: bool = False, embedded: bool =
         raise UsageError(f"'{name}' is run '{node.run}' on data set '{node.dataset}'; name the run: {node.run}")
     if name in params.ensembles and name not in candidates:
         node = params.ensembles[name]
-        raise UsageError(
-            f"'{name}' is an ensemble and has no model of its own; name a run of it: {' or '.join(node.members)}"
-        )
+        members = " or ".join(node.members)
+        raise UsageError(f"'{name}' is an ensemble and has no model of its own; name a run of it: {members}")
     return chosen(name, candidates, "run")
 
 
@@ -117,7 +103,8 @@ def follows() -> bool:
 
 
 def one_run(name: str, params, ranked: bool = False, embedded: bool = False) -> str:
-    """The name of one model. Raises UsageError that names the repetitions of a run with seeds, else as ``chosen_runs``."""
+    """The name of one model. Raises UsageError that names the repetitions of a run with seeds, else as
+    ``chosen_runs``."""
     from vse_pipe.project.repetitions import one_model
 
     return chosen_runs(one_model(params, name), params, ranked, embedded)[0]
@@ -147,7 +134,8 @@ def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
 def reserved(outs: Iterable[Path], lock: Callable[[Path], contextlib.AbstractContextManager] = claim) -> Iterator[None]:
     """Hold the locks of ``outs`` while modules are imported, which takes seconds. A second writer so fails at once.
 
-    The stage takes each lock again when it writes, so that other processes can write the remaining outputs. Raises LockedError.
+    The stage takes each lock again when it writes, so that other processes can write the remaining outputs. Raises
+    LockedError.
     """
     with contextlib.ExitStack() as stack:
         for out in outs:
@@ -182,7 +170,8 @@ def wrote(outs: list[Path], as_json: bool) -> None:
 
 
 def undo(path: Path) -> str:
-    """Advice on how git restores a file that is about to be written. It is empty unless the last commit has the same content."""
+    """Advice on how git restores a file that is about to be written. It is empty unless the last commit has the same
+    content."""
     try:
         same = all(
             subprocess.run(["git", *command], capture_output=True, check=False).returncode == 0  # noqa: S603, S607 (our own words)

@@ -2,18 +2,21 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import Address, AsJson, Device, Engine, OnDataset, RankedName, Workers
 from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 
+if TYPE_CHECKING:
+    from vse_pipe.evaluate.files import InputFiles
+
 
 def _vectors(help: str) -> Any:
-    return typer.Option(help=help, rich_help_panel="Vectors of your own")
+    return Option(help=help, rich_help_panel="Vectors of your own")
 
 
 Images = Annotated[Path | None, _vectors("vectors of images: Parquet (image_id, embedding) or .npy; needs no project")]
@@ -34,7 +37,7 @@ ValCaptions = Annotated[Path | None, _vectors("validation captions, on which par
 Similarity = Annotated[str, _vectors("cosine (each vector is scaled to length 1) or dot (vectors as they are)")]
 Inferences = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         help="a criterion such as csls, or a pair such as is+rgm; several with commas, or repeat the option (default: "
         "grid.inferences in params.yaml; for vectors of your own nns, is and csls)",
         autocompletion=_help.inferences,
@@ -97,52 +100,20 @@ def evaluate(
 ) -> None:
     """Rank the queries of a run, or vectors in files, under inference criteria, and measure recall and hubness."""
     file_options = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
+    several, engines = (more_images, more_captions, fusion, weights), (engine, workers, address)
     target = run if dataset is None else (run or dataset)
     if trec_run is not None:
-        vector_options = (images, captions, *file_options, more_images, more_captions, fusion, weights)
-        forbidden = (target, inference, *vector_options, engine, workers, address)
+        forbidden = (target, inference, images, captions, *file_options, *several, *engines)
         return _evaluate_trec(trec_run, qrels, forbidden, out, as_json)
-    vectors = from_files(
-        target, images, captions, (*file_options, qrels, more_images, more_captions, fusion, weights, out)
-    )
+    vectors = from_files(target, images, captions, (*file_options, qrels, *several, out))
     if vectors is not None:
-        from vse_pipe.evaluate import summary
-        from vse_pipe.evaluate.external.inputs import InputFiles, MoreFiles
-        from vse_pipe.evaluate.external.stage import DEFAULT, evaluate_files
-        from vse_pipe.project.params.load import load_measuring
+        from vse_pipe.evaluate.files import InputFiles, MoreFiles
 
-        names = criteria_named(inference)
-        params, options, seed, executor = load_measuring(_project.overrides)
-        executor = executor.changed(engine, workers, address)
         more = MoreFiles(more_images or (), more_captions or (), fusion or "mean", _numbers(weights))
         files = InputFiles(*vectors, *file_options, similarity, qrels, nan, more)
-        with _project.spread(executor, device):
-            results = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
-        summary.show_files(results, as_json)
-        return None
-    return _evaluate_runs(run, dataset, inference, device, (engine, workers, address), as_json)
-
-
-def _evaluate_trec(run: Path, qrels: str | None, forbidden: Iterable, out: Path | None, as_json: bool) -> None:
-    if qrels is None or any(value is not None for value in forbidden):
-        raise UsageError("--trec-run goes with --qrels FILE, --out and --json, and nothing else")
-    from vse_pipe.evaluate import trec
-    from vse_pipe.project.params.load import load_measuring
-
-    params, *_ = load_measuring(_project.overrides)
-    trec.show(trec.evaluate_trec(run, Path(qrels), params, out and out.resolve()), as_json)
-
-
-def _evaluate_runs(
-    run: str | None,
-    dataset: str | None,
-    inference: list[str] | None,
-    device: str,
-    engine: tuple[str | None, int | None, str | None],
-    as_json: bool,
-) -> None:
+        return _evaluate_files(files, inference, device, engines, out, as_json)
     params = _project.params()
-    executor = params.engine.changed(*engine)
+    executor = params.engine.changed(*engines)
     params, chosen = _project.on_dataset(params, _project.chosen_runs(run, params, ranked=dataset is None), dataset)
     with _project.reserved(map(paths.evaluations, chosen)):
         from vse_pipe.evaluate import stage, summary
@@ -157,7 +128,36 @@ def _evaluate_runs(
     _project.settle(params, chosen, paths.evaluations, stage.FILES)
     if results or as_json:
         summary.show(results, as_json)
-    stage.require_measured(chosen, criteria)
+    return stage.require_measured(chosen, criteria)
+
+
+def _evaluate_trec(run: Path, qrels: str | None, forbidden: Iterable, out: Path | None, as_json: bool) -> None:
+    if qrels is None or any(value is not None for value in forbidden):
+        raise UsageError("--trec-run goes with --qrels FILE, --out and --json, and nothing else")
+    from vse_pipe.evaluate import trec
+    from vse_pipe.project.params.load import load_measuring
+
+    params, *_ = load_measuring(_project.overrides)
+    trec.show(trec.evaluate_trec(run, Path(qrels), params, out and out.resolve()), as_json)
+
+
+def _evaluate_files(
+    files: "InputFiles",
+    inference: list[str] | None,
+    device: str,
+    engines: tuple[str | None, int | None, str | None],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    from vse_pipe.evaluate import summary
+    from vse_pipe.evaluate.files import DEFAULT_CRITERIA, evaluate_files
+    from vse_pipe.project.params.load import load_measuring
+
+    names = criteria_named(inference)
+    params, options, seed, executor = load_measuring(_project.overrides)
+    with _project.spread(executor.changed(*engines), device):
+        results = evaluate_files(files, names or DEFAULT_CRITERIA, params, options, device, out, seed)
+    summary.show_files(results, as_json)
 
 
 def _numbers(text: str | None) -> list[float]:
@@ -182,7 +182,8 @@ def criteria_named(options: list[str] | None) -> list[str]:
 def from_files(
     run: str | None, images: Path | None, captions: Path | None, file_options: Iterable
 ) -> tuple[Path, Path] | None:
-    """(images, captions) of a call with files, or None. Raises UsageError for a run and files, and for one file without the other."""
+    """(images, captions) of a call with files, or None. Raises UsageError for a run and files, and for one file without
+    the other."""
     if images is None and captions is None:
         if any(value is not None for value in file_options):
             raise UsageError("options for vectors of your own need --images and --captions")

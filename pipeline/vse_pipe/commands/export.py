@@ -5,7 +5,7 @@ import importlib.util
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson, Device, SearchedName
@@ -27,18 +27,15 @@ from vse_pipe.core.errors import InputError, MissingResource, UsageError
 
 Inference = Annotated[
     str,
-    typer.Option(
-        help="the criterion to rank by: nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_help.exportable
-    ),
+    Option(help="the criterion to rank by: nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_help.exportable),
 ]
 Target = Annotated[
-    str, typer.Option(help="the form: parquet, npy, faiss, trec or clip-retrieval", autocompletion=_help.targets)
+    str, Option(help="the form: parquet, npy, faiss, trec or clip-retrieval", autocompletion=_help.targets)
 ]
-Out = Annotated[Path, typer.Option(help="the folder to write")]
+Out = Annotated[Path, Option(help="the folder to write")]
 ExportedRun = Annotated[str | None, _help.option("a name under runs: or transfers: in params.yaml", "runs")]
-Direction = Annotated[str, typer.Option(help="text_to_image (captions search images) or image_to_text")]
-
-Depth = Annotated[int, typer.Option(min=1, help="with --to trec: items listed for each query")]
+Direction = Annotated[str, Option(help="text_to_image (captions search images) or image_to_text")]
+Depth = Annotated[int, Option(min=1, help="with --to trec: items listed for each query")]
 
 
 def export(
@@ -65,9 +62,9 @@ def export(
     file_options = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
     vectors = from_files(run, images, captions, file_options)
     if vectors is not None:
-        from vse_pipe.evaluate.external.inputs import InputFiles
+        from vse_pipe.evaluate.files import InputFiles
         from vse_pipe.project.params.load import load_measuring
-        from vse_pipe.tools.export.stage import export_files
+        from vse_pipe.tools.export import export_files
 
         measuring, options, *_ = load_measuring(_project.overrides)
         files = InputFiles(*vectors, *file_options, similarity)
@@ -78,24 +75,19 @@ def export(
             raise UsageError("export what? give --run, or --images and --captions")
         params = _project.params()
         run = _project.one_run(run, params, embedded=True)
-        from vse_pipe.tools.export.stage import export_run
+        from vse_pipe.tools.export import export_run
 
         manifest = export_run(params, run, inference, to, direction, folder, device, depth)
     from vse_pipe.core.console import document, say
 
     say(f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values")
-    if "recall@10" in manifest:
-        say(
-            f"{out}: the index finds {manifest['recall@10']:.2%} of the best 10 of {manifest['recall_queries']} queries"
-        )
     return document(manifest) if as_json else None
 
 
 PackedRun = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
-
 Licence = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="licence of the weights, as hubs name it, such as apache-2.0 (default: the card says that it is unknown)"
     ),
 ]
@@ -107,7 +99,7 @@ def pack(run: PackedRun, out: Out, licence: Licence = None, as_json: AsJson = Fa
     params = _project.params()
     name = _project.one_run(run, params)
     from vse_pipe.core.console import document, say
-    from vse_pipe.tools.hub.stage import pack as write
+    from vse_pipe.tools.pack import pack as write
 
     digests = write(params, name, folder, licence)
     say(f"{out}: run {name}, sha256 of config.json {digests['config.json']}")
@@ -120,13 +112,13 @@ _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 def serve(
     run: SearchedName = None,
     inference: Annotated[
-        list[str], typer.Option(help="criteria to choose from on the page; several with commas, or repeat the option")
+        list[str], Option(help="criteria to choose from on the page; several with commas, or repeat the option")
     ] = ["nns"],  # noqa: B006 (typer does not change it)
-    split: Annotated[str, typer.Option(help="the split to search: test, val, train or all")] = "test",
+    split: Annotated[str, Option(help="the split to search: test, val, train or all")] = "test",
     host: Annotated[
-        str, typer.Option(help="the address to listen on; with any but the default other machines can search")
+        str, Option(help="the address to listen on; with any but the default other machines can search")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="the port to listen on; 0 takes any free port")] = 8000,
+    port: Annotated[int, Option(min=0, max=65535, help="the port to listen on; 0 takes any free port")] = 8000,
     device: Device = "auto",
 ) -> None:
     """Serve a local web page that searches by a sentence or a picture, until Ctrl-C."""

@@ -4,6 +4,7 @@ import json
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from vse_pipe.commands import _help
 from vse_pipe.commands._project import AsJson, enter_root, undo
@@ -13,17 +14,16 @@ from vse_pipe.core.errors import UsageError
 
 def papers(
     paper: Annotated[
-        str | None,
-        typer.Argument(help="the name of a paper (default: all)", show_default=False, autocompletion=_help.papers),
+        str | None, Argument(help="the name of a paper (default: all)", show_default=False, autocompletion=_help.papers)
     ] = None,
     row: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             help="a row of its tables, such as 2.12, or a variant of a row, such as 2.12:code", show_default=False
         ),
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="write the parameters of the row, and the values of --set, into params.yaml")
+        bool, Option("--apply", help="write the parameters of the row, and the values of --set, into params.yaml")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

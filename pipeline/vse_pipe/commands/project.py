@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson
@@ -11,24 +12,22 @@ from vse_pipe.core.errors import UsageError
 
 
 def init(
-    folder: Annotated[
-        Path | None, typer.Argument(help="the folder of the project, new or empty", show_default=False)
-    ] = None,
+    folder: Annotated[Path | None, Argument(help="the folder of the project, new or empty", show_default=False)] = None,
     overlay: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="what params.yaml describes: a packaged overlay, as of `vse-pipe apply`, or a YAML file",
             autocompletion=_help.overlays,
         ),
     ] = None,
     upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="in a project: write its dvc.yaml anew, as this version has it")
+        bool, Option("--upgrade", help="in a project: write its dvc.yaml anew, as this version has it")
     ] = False,
 ) -> None:
     """Make a project of your own that runs the installed package: parameters, stages and a workflow.
 
-    It is a git repository with nothing committed. params.yaml has what --overlay describes, with the values of --set. Without
-    --overlay it has no data sets and no runs yet.
+    It is a git repository with nothing committed. params.yaml has what --overlay describes, with the values of --set.
+    Without --overlay it has no data sets and no runs yet.
     """
     from vse_pipe.core.console import say
     from vse_pipe.papers import overlay as papers_overlay
@@ -53,16 +52,14 @@ _OVERLAYS = sorted(path.stem for path in (Path(__file__).parents[1] / "project" 
 def apply(
     overlay: Annotated[
         str,
-        typer.Argument(
-            help=f"a YAML file, or a packaged overlay ({', '.join(_OVERLAYS)})", autocompletion=_help.overlays
-        ),
+        Argument(help=f"a YAML file, or a packaged overlay ({', '.join(_OVERLAYS)})", autocompletion=_help.overlays),
     ],
 ) -> None:
     """Write an overlay, and the values of --set, into params.yaml. `dvc repro` then runs what it describes.
 
-    Entries of datasets, features, texts, noises, teachers, runs, ensembles and transfers are added; an entry of the same name is
-    replaced. Other sections are merged key by key. Entries that the overlay does not name stay, unless it says `replace: nodes`
-    (remove all of them first) or `replace: [runs]` (those of the sections in brackets).
+    Entries of datasets, features, texts, noises, teachers, runs, ensembles and transfers are added; an entry of the
+    same name is replaced. Other sections are merged key by key. Entries that the overlay does not name stay, unless it
+    says `replace: nodes` (remove all of them first) or `replace: [runs]` (those of the sections in brackets).
     """
     from vse_pipe.core.console import say
     from vse_pipe.papers import overlay as papers_overlay
@@ -82,13 +79,13 @@ def apply(
 def check(as_json: AsJson = False) -> None:
     """Check params.yaml, dvc.yaml, and the digests by which artefacts name their inputs. Nothing is computed.
 
-    Exit status: 2 for params.yaml and dvc.yaml, 3 for an artefact that cannot be used, 5 for an artefact made from other inputs or
-    parameters than there are now. Where several apply, it is the lowest.
+    Exit status: 2 for params.yaml and dvc.yaml, 3 for an artefact that cannot be used, 5 for an artefact made from
+    other inputs or parameters than there are now. Where several apply, it is the lowest.
     """
     _project.enter_root()
-    from vse_pipe.tools.check import stage
+    from vse_pipe.tools import check
 
-    raise typer.Exit(stage.show(stage.check(_project.overrides), as_json))
+    raise typer.Exit(check.show(check.check(_project.overrides), as_json))
 
 
 def doctor(as_json: AsJson = False) -> None:
@@ -99,7 +96,8 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 def code() -> None:
-    """Write data/code/, lists of the modules that each stage runs: the first stage of a project made by `vse-pipe init`.
+    """Write data/code/, lists of the modules that each stage runs: the first stage of a project made by `vse-pipe
+    init`.
 
     DVC watches these lists. After an upgrade it runs the stages again whose modules have changed.
     """
@@ -119,8 +117,8 @@ def code() -> None:
 
 
 def sources() -> None:
-    """List the files from outside that each stage reads below data/sources/: pictures, captions, vectors, weights; the first stage
-    of dvc.yaml.
+    """List the files from outside that each stage reads below data/sources/: pictures, captions, vectors, weights; the
+    first stage of dvc.yaml.
 
     DVC watches these lists. Only names and content are in them, and only files whose size or time has changed are read.
     """
@@ -139,6 +137,6 @@ def plots() -> None:
     """Write .dvc/plots.html, the page that `dvc plots` fills. Vega is in it, so plots need no network."""
     _project.enter_root()
     from vse_pipe.core.console import say
-    from vse_pipe.tools.plots import plots_page
+    from vse_pipe.tools.init import stage
 
-    say(f"plots: {plots_page.write(Path())}; `dvc plots show` and `dvc plots diff` now work offline")
+    say(f"plots: {stage.write_plots_page(Path())}; `dvc plots show` and `dvc plots diff` now work offline")

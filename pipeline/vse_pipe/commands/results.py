@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import Address, AsJson, Device, Engine, RankedName, Workers
@@ -16,19 +16,18 @@ if TYPE_CHECKING:
 
 
 def choose(
-    grid: Annotated[Path, typer.Option(help="a YAML file with the values to try, by run and option")],
+    grid: Annotated[Path, Option(help="a YAML file with the values to try, by run and option")],
     run: Annotated[str | None, _help.option("one run of the grid (default: all)", "runs")] = None,
     seeds: Annotated[
-        int,
-        typer.Option(min=0, help="number of seeds to train the chosen setting with later; 0 leaves seeds as they are"),
+        int, Option(min=0, help="number of seeds to train the chosen setting with later; 0 leaves seeds as they are")
     ] = 5,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Train every setting of a grid and write the best of each run, by val, into params.yaml.
 
-    All runs of a grid have the same number of settings. Finished settings stay in data/choose/: a killed call goes on where it was, and
-    after the grid has grown only new settings are trained. The split test is never read.
+    All runs of a grid have the same number of settings. Finished settings stay in data/choose/: a killed call goes on
+    where it was, and after the grid has grown only new settings are trained. The split test is never read.
     """
     from vse_pipe.core.console import document, line, say
     from vse_pipe.papers import overlay
@@ -38,37 +37,32 @@ def choose(
     settings = choose.read(path, _project.params())
     names = _project.chosen(run, settings, "run of the grid")
     choose.check(names, seeds, _project.overrides, further)
-    params = {
-        setting.out: choose.params_of(setting, _project.overrides, further)
-        for name in names
-        for setting in settings[name]
-    }
+    chosen = [setting for name in names for setting in settings[name]]
+    params = {setting.out: choose.params_of(setting, _project.overrides, further) for setting in chosen}
     say(f"choose: {len(params)} settings of {len(names)} runs")
     trials = {name: choose.train_all(settings[name], params, device) for name in names}
     best = {name: choose.best(rows) for name, rows in trials.items()}
     advice = _project.undo(paths.PARAMS)
     choose.write([trial.setting for trial in best.values()], seeds, further)
     if as_json:
-        document(
-            {name: {"tried": [row.as_json() for row in trials[name]], "best": best[name].as_json()} for name in names}
-        )
-        return
+        tried = {name: [trial.as_json() for trial in rows] for name, rows in trials.items()}
+        return document({name: {"tried": rows, "best": best[name].as_json()} for name, rows in tried.items()})
     for name in names:
         for trial in sorted(trials[name], key=lambda trial: -trial.val_rsum):
             line(f"{'*' if trial is best[name] else ' '} {name} {trial.setting}: {trial.figures}")
     say(f"params.yaml now has the settings marked *; `dvc repro` trains them{advice}")
     if _project.overrides:
         say(f"choose: tried with {', '.join(_project.overrides)}, which params.yaml does not have")
+    return None
 
 
 _RANKED = _help.section("runs", "ensembles")
 RunA = Annotated[
-    str,
-    typer.Argument(metavar="RUN_A", help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED),
+    str, Argument(metavar="RUN_A", help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED)
 ]
 RunsB = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="RUN_B",
         help="the run or runs to compare with RUN_A (with --base the default is RUN_A)",
         show_default=False,
@@ -76,19 +70,18 @@ RunsB = Annotated[
     ),
 ]
 Inference = Annotated[
-    str | None,
-    typer.Option(help="one criterion (default: every criterion that both have)", autocompletion=_help.inferences),
+    str | None, Option(help="one criterion (default: every criterion that both have)", autocompletion=_help.inferences)
 ]
-Base = Annotated[str | None, typer.Option(metavar="REV", help="take RUN_A from this git revision, through DVC")]
-AsMarkdown = Annotated[bool, typer.Option("--md", help="print Markdown instead of a table")]
+Base = Annotated[str | None, Option(metavar="REV", help="take RUN_A from this git revision, through DVC")]
+AsMarkdown = Annotated[bool, Option("--md", help="print Markdown instead of a table")]
 MaxDrop = Annotated[
     float | None,
-    typer.Option(
+    Option(
         help="exit with status 1 where R@K, mrr, map or rsum of RUN_B is lower by more than this many points, with p < 0.05"
     ),
 ]
-Resamples = Annotated[int, typer.Option(min=1, help="number of bootstrap draws")]
-Seed = Annotated[int, typer.Option(help="seed of the bootstrap draws")]
+Resamples = Annotated[int, Option(min=1, help="number of bootstrap draws")]
+Seed = Annotated[int, Option(help="seed of the bootstrap draws")]
 
 
 def compare(
@@ -104,14 +97,14 @@ def compare(
 ) -> None:
     """Compare evaluations query by query: differences with 95% intervals and p-values.
 
-    A run with seeds counts as the mean of its models; its interval includes the chance of training. Each RUN_B is compared
-    with RUN_A, and p-values are corrected for the number of comparisons (Holm).
+    A run with seeds counts as the mean of its models; its interval includes the chance of training. Each RUN_B is
+    compared with RUN_A, and p-values are corrected for the number of comparisons (Holm).
     """
     _check(as_markdown, as_json, max_drop, resamples)
     start = Path.cwd()
     from vse_pipe.core.console import stdout
     from vse_pipe.project.paths import root_around
-    from vse_pipe.tools.compare import compare, revisions
+    from vse_pipe.tools import compare, revisions
 
     folders = base is None and all(revisions.is_evaluation(name) for name in (run_a, *(runs_b or [])))
     params = None if folders or root_around() is None else _project.params()
@@ -127,7 +120,7 @@ def compare(
 
 
 def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: int) -> None:
-    from vse_pipe.tools.compare.compare import FEWEST_RESAMPLES
+    from vse_pipe.tools.compare import FEWEST_RESAMPLES
 
     if as_markdown and as_json:
         raise UsageError("--md and --json exclude each other")
@@ -142,7 +135,7 @@ def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: 
 def compose(
     sets: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="a table (Parquet, .csv or text with a header) with the columns image_0 caption_0 image_1 caption_1, or image_id "
             "caption_id negative_id, and, if there are any, category"
         ),
@@ -164,15 +157,13 @@ def compose(
 
     vectors = from_files(run, images, captions, (image_ids, caption_ids))
     if vectors is not None:
-        from vse_pipe.evaluate.external.inputs import InputFiles
+        from vse_pipe.evaluate.files import InputFiles
         from vse_pipe.project.params.load import load_measuring
         from vse_pipe.tools.compose import compose_files
 
         params, *_ = load_measuring(_project.overrides)
-        return show(
-            compose_files(InputFiles(*vectors, image_ids, caption_ids, similarity=similarity), params, sets, device),
-            as_json,
-        )
+        files = InputFiles(*vectors, image_ids, caption_ids, similarity=similarity)
+        return show(compose_files(files, params, sets, device), as_json)
     path = sets.resolve()
     params = _project.params()
     chosen = _project.chosen_runs(run, params, ranked=True)
@@ -182,9 +173,9 @@ def compose(
 
 
 def claims(
-    file: Annotated[str, typer.Argument(help="a YAML file of claims, or `papers`: the claims of five papers")],
+    file: Annotated[str, Argument(help="a YAML file of claims, or `papers`: the claims of five papers")],
     skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="where params.yaml lacks a run, give no verdict instead of an error")
+        bool, Option("--skip-unknown", help="where params.yaml lacks a run, give no verdict instead of an error")
     ] = False,
     as_markdown: AsMarkdown = False,
     as_json: AsJson = False,
@@ -193,26 +184,27 @@ def claims(
 ) -> None:
     """Judge claims of papers by paired intervals: a claim holds, does not hold, or cannot be told from these data.
 
-    The file names for each claim two runs, a figure and a direction. There is no verdict on a run that has not converged, whose
-    figure lies below the floor in the file, or that has fewer trainings than the file requires.
+    The file names for each claim two runs, a figure and a direction. There is no verdict on a run that has not
+    converged, whose figure lies below the floor in the file, or that has fewer trainings than the file requires.
     """
     if as_markdown and as_json:
         raise UsageError("--md and --json exclude each other")
     start = Path.cwd()
     params = _project.params()
-    from vse_pipe.tools import claims
+    from vse_pipe.report import claims
 
-    verdicts = claims.claims(params, claims.find(file, start), resamples, seed, skip_unknown)
+    content = claims.read(claims.find_file(file, start))
+    verdicts = claims.judged(params, content, resamples, seed, skip_unknown)
     show = claims.as_document if as_json else claims.markdown if as_markdown else claims.terminal
-    show(*verdicts, resamples, seed)
+    show(content, verdicts, resamples, seed)
 
 
 def audit(
     run: Annotated[str, _help.option("a name under runs: in params.yaml; it must be trained", "runs")],
     threshold: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="a pair with a higher probability of mismatch counts as mismatched")
+        float, Option(min=0.0, max=1.0, help="a pair with a higher probability of mismatch counts as mismatched")
     ] = 0.5,
-    limit: Annotated[int, typer.Option(min=0, max=1000, help="number of pairs in the gallery of pictures")] = 12,
+    limit: Annotated[int, Option(min=0, max=1000, help="number of pairs in the gallery of pictures")] = 12,
     device: Device = "auto",
     engine: Engine = None,
     workers: Workers = None,
@@ -236,12 +228,10 @@ def localize(
     run: Annotated[
         str, _help.option("a name under runs: in params.yaml, of a data set of regions; it must be embedded", "runs")
     ],
-    image: Annotated[Path | None, typer.Option(help="a photo to find phrases in, instead of the test split")] = None,
-    phrase: Annotated[
-        list[str] | None, typer.Option(help="what to find in the photo; repeat for several phrases")
-    ] = None,
+    image: Annotated[Path | None, Option(help="a photo to find phrases in, instead of the test split")] = None,
+    phrase: Annotated[list[str] | None, Option(help="what to find in the photo; repeat for several phrases")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="the picture file that shows the photo with its boxes (default: localized.png)")
+        Path | None, Option(help="the picture file that shows the photo with its boxes (default: localized.png)")
     ] = None,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -258,15 +248,12 @@ def localize(
         return _in_photo(run, Question(image.resolve(), image.name, tuple(phrase or ()), drawing), device, as_json)
     params = _project.params()
     names = _project.chosen_runs(run, params)
-    from vse_pipe.localize import inputs
-
-    inputs.check_localizable(params, names[0])
     with _project.reserved(map(paths.localized, names)):
         from vse_pipe.core.devices import resolve_device
-
-        resolve_device(device)
         from vse_pipe.localize import stage
 
+        stage.check_localizable(params, names[0])
+        resolve_device(device)
     figures = {name: stage.localize(params, name, device) for name in names}
     _project.settle(params, names, paths.localized, stage.FILES)
     return _project.show_each(figures, stage.show_localisation, as_json)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import AsJson, Device, SearchedName
@@ -22,42 +22,37 @@ if TYPE_CHECKING:
 
 def search(
     text: Annotated[
-        str | None,
-        typer.Argument(help="a sentence, a picture's file, or several with + and -: 'dog:2 + pool.jpg - fruit'"),
+        str | None, Argument(help="a sentence, a picture's file, or several with + and -: 'dog:2 + pool.jpg - fruit'")
     ] = None,
-    image: Annotated[Path | None, typer.Option(help="a photo; find captions for it")] = None,
-    image_id: Annotated[
-        str | None, typer.Option(help="an image of the data set, by its id; find captions for it")
-    ] = None,
+    image: Annotated[Path | None, Option(help="a photo; find captions for it")] = None,
+    image_id: Annotated[str | None, Option(help="an image of the data set, by its id; find captions for it")] = None,
     run: SearchedName = None,
     inference: Annotated[
-        str, typer.Option(help="how to rank: nns, or a criterion against hubs: is, csls, nnn, dual_is, sinkhorn")
+        str, Option(help="how to rank: nns, or a criterion against hubs: is, csls, nnn, dual_is, sinkhorn")
     ] = "nns",
-    k: Annotated[int, typer.Option("--k", min=1, max=10_000, help="number of results")] = 10,
-    split: Annotated[str, typer.Option(help="the split to search: test, val, train or all")] = "test",
+    k: Annotated[int, Option("--k", min=1, max=10_000, help="number of results")] = 10,
+    split: Annotated[str, Option(help="the split to search: test, val, train or all")] = "test",
     to: Annotated[
-        str | None, typer.Option(help="what to find, images or captions (default: captions for a picture, else images)")
+        str | None, Option(help="what to find, images or captions (default: captions for a picture, else images)")
     ] = None,
     where: Annotated[
-        str | None, typer.Option(help="search only images with this property: \"split = 'test' and width > 500\"")
+        str | None, Option(help="search only images with this property: \"split = 'test' and width > 500\"")
     ] = None,
     group: Annotated[
         float | None,
-        typer.Option(
+        Option(
             help="show one of near duplicates: of results whose vectors have this cosine or more the best, such as 0.97"
         ),
     ] = None,
     min_probability: Annotated[
         float | None,
-        typer.Option(help="show only results that match with at least this probability, 0 to 1, as learnt from val"),
+        Option(help="show only results that match with at least this probability, 0 to 1, as learnt from val"),
     ] = None,
-    probability: Annotated[
-        bool, typer.Option("--probability", help="show the probability that a result matches")
-    ] = False,
+    probability: Annotated[bool, Option("--probability", help="show the probability that a result matches")] = False,
     pictures: Annotated[
-        bool, typer.Option(help="show pictures in terminals that can: kitty, iTerm2, WezTerm, Ghostty")
+        bool, Option(help="show pictures in terminals that can: kitty, iTerm2, WezTerm, Ghostty")
     ] = True,
-    html: Annotated[Path | None, typer.Option(help="also write the results as a web page to this file")] = None,
+    html: Annotated[Path | None, Option(help="also write the results as a web page to this file")] = None,
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
@@ -98,9 +93,8 @@ def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple
             raise MissingResource(f"{name}: no such file; to search for these words, write {quoted}")
         say(f"{name}: searched with the picture in this file; to search for these words, write {quoted}")
         return (Term(PHOTO, Path(name).name, content=_content(Path(name))),)
-    return tuple(
-        replace(part, content=_content(Path(part.value))) if part.kind == PHOTO else part for part in parse(text)
-    )
+    terms = [(part, part.kind == PHOTO) for part in parse(text)]
+    return tuple(replace(part, content=_content(Path(part.value))) if is_file else part for part, is_file in terms)
 
 
 def _answer(
@@ -108,10 +102,10 @@ def _answer(
 ) -> None:
     from vse_pipe.core.console import say, stdout
     from vse_pipe.tools.search import query, show
-    from vse_pipe.tools.search.answer import document
+    from vse_pipe.tools.search.query import answer_document
 
     answer = engine.ask(parts, limits)
-    content = document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), reason)
+    content = answer_document(engine, answer, query.direction(parts, limits.to, engine.counts["captions"]), reason)
     show.show(content, as_json)
     terminal = show.protocol(stdout.file, os.environ) if pictures and not as_json else None
     if terminal is not None:
@@ -153,23 +147,21 @@ def _content(image: Path) -> bytes:
 
 Model = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="pretrained pair to use instead of a run: an architecture of open_clip, such as ViT-B-32, or a file that describes one"
     ),
 ]
 Weights = Annotated[
-    str | None,
-    typer.Option(help="weights of --model: a file, or the name of published weights, such as laion2b_s34b_b79k"),
+    str | None, Option(help="weights of --model: a file, or the name of published weights, such as laion2b_s34b_b79k")
 ]
 Sha256 = Annotated[
-    str | None, typer.Option(help="sha256 that the weights must have (default for a file: its present sha256)")
+    str | None, Option(help="sha256 that the weights must have (default for a file: its present sha256)")
 ]
 
 
 def index(
     folder: Annotated[
-        Path | None,
-        typer.Argument(help="the folder of pictures (default: all folders indexed before)", show_default=False),
+        Path | None, Argument(help="the folder of pictures (default: all folders indexed before)", show_default=False)
     ] = None,
     run: Annotated[
         str | None,
@@ -181,22 +173,20 @@ def index(
     weights: Weights = None,
     sha256: Sha256 = None,
     name: Annotated[
-        str | None, typer.Option(help="name of the collection in params.yaml (default: the folder's name)")
+        str | None, Option(help="name of the collection in params.yaml (default: the folder's name)")
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(
-            help="also write an index for another program: faiss, npy or parquet", autocompletion=_help.targets
-        ),
+        Option(help="also write an index for another program: faiss, npy or parquet", autocompletion=_help.targets),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="with --to: the folder of that index")] = None,
+    out: Annotated[Path | None, Option(help="with --to: the folder of that index")] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Make a folder of pictures searchable, or bring it up to date.
 
-    The pictures need no captions. params.yaml gets a data set, its features and a transfer of the run, or a run of the pretrained
-    pair. Later calls process new or changed pictures only.
+    The pictures need no captions. params.yaml gets a data set, its features and a transfer of the run, or a run of the
+    pretrained pair. Later calls process new or changed pictures only.
     """
     if (to is None) != (out is None):
         raise UsageError("--to and --out go together")
@@ -215,7 +205,7 @@ def index(
         from vse_pipe.tools import index
     outs = index.index(params, names, device)
     if to is not None and out is not None:
-        from vse_pipe.tools.export.stage import export_run
+        from vse_pipe.tools.export import export_run
 
         export_run(params, names[0], "nns", to, "text_to_image", out, device)
         outs.append(out)
@@ -265,9 +255,8 @@ def _pair(
     if model is None or weights is None or run is not None or folder is None:
         raise UsageError("--model and --weights go together, with a folder and without --run")
     files = {key: Path(value).expanduser() for key, value in (("model", model), ("weights", weights))}
-    options = {"model": model, "weights": weights} | {
-        key: str(path.resolve()) for key, path in files.items() if path.is_file()
-    }
+    options = {"model": model, "weights": weights}
+    options |= {key: str(path.resolve()) for key, path in files.items() if path.is_file()}
     if sha256 is None and files["weights"].is_file():
         from vse_pipe.core import files as hashing
 
@@ -276,7 +265,6 @@ def _pair(
 
 
 def _indexed(params) -> list[str]:
-    """Names of all collections whose data set is a folder of pictures."""
     from vse_pipe.tools import index
 
     folders = [key for key, dataset in params.datasets.items() if dataset.format.name == index.FORMAT]
@@ -309,12 +297,10 @@ def _run(params, run: str | None) -> str:
 
 
 Run = Annotated[str, _help.option("a name under runs: in params.yaml", "runs")]
-Captions = Annotated[
-    Path | None, typer.Option(help="a text file with a caption a line, or a .csv or .tsv with a header")
-]
-Column = Annotated[str | None, typer.Option(help="with a table: its column of captions (default: caption or text)")]
-Images = Annotated[Path | None, typer.Option(help="a folder of pictures; folders in it count too")]
-Out = Annotated[Path, typer.Option(help="the .parquet file to write")]
+Captions = Annotated[Path | None, Option(help="a text file with a caption a line, or a .csv or .tsv with a header")]
+Column = Annotated[str | None, Option(help="with a table: its column of captions (default: caption or text)")]
+Images = Annotated[Path | None, Option(help="a folder of pictures; folders in it count too")]
+Out = Annotated[Path, Option(help="the .parquet file to write")]
 
 
 def encode(

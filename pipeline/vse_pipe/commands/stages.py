@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from vse_pipe.commands import _help, _project
 from vse_pipe.commands._project import Address, AsJson, Device, EmbeddedName, Engine, OnDataset, Workers
@@ -16,7 +17,7 @@ Features = Annotated[str | None, _help.option("a name under features: (default: 
 Texts = Annotated[str | None, _help.option("a name under texts: (default: all features and texts)", "texts")]
 Backbone = Annotated[
     str | None,
-    typer.Option(
+    Option(
         help="a backbone that params.yaml need not name: resnet152, vgg19, torchvision:NAME, timm:NAME, ...",
         autocompletion=_help.backbones,
     ),
@@ -24,12 +25,10 @@ Backbone = Annotated[
 Dataset = Annotated[
     str | None, _help.option("with --backbone: a name under datasets: (default: the only one)", "datasets")
 ]
-Weights = Annotated[str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")]
-Shard = Annotated[
-    str | None, typer.Option(metavar="I/N", help="compute share I of N of the shards and assemble nothing")
-]
+Weights = Annotated[str, Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")]
+Shard = Annotated[str | None, Option(metavar="I/N", help="compute share I of N of the shards and assemble nothing")]
 FindBatchSize = Annotated[
-    bool, typer.Option("--find-batch-size", help="measure which batch_size is fastest on this machine; write nothing")
+    bool, Option("--find-batch-size", help="measure which batch_size is fastest on this machine; write nothing")
 ]
 
 

@@ -138,6 +138,11 @@ class Damage:
             raise self.kind(f"{path}: {what} ({reason}); {self.advice}") from error
 
 
+def first_line(error: Exception) -> str:
+    """The first line of the message with text, or the name of the class."""
+    return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """``unknown loss 'maxx'; did you mean 'max'? known: hal, max, sum``."""
     return missing(f"unknown {kind} '{name}'", name, sorted(known))

@@ -15,31 +15,32 @@ from vse_pipe.project.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODER
 from vse_pipe.project.stages import Declaration, Node
 from vse_pipe.train.declaration import data
 
-_OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
+# Footer entries of the file format.
+_FORMAT_KEYS = {"artefact", "version", "ARROW:schema"}
 
 
-def _inputs_of_transfer(params: Params, name: str) -> list[Path]:
-    """The other data set with its features. Of the features and texts that the run was trained on its folder has the digests."""
+def _transfer_inputs(params: Params, name: str) -> list[Path]:
+    """The data set with its features, and the run. The run's folder has the digests of its own features and texts."""
     transfer = params.transfers[name]
     features = paths.extracted(transfer.dataset, str(transfer.features))
     return [paths.prepared(transfer.dataset), features, paths.trained(transfer.run)]
 
 
 def _problems(params: Params, node: Node) -> Iterator[Problem]:
-    about, captions = (_footer(node.out / name, node) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
-    for key in sorted({*about, *captions} - _OF_THE_FILE):
-        if about.get(key) != captions.get(key):
+    footer, captions_footer = (_footer(node.out / name, node) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
+    for key in sorted({*footer, *captions_footer} - _FORMAT_KEYS):
+        if footer.get(key) != captions_footer.get(key):
             yield node.problem(f"images.parquet and captions.parquet name different values of {key}")
-    if about.get("run") != node.name:
-        yield node.problem(f"embeddings of run {about.get('run')!r}, expected {node.name!r}")
-    transfer, made_for = params.transfers.get(node.name), json.loads(about.get(embeddings.TRANSFER, "null"))
-    if transfer and not transfer.tells(made_for):
-        yield node.problem(f"embeddings of {made_for}, not what params.yaml transfers.{node.name} says")
+    if footer.get("run") != node.name:
+        yield node.problem(f"embeddings of run {footer.get('run')!r}, expected {node.name!r}")
+    transfer, recorded = params.transfers.get(node.name), json.loads(footer.get(embeddings.TRANSFER, "null"))
+    if transfer and not transfer.tells(recorded):
+        yield node.problem(f"embeddings of {recorded}, not what params.yaml transfers.{node.name} says")
     run = params.trained(node.name)
     weights = model_files.digest_of(paths.trained(run), run)
-    yield from node.digest("weights", about.get("model_sha256"), weights)
+    yield from node.digest("weights", footer.get("model_sha256"), weights)
     prepared = paths.prepared(params.dataset(node.name))
-    joins.require(prepared, embeddings.origin(node.out, about, images.SPLITS, node.advice))
+    joins.require(prepared, embeddings.origin(node.out, footer, images.SPLITS, node.advice))
 
 
 def _footer(path: Path, node: Node) -> dict[str, str]:
@@ -60,7 +61,7 @@ _TRANSFERS = replace(
     _RUNS,
     group="embed_transfers",
     section="transfers",
-    inputs=_inputs_of_transfer,
+    inputs=_transfer_inputs,
     families={**_RUNS.families, TEXT_FEATURES: ""},
     file="transfer",
 )

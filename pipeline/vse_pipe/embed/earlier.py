@@ -1,4 +1,4 @@
-"""Whether features of two data sets were made alike: by the same weights, transform, options and precision."""
+"""Vectors of an earlier call that are still valid, and text features of a run for further sentences."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, features, joins, model_files, texts
+from vse_pipe.artifacts import embeddings, features, joins, texts
 from vse_pipe.artifacts.embeddings import StoredVectors
 from vse_pipe.artifacts.features import WRITTEN, Features
 from vse_pipe.artifacts.model_files import ModelFiles
@@ -24,72 +24,72 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, sha256
 from vse_pipe.extract import text_stage
-from vse_pipe.extract.params import TextParams
 from vse_pipe.extract.text_methods import State
-from vse_pipe.extract.texts.options import EncoderParams
+from vse_pipe.extract.texts.options import EncoderParams, TextParams
 from vse_pipe.project import code, paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits
 from vse_pipe.project.stages import declarations
 
-# What features of another data set have of their own. Code, libraries and devices change a last bit.
-_OWN = {*WRITTEN, "dataset", "images_sha256", "code_sha256", "libraries", "device", "files"}
-# Options: where the features of a data set lie that somebody else computed, and what changes a last bit as well.
-_OWN_OPTIONS = {"tsv", "batch_size"}
+# Keys of meta.json that may differ between two data sets. Code, libraries and devices change a last bit only.
+_FREE = {*WRITTEN, "dataset", "images_sha256", "code_sha256", "libraries", "device", "files"}
+# Options that may differ: the place of features that were computed elsewhere, and a size that changes a last bit only.
+_FREE_OPTIONS = {"tsv", "batch_size"}
+# Keys of config.json that decide nothing beside the weights.
+_TRAINED_ON = ("features_sha256", "texts_sha256", "pairs_sha256")
+_MARKS = set(punctuation)
 
 
 def changed(ours: dict, theirs: dict) -> list[str]:
-    """The keys of two meta.json whose values say that they were not made alike."""
-    one, other = map(_about, (ours, theirs))
-    return sorted(key for key in {*one, *other} if one.get(key) != other.get(key))
+    """The keys whose values show that features were made differently. ours, theirs: content of meta.json."""
+    left, right = map(_settings, (ours, theirs))
+    return sorted(key for key in {*left, *right} if left.get(key) != right.get(key))
 
 
 def identity(value: object) -> object:
-    """Of weights the content, not where it came from."""
+    """``value``; for weights their digest and seed, without the place they came from."""
     if isinstance(value, dict) and ("sha256" in value or "seed" in value):
         return value.get("sha256"), value.get("seed")
     return value
 
 
-def _about(meta: dict) -> dict:
-    found = {key: identity(value) for key, value in meta.items() if key not in _OWN}
-    options = {key: value for key, value in meta.get("params", {}).items() if key not in _OWN_OPTIONS}
-    return found | {"params": options, "the shape of a row": list(meta.get("shape", ()))[1:]}
-
-
-_TRAINED_ON = ("features_sha256", "texts_sha256", "pairs_sha256")
+def _settings(meta: dict) -> dict:
+    options = {key: value for key, value in meta.get("params", {}).items() if key not in _FREE_OPTIONS}
+    settings = {key: identity(value) for key, value in meta.items() if key not in _FREE}
+    return settings | {"params": options, "the shape of a row": list(meta.get("shape", ()))[1:]}
 
 
 @dataclass(frozen=True)
 class EarlierVectors:
-    """folder: where an earlier call's vectors lie; made: one digest of all that decides a vector beside its picture; model: the
-    digest that the vectors' own file must name, for the two files may come from two calls."""
+    """Vectors in ``folder``. digest: result of ``vectors_digest``. model: the digest that the vectors' file must name,
+    because the two files of the folder may come from two calls."""
 
     folder: Path
-    made: str
+    digest: str
     model: str
 
-    def known(self, wanted: pa.Array) -> "Known":
-        """Of ``wanted`` contents. What is damaged counts for nothing."""
-        nothing = Known(np.full(len(wanted), -1), None)
+    def cached(self, contents: pa.Array) -> "CachedVectors":
+        """The vectors of ``contents`` that exist. Damaged files count as missing."""
+        nothing = CachedVectors(np.full(len(contents), -1), None)
         if not (self.folder / joins.NAME).is_file():
             return nothing
         try:
-            known, made = joins.read(self.folder)
-            if made != self.made:
+            stored_contents, digest = joins.read(self.folder)
+            if digest != self.digest:
                 return nothing
             stored = StoredVectors.of(self.folder / embeddings.IMAGES)
         except (InputError, IntegrityError) as error:
             warn(f"{error}; doing so now")
             return nothing
-        if len(known) != stored.count or stored.model != self.model:
+        if len(stored_contents) != stored.count or stored.model != self.model:
             return nothing
-        return Known(joins.places(wanted, [known]).fill_null(-1).to_numpy().astype(np.int64), stored)
+        places = joins.places(contents, [stored_contents])
+        return CachedVectors(places.fill_null(-1).to_numpy().astype(np.int64), stored)
 
 
 @dataclass
-class Known:
-    """rows: int64 (n,), of each content that is wanted the row of ``stored``, -1 where it is not there."""
+class CachedVectors:
+    """rows: int64 (n,), the row of each content in ``stored``, -1 for a missing one."""
 
     rows: np.ndarray
     stored: StoredVectors | None
@@ -99,29 +99,31 @@ class Known:
         return int((self.rows >= 0).sum())
 
     def completed(self, part: slice, encode: Callable[[np.ndarray], Tensor]) -> np.ndarray:
-        """(rows, D) float32, of the contents in ``part``. encode: of the places of those that are not there, their vectors. Of a
-        file that turns out to be damaged nothing more is there."""
-        there = np.flatnonzero(self.rows[part] >= 0)
-        if self.stored is None or not len(there):
+        """(rows, D) float32, the vectors of the contents in ``part``. encode: returns the vectors at these places, for
+        missing ones.
+
+        When the file turns out to be damaged, all further contents count as missing."""
+        present = np.flatnonzero(self.rows[part] >= 0)
+        if self.stored is None or not len(present):
             return encode(np.arange(part.start, part.stop)).numpy()
         try:
-            taken = self.stored.take(self.rows[part][there])
+            stored = self.stored.take(self.rows[part][present])
         except (InputError, IntegrityError) as error:
             warn(f"{error}; doing so now")
             self.stored = None
             return self.completed(part, encode)
         missing = np.flatnonzero(self.rows[part] < 0)
         if not len(missing):
-            return taken
-        found = np.empty((part.stop - part.start, taken.shape[1]), np.float32)
-        found[there], found[missing] = taken, encode(missing + part.start).numpy()
-        return found
+            return stored
+        vectors = np.empty((part.stop - part.start, stored.shape[1]), np.float32)
+        vectors[present], vectors[missing] = stored, encode(missing + part.start).numpy()
+        return vectors
 
 
-def made(params: Params, run: str, model: model_files.ModelFiles, source: Features, device: str) -> str:
-    """As ``EarlierVectors`` has it. run: or a transfer; source: what the vectors are computed from; device: its kind."""
+def vectors_digest(params: Params, run: str, model: ModelFiles, source: Features, device: str) -> str:
+    """A digest of everything that decides a vector beside its picture. run: a run or transfer; source: the features
+    that the vectors are computed from; device: its kind."""
     declared = declarations()["embed"]
-    # What the weights were trained on decides nothing beside them: of a pair it is the collection itself.
     config = {key: value for key, value in model.config.items() if key not in _TRAINED_ON}
     about = {
         "model": [model.digest, config],
@@ -134,27 +136,25 @@ def made(params: Params, run: str, model: model_files.ModelFiles, source: Featur
 
 
 def contents_of(source: Features, image_ids: np.ndarray) -> pa.Array:
-    """What these images show, null where nobody knows; a damaged file knows nothing. Raises InputError for images without
-    features."""
+    """The contents of these images, null where they are unknown, as in a damaged file. Raises InputError for images
+    without features."""
     unknown = pa.nulls(len(image_ids), pa.string())
     if source.folder is None or not (source.folder / joins.NAME).is_file():
         return unknown
     try:
-        known, _ = joins.read(source.folder)
-        if len(known) != len(source.array):
-            raise InputError(f"{source.folder / joins.NAME}: {len(known)} rows, of {len(source.array)} features")
+        contents, _ = joins.read(source.folder)
+        if len(contents) != len(source.array):
+            raise InputError(f"{source.folder / joins.NAME}: {len(contents)} rows, of {len(source.array)} features")
     except (InputError, IntegrityError) as error:
         warn(f"{error}; all vectors are computed")
         return unknown
-    return known.take(pa.array(source.rows_of(image_ids))).combine_chunks()
-
-
-_MARKS = set(punctuation)
+    return contents.take(pa.array(source.rows_of(image_ids))).combine_chunks()
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """name: under texts; method, its options and what it learnt; meta: of the folder in data/extract/."""
+    """The text features of a run. name: under texts; state: what the method has learnt; meta: of the folder in
+    data/extract/."""
 
     name: str
     method: ModuleType
@@ -163,36 +163,36 @@ class Fitted:
     state: State
     meta: dict
 
-    def unknown(self, counted: Counter[str]) -> Counter[str]:
-        """Of these words those that the vocabulary does not hold, marks left out."""
+    def unknown(self, counts: Counter[str]) -> Counter[str]:
+        """The words that the vocabulary lacks, without punctuation. counts: by word."""
         vocabulary = set(self.state.words)
-        return Counter({word: n for word, n in counted.items() if word not in vocabulary and not is_mark(word)})
+        return Counter({word: n for word, n in counts.items() if word not in vocabulary and not _is_mark(word)})
 
     def unknown_share(self, sentences: Iterable[str]) -> float | None:
-        """Of all words of the sentences, each occurrence counted and marks left out. None of a method without words of its
-        own, and where there is no word."""
+        """The share of unknown words among all words of the sentences, without punctuation. None for a method without
+        words, and for sentences without a word."""
         if not self.traits.terms:
             return None
-        counted = Counter(chain.from_iterable(self.method.terms(one, self.options) for one in sentences))
-        words = sum(n for word, n in counted.items() if not is_mark(word))
-        return self.unknown(counted).total() / words if words else None
+        terms = (self.method.terms(sentence, self.options) for sentence in sentences)
+        counts = Counter(chain.from_iterable(terms))
+        total = sum(n for word, n in counts.items() if not _is_mark(word))
+        return self.unknown(counts).total() / total if total else None
 
     def treated(self, folder: Path, ids: np.ndarray, sentences: Iterable[str]) -> texts.Texts:
-        """Further sentences as the run's own captions were treated, written to ``folder``: vectors may be larger than memory. ids: int64,
-        one a sentence."""
+        """Further sentences, treated as the run's own captions were. They are written to ``folder``, because vectors
+        may be larger than memory. ids: int64, one for each sentence."""
         about = {"method": self.meta["method"]}
         text_stage.write(folder, ids, sentences, self.method, self.options, self.state, about)
         return texts.read(folder, verify=False)
 
 
-def is_mark(word: str) -> bool:
-    """Punctuation and nothing else."""
+def _is_mark(word: str) -> bool:
     return set(word) <= _MARKS
 
 
 def fitted(run: str, files: ModelFiles) -> Fitted:
-    """Raises MissingResource where the text features are not there, IntegrityError where they are not those that the run was
-    trained on."""
+    """The text features that the run was trained on. Raises MissingResource for missing files, IntegrityError for other
+    ones."""
     name = files.config["texts"]
     folder = paths.extracted(files.config["dataset"], name)
     if not (folder / texts.META).is_file():
@@ -214,24 +214,23 @@ def fitted(run: str, files: ModelFiles) -> Fitted:
 
 
 def require_encoder(options: TextParams, meta: dict, where: str) -> None:
-    """Raises IntegrityError where a sentence is read by a pre-trained encoder and the files of this are others than those that
-    ``meta`` was written with; word vectors are part of what was learnt."""
-    encoders = [
-        one for one in (options, *(part.params for part in options.further())) if isinstance(one, EncoderParams)
-    ]
-    told = meta.get("files_sha256")
-    if not encoders or told is None:
+    """Raises IntegrityError if a pre-trained sentence encoder has other files than those that ``meta`` was written
+    with. Word vectors are no such files: they are part of what was learnt."""
+    methods = (options, *(part.params for part in options.further()))
+    encoders = [method for method in methods if isinstance(method, EncoderParams)]
+    recorded = meta.get("files_sha256")
+    if not encoders or recorded is None:
         return
-    now = {sha256(path) if path.is_file() else "" for one in encoders for path in one.files()}
-    if len(options.files()) != len(told) or not now <= set(told):
-        names = ", ".join(one.model for one in encoders)
+    present = {sha256(path) if path.is_file() else "" for encoder in encoders for path in encoder.files()}
+    if len(options.files()) != len(recorded) or not present <= set(recorded):
+        names = ", ".join(encoder.model for encoder in encoders)
         raise IntegrityError(
             f"{where}: made with other files of sentence encoder {names} than there are now; put those back"
         )
 
 
 def learnt(folder: Path, meta: dict) -> State:
-    """Of kind vectors: vocabulary and what was learnt, both against their digests."""
+    """Vocabulary and learnt arrays of text features of kind vectors, checked against their digests."""
     from safetensors.numpy import load_file
 
     for name in (texts.VOCABULARY, texts.STATE):

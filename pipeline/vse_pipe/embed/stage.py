@@ -20,7 +20,7 @@ from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.files import sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.embed import vectors
-from vse_pipe.embed.earlier import EarlierVectors, made
+from vse_pipe.embed.earlier import EarlierVectors, vectors_digest
 from vse_pipe.embed.vectors import Sources
 from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params.typed import Params
@@ -35,26 +35,26 @@ FILES = (embeddings.IMAGES, embeddings.CAPTIONS, joins.NAME, names.NAME, embeddi
 def embed(params: Params, run: str, device: str = "auto") -> Path:
     """Write data/embed/<run>/images.parquet and captions.parquet.
 
-    Of vectors all splits, so that train captions can be a bank; of fragments, which take a hundred times the room, val and
-    test; ``embed.splits`` says otherwise. Images that could not be read are left out with their captions, and counted in
-    the footer. A similarity that learns has its weights beside them. A run of two networks has
-    what the second made of them in peer/.
+    Vectors are written for every split, because train captions can serve as a query bank. Fragments take about 100
+    times the space, so only val and test are written. ``embed.splits`` overrides both. Images that could not be read
+    are left out with their captions, and the footer has their numbers. The weights of a similarity that learns lie
+    beside the files. For a run of two networks, peer/ holds the files of the second.
     """
     started = time.monotonic()
     node = params.runs[run]
     out = paths.embedded(run)
     with claim(out):
         models = restore.load_all(paths.trained(run))
-        source, words = restore.inputs(node, run, models[0][1])
-        write(params, run, models, Material(node.dataset, source, words), resolve_device(device))
+        source, texts = restore.inputs(node, run, models[0][1])
+        write(params, run, models, Material(node.dataset, source, texts), resolve_device(device))
     step.record(out, time.monotonic() - started)
     return out
 
 
 @dataclass(frozen=True)
 class Material:
-    """A data set by its name, with what the encoders read of it, texts None where it has no captions. about: more to say of it in
-    the files' footer."""
+    """What the encoders read of a data set. dataset: its name; texts: None without captions; about: further entries of
+    the footer."""
 
     dataset: str
     features: Features
@@ -62,74 +62,70 @@ class Material:
     about: dict[str, str] = field(default_factory=dict)
 
 
-def write(params: Params, run: str, models: Sequence[Model], material: Material, where: torch.device) -> None:
-    """data/embed/<run>/, whole or not at all, and a line about it. models: as of ``restore.load_all``."""
+def write(params: Params, run: str, models: Sequence[Model], material: Material, device: torch.device) -> None:
+    """Write data/embed/<run>/, whole or not at all, and print a line. models: result of ``restore.load_all``."""
     prepared, source = paths.prepared(material.dataset), material.features
     inputs = source.array
     if models[0][0].tests_on_pixels:
         config = models[0][1].config
         pictures = IMAGE_ENCODERS.load(config["image"]["name"]).Pictures
-        backbone = {**config["backbone"], "images_sha256": source.meta["images_sha256"]}  # of whichever data set
-        inputs = pictures.join(material.dataset, source, backbone, where)
-    whole = images.read(prepared), captions.read(prepared, columns=("caption_id", "image_id", "split"))
-    kept = [source.readable(table["image_id"].to_numpy()) for table in whole]
-    # Filtered only where something is left out: it would be all of it a second time.
-    seen, read = tables = [
-        table if own.all() else table.filter(pa.array(own)) for table, own in zip(whole, kept, strict=True)
+        # The data set may be another one than that of the training.
+        backbone = {**config["backbone"], "images_sha256": source.meta["images_sha256"]}
+        inputs = pictures.join(material.dataset, source, backbone, device)
+    all_rows = images.read(prepared), captions.read(prepared, columns=("caption_id", "image_id", "split"))
+    masks = [source.readable(table["image_id"].to_numpy()) for table in all_rows]
+    # A filter copies the table, so a table without unreadable images is used as it is.
+    image_rows, caption_rows = readable = [
+        table if mask.all() else table.filter(pa.array(mask)) for table, mask in zip(all_rows, masks, strict=True)
     ]
-    missing = left_out(whole, tables)
-    digests = joins.by_split(seen, partial(captions.blocks, prepared, kept=kept[1]))
+    missing = left_out(all_rows, readable)
+    digests = joins.by_split(image_rows, partial(captions.blocks, prepared, kept=masks[1]))
     data = {embeddings.DATA: json.dumps(digests, sort_keys=True)}
     if missing:
         data[embeddings.PREPARED] = json.dumps(joins.digests(prepared), sort_keys=True)
     about = {**missing, **data, **joins.made_of(prepared), **material.about}
     with whole_folder(paths.embedded(run), repetitions.patterns(FILES)) as folder:
-        if (named := names.read(prepared)) is not None:
-            names.write(folder, named)
+        if (text_ids := names.read(prepared)) is not None:
+            names.write(folder, text_ids)
             about[names.NAME] = sha256(folder / names.NAME)
         for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
             place.mkdir(exist_ok=True)
-            sources = Sources(model.to(where), seen, read, source, inputs, material.texts, where)
+            sources = Sources(model.to(device), image_rows, caption_rows, source, inputs, material.texts, device)
             footer = {**about_model(run, files.config), **about}
             if model.fragments:
                 counts, dim = vectors.write_fragments(place, sources, footer, params.embed.splits)
             else:
-                there = paths.embedded(run) / place.relative_to(folder)
-                earlier = EarlierVectors(there, made(params, run, files, source, where.type), files.digest)
+                digest = vectors_digest(params, run, files, source, device.type)
+                earlier = EarlierVectors(paths.embedded(run) / place.relative_to(folder), digest, files.digest)
                 dim = files.config["embed_size"]
                 counts = vectors.write_vectors(place, sources, dim, footer, params.embed, earlier, run)
         for array in (source.array, *([] if material.texts is None else [material.texts.array])):
             if array is not None:
                 mapped.require_unchanged(array)
     if missing:
-        images_, captions_ = (len(was) - len(now) for was, now in zip(whole, tables, strict=True))
-        warn(f"embed {run}: {images_} images that could not be read are left out, with {captions_} captions")
-    of = f" of {' and '.join(params.embed.splits or vectors.HELD_OUT)}" if model.fragments else ""
-    twice = ", by two networks" if len(models) > 1 else ""
-    say(
-        f"embed {run}: {counts[0]} images{f' and {counts[1]} captions' if counts[1] else ''}{of}, {dim} dimensions{twice}"
-    )
+        lost = [len(before) - len(after) for before, after in zip(all_rows, readable, strict=True)]
+        warn(f"embed {run}: {lost[0]} images that could not be read are left out, with {lost[1]} captions")
+    captions_text = f" and {counts[1]} captions" if counts[1] else ""
+    splits = f" of {' and '.join(params.embed.splits or vectors.HELD_OUT)}" if model.fragments else ""
+    networks = ", by two networks" if len(models) > 1 else ""
+    say(f"embed {run}: {counts[0]} images{captions_text}{splits}, {dim} dimensions{networks}")
 
 
-def left_out(whole: Sequence[pa.Table], kept: Sequence[pa.Table]) -> dict[str, str]:
-    """How many rows of each table are missing in ``kept``, by split, for the files' footer; nothing where none are."""
+def left_out(before: Sequence[pa.Table], after: Sequence[pa.Table]) -> dict[str, str]:
+    """The footer entry with the numbers of images and captions that ``after`` lacks, by split; empty if it lacks
+    none."""
     counts = []
-    for was, now in zip(whole, kept, strict=True):
-        before, after = (Counter(dict(_counted(table["split"]))) for table in (was, now))
-        counts.append(before - after)
+    for tables in zip(before, after, strict=True):
+        rows = (table["split"].value_counts().to_pylist() for table in tables)
+        old, new = (Counter({row["values"]: row["counts"] for row in table_rows}) for table_rows in rows)
+        counts.append(old - new)
     splits = sorted(set().union(*counts))
-    found = {split: {"images": counts[0][split], "captions": counts[1][split]} for split in splits}
-    return {embeddings.LEFT_OUT: json.dumps(found, sort_keys=True)} if found else {}
-
-
-def _counted(column: pa.ChunkedArray) -> list[tuple[str, int]]:
-    found = column.value_counts()
-    return list(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True))
+    missing = {split: {"images": counts[0][split], "captions": counts[1][split]} for split in splits}
+    return {embeddings.LEFT_OUT: json.dumps(missing, sort_keys=True)} if missing else {}
 
 
 def about_model(run: str, config: dict) -> dict[str, str]:
-    """What the files' footer says of the model, by its config.json."""
-    normalised = not config["image"]["params"].get("no_imgnorm", False)
+    """Footer entries about the model. config: content of its config.json."""
     similarity = config["similarity"]
     peer = {"peer_sha256": config["peer_sha256"]} if "peer_sha256" in config else {}
     return peer | {
@@ -137,5 +133,5 @@ def about_model(run: str, config: dict) -> dict[str, str]:
         "model_sha256": config["sha256"][model_files.MODEL],
         "similarity": similarity["name"],
         "similarity_params": json.dumps(similarity["params"], sort_keys=True),
-        "normalised": json.dumps(normalised),
+        "normalised": json.dumps(not config["image"]["params"].get("no_imgnorm", False)),
     }

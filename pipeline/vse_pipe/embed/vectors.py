@@ -1,4 +1,4 @@
-"""What a run's images and captions are encoded from."""
+"""Encode the images and captions of a run's data set, and write them as vectors or as fragments."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,12 +27,17 @@ from vse_pipe.train.model import DualEncoder
 
 # Images in one pass.
 BATCH = 1024
+HELD_OUT = ("val", "test")
+# Bytes of a number in the encoded vector, in Parquet's unfinished row group, and in the copies in between.
+_COPIES = 3 * 4
+# Images or captions whose fragments are encoded and written at a time.
+_BLOCK = 1024
 
 
 @dataclass(frozen=True)
 class Sources:
-    """model: on ``device``; images, captions: the data set's tables; inputs: what the image encoder reads; texts: None where there
-    are no captions."""
+    """model: on ``device``; images, captions: the tables of the data set; inputs: of the image encoder; texts: None
+    without captions."""
 
     model: DualEncoder
     images: pa.Table
@@ -42,31 +47,22 @@ class Sources:
     texts: Texts | None
     device: torch.device
 
-    def seen(self, image_ids: np.ndarray, shown: str = "", even: bool = False) -> Tensor:
-        """(n, dim) or (n, R, dim). shown: what a progress line calls the work; none without.
+    def encode_images(self, image_ids: np.ndarray, label: str = "", even: bool = False) -> Tensor:
+        """(n, dim) or (n, R, dim). label: the text of a progress line, none if empty.
 
-        even: the last batch is filled up, since the last bits of what an image gives may follow from how many a batch holds; they
-        never follow from which.
+        even: fill up the last batch. The last bits of a vector may depend on the size of its batch, never on the other
+        images in it.
         """
         rows = self.features.rows_of(image_ids)
         size = BATCH if isinstance(self.inputs, np.ndarray) else min(BATCH, self.inputs.batch_size)
         filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
-        return model.images(self.model, self.inputs, filled, self.device, size, shown)[: len(rows)]
+        return model.images(self.model, self.inputs, filled, self.device, size, label)[: len(rows)]
 
-    def read(self, caption_ids: np.ndarray, shown: str = "") -> Tensor | Words:
-        """(n, dim), or the words of n captions. shown: as of ``seen``."""
+    def encode_captions(self, caption_ids: np.ndarray, label: str = "") -> Tensor | Words:
+        """(n, dim), or the words of n captions. label: as in ``encode_images``."""
         assert self.texts is not None
         places = self.texts.places_of(caption_ids)
-        return model.captions(self.model, self.texts, places, self.device, title=shown)
-
-
-def of_splits(table: pa.Table, splits: Sequence[str] | None) -> pa.Table:
-    """The rows of these splits, in the table's order; all of them for None."""
-    return table if splits is None else table.filter(pc.is_in(table["split"], pa.array(splits, pa.string())))
-
-
-# A vector as it is encoded, as Parquet keeps it until its row group is whole, and the copies in between, in float32.
-_COPIES = 3 * 4
+        return model.captions(self.model, self.texts, places, self.device, title=label)
 
 
 def write_vectors(
@@ -74,43 +70,47 @@ def write_vectors(
     sources: Sources,
     dim: int,
     about: dict[str, str],
-    asked: EmbedParams,
+    params: EmbedParams,
     earlier: EarlierVectors,
     run: str,
 ) -> list[int]:
-    """Both files, and what the images show. dim: of a vector. Returns how many images and captions there are. Raises InputError
-    where no picture is left."""
-    seen, read = of_splits(sources.images, asked.splits), of_splits(sources.captions, asked.splits)
-    if not len(seen):
-        told = "left none that could be read" if asked.splits is None else f"of split {', '.join(asked.splits)}"
-        raise InputError(f"embed {run}: the data set has no picture {told}; embed.splits says which are embedded")
-    ids, said = seen["image_id"].to_numpy(), read["caption_id"].to_numpy()
-    shown = contents_of(sources.features, ids)
-    known = earlier.known(shown)
-    parts = parts_of(len(seen), dim, asked.memory)
-    if known.count:
-        say(f"embed {run}: {known.count} of {len(ids)} pictures computed before")
-    joins.write(folder, shown, earlier.made)
+    """Write both files and the contents of the images; returns the numbers of images and captions. dim: of a vector.
+    Raises InputError if no picture is left."""
+    images, captions = _of_splits(sources.images, params.splits), _of_splits(sources.captions, params.splits)
+    if not len(images):
+        lack = "left none that could be read" if params.splits is None else f"of split {', '.join(params.splits)}"
+        raise InputError(f"embed {run}: the data set has no picture {lack}; embed.splits says which are embedded")
+    image_ids, caption_ids = images["image_id"].to_numpy(), captions["caption_id"].to_numpy()
+    contents = contents_of(sources.features, image_ids)
+    cached = earlier.cached(contents)
+    if cached.count:
+        say(f"embed {run}: {cached.count} of {len(image_ids)} pictures computed before")
+    joins.write(folder, contents, earlier.digest)
 
-    def images(part: slice, told: str) -> np.ndarray:
-        return known.completed(part, lambda places: sources.seen(ids[places], told, even=True))
+    def encode_images(part: slice, label: str) -> np.ndarray:
+        return cached.completed(part, lambda places: sources.encode_images(image_ids[places], label, even=True))
 
-    def captions(part: slice, told: str) -> np.ndarray:
-        if not len(said):  # of a data set without any
+    def encode_captions(part: slice, label: str) -> np.ndarray:
+        if not len(caption_ids):
             return np.empty((0, dim), np.float32)
-        encoded = sources.read(said[part], told)
+        encoded = sources.encode_captions(caption_ids[part], label)
         assert isinstance(encoded, Tensor)
         return encoded.numpy()
 
-    _write(folder / embeddings.IMAGES, seen, "image_id", parts, images, about)
-    _write(folder / embeddings.CAPTIONS, read, "caption_id", parts_of(len(read), dim, asked.memory), captions, about)
-    return [len(seen), len(read)]
+    parts = [parts_of(len(table), dim, params.memory) for table in (images, captions)]
+    _write(folder / embeddings.IMAGES, images, "image_id", parts[0], encode_images, about)
+    _write(folder / embeddings.CAPTIONS, captions, "caption_id", parts[1], encode_captions, about)
+    return [len(images), len(captions)]
+
+
+def _of_splits(table: pa.Table, splits: Sequence[str] | None) -> pa.Table:
+    return table if splits is None else table.filter(pc.is_in(table["split"], pa.array(splits, pa.string())))
 
 
 def parts_of(count: int, dim: int, memory: int) -> list[slice]:
-    """Consecutive rows: as many as a row group has, or as ``memory`` MiB hold, in whole batches."""
-    at_once = min(tables.ROWS, max(1, memory * 2**20 // (_COPIES * dim * BATCH)) * BATCH)
-    return [slice(start, min(start + at_once, count)) for start in range(0, max(count, 1), at_once)]
+    """Consecutive rows in whole batches, each part at most a row group and ``memory`` MiB."""
+    size = min(tables.ROWS, max(1, memory * 2**20 // (_COPIES * dim * BATCH)) * BATCH)
+    return [slice(start, min(start + size, count)) for start in range(0, max(count, 1), size)]
 
 
 def _write(
@@ -123,55 +123,46 @@ def _write(
 ) -> None:
     def sides() -> Iterator[Side]:
         for number, part in enumerate(parts, start=1):
-            of = f" of part {number} of {len(parts)}" if len(parts) > 1 else ""
+            suffix = f" of part {number} of {len(parts)}" if len(parts) > 1 else ""
             rows = table.slice(part.start, part.stop - part.start)
             split = rows["split"].to_numpy(zero_copy_only=False)
-            vectors = encode(part, f"embedding {path.stem}, batches{of}")
+            vectors = encode(part, f"embedding {path.stem}, batches{suffix}")
             yield Side(rows[key].to_numpy(), rows["image_id"].to_numpy(), split, vectors, about)
 
     embeddings.write_each(path, sides(), about)
 
 
-HELD_OUT = ("val", "test")
-# Images or captions encoded and written at once.
-_BLOCK = 1024
-
-
 def write_fragments(
     folder: Path, sources: Sources, about: dict[str, str], splits: Sequence[str] | None
 ) -> tuple[list[int], int]:
-    """Both files, and the weights of the similarity where it learns any. Returns how many images and captions there are,
-    and the dimensions of a vector."""
+    """Write both files, and the weights of a similarity that learns. Returns the numbers of images and captions, and
+    the dimensions of a vector."""
     network = sources.model.sim.network
     if network is not None:
         weights = {name: value.cpu().contiguous() for name, value in network.state_dict().items()}
         save_tensors(folder / embeddings.WEIGHTS, weights)
         about = {**about, "weights_sha256": sha256(folder / embeddings.WEIGHTS)}
-    wanted = list(dict.fromkeys(splits or HELD_OUT))  # named twice, its rows would be written twice
-    shape = sources.seen(sources.images["image_id"].to_numpy()[:1]).shape
+    distinct = list(dict.fromkeys(splits or HELD_OUT))
+    shape = sources.encode_images(sources.images["image_id"].to_numpy()[:1]).shape
     about = {**about, "regions": str(shape[1]), "dim": str(shape[2])}
     counts = [
-        embeddings.write_fragments(folder / name, _blocks(sources, name, wanted), shape[2], about)
+        embeddings.write_fragments(folder / name, _blocks(sources, name, distinct), shape[2], about)
         for name in (embeddings.IMAGES, embeddings.CAPTIONS)
     ]
     return counts, shape[2]
 
 
 def _blocks(sources: Sources, name: str, splits: Sequence[str]) -> Iterator[FragmentRows]:
-    """The rows of each split in the order of the data set."""
-    encode: Callable[[np.ndarray], Tensor | Words] = sources.read
-    whole, key = sources.captions, "caption_id"
+    encode: Callable[[np.ndarray], Tensor | Words] = sources.encode_captions
+    table, key = sources.captions, "caption_id"
     if name == embeddings.IMAGES:
-        whole, key, encode = sources.images, "image_id", sources.seen
-    work = [(split, part) for split in splits for part in _parts(of_splits(whole, [split]))]
-    for split, part in track(work, len(work), f"embedding {name.removesuffix('.parquet')}"):
-        ids = part[key].to_numpy()
+        table, key, encode = sources.images, "image_id", sources.encode_images
+    parts = [(split, _of_splits(table, [split])) for split in splits]
+    work = [(split, rows.slice(start, _BLOCK)) for split, rows in parts for start in range(0, len(rows), _BLOCK)]
+    for split, rows in track(work, len(work), f"embedding {name.removesuffix('.parquet')}"):
+        ids = rows[key].to_numpy()
         vectors, lengths = _flat(encode(ids))
-        yield FragmentRows(split, ids, part["image_id"].to_numpy(), lengths, vectors)
-
-
-def _parts(table: pa.Table) -> list[pa.Table]:
-    return [table.slice(start, _BLOCK) for start in range(0, len(table), _BLOCK)]
+        yield FragmentRows(split, ids, rows["image_id"].to_numpy(), lengths, vectors)
 
 
 def _flat(side: Tensor | Words) -> tuple[np.ndarray, np.ndarray]:

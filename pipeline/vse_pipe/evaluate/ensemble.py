@@ -18,14 +18,13 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TUNED, EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import evaluation
-from vse_pipe.ranking.bank import cosine
+from vse_pipe.ranking.bank import Split, cosine
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.fragments import MeanScore, Several, pooled, weighted
-from vse_pipe.ranking.fusion import RULES, Fused
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores, Similarity
-from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.similarity import RULES, Fused
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class Ensemble:
         return MeanScore(similarities) if self.fusion == "mean" else Fused(similarities, self.fusion)
 
 
-def of_run(params: Params, run: str) -> Embedded | Ensemble:
+def run_embeddings(params: Params, run: str) -> Embedded | Ensemble:
     """The embeddings of ``run``, from one network or two.
 
     Raises as ``Embedded.of_run``, and InputError when the second network was not trained together with the first.
@@ -140,8 +139,8 @@ def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ense
     Raises InputError as ``Embedded.read`` or without a split val, IntegrityError for another model."""
     node = params.ensembles.get(name)
     if node is None:
-        return of_run(params, name)
-    parts = tuple(of_run(params, run) for run in node.members)
+        return run_embeddings(params, name)
+    parts = tuple(run_embeddings(params, run) for run in node.members)
     if node.pair:
         return Ensemble(parts)
     if node.cascade:
@@ -243,7 +242,7 @@ def _grounds(ensemble: Ensemble, params: EvaluateParams, device: Device) -> list
         assert isinstance(fold.captions, Several)
         sides = zip(fold.images.parts, fold.captions.parts, similarities, strict=True)
         scores = [
-            Scores.of(images, captions, similarity, memory=params.memory, sets=0)
+            Scores.from_sides(images, captions, similarity, memory=params.memory, sets=0)
             for images, captions, similarity in sides
         ]
         sizes = 2 * 4 * scores[0].shape[0] * scores[0].shape[1] * len(scores) * len(folds)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,17 +21,16 @@ from vse_pipe.artifacts.evaluation import (
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.further import Further, measured
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking import bank, calibration, evaluation, trial
-from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking import bank, calibration, evaluation
+from vse_pipe.ranking import criteria as ranking_criteria
+from vse_pipe.ranking.bank import BankSource, Split
 from vse_pipe.ranking.cascade import Cascade
-from vse_pipe.ranking.criteria import Criterion
+from vse_pipe.ranking.criteria import Criterion, Ranking, Scan, Trial, Tuned, rank_fold, recalls, trials
 from vse_pipe.ranking.evaluation import Depths, Outcome
-from vse_pipe.ranking.fusion import Fused
+from vse_pipe.ranking.metrics.graded import Further
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.ranking.split import Split
-from vse_pipe.ranking.trial import Scan, Trial, Tuned, recalls, run_both, trials
+from vse_pipe.ranking.similarity import Fused
 
 DIGITS = 6
 
@@ -44,7 +44,7 @@ def rank_table(
     offsets = np.concatenate([[0], outcome.lengths.cumsum()]).astype(np.int32)
     ranks = _or_nulls(None if outcome.ranks is None else outcome.ranks + 1, count)
     columns = {
-        **_heading(direction, fold, count),
+        **heading(direction, fold, count),
         "query_id": pa.array(queries),
         "image_id": pa.array(clusters),
         "rank": ranks,
@@ -58,7 +58,7 @@ def rank_table(
 def occurrence_table(outcome: Outcome, direction: str, fold: int, items: np.ndarray) -> pa.Table:
     """One row per item. items: int64 ids, in the order of the scores' columns."""
     counts = {f"n_{k}": pa.array(n.astype(np.int32)) for k, n in outcome.occurrence.items()}
-    columns = {**_heading(direction, fold, len(items)), "item_id": pa.array(items), **counts}
+    columns = {**heading(direction, fold, len(items)), "item_id": pa.array(items), **counts}
     return pa.table(columns, schema=OCCURRENCE_SCHEMA)
 
 
@@ -81,7 +81,7 @@ def relaxation_table(
     return pa.table(columns, schema=RELAXATION_SCHEMA)
 
 
-def _heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:
+def heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:
     return {"direction": pa.repeat(direction, rows), "fold": pa.repeat(pa.scalar(fold, pa.int32()), rows)}
 
 
@@ -89,12 +89,13 @@ def _or_nulls(values: np.ndarray | None, rows: int) -> pa.Array:
     return pa.nulls(rows, pa.float64()) if values is None else pa.array(values)
 
 
-def rounded(values: dict) -> dict:
-    """Nested intervals with rounded ends."""
-    return {
-        name: rounded(value) if isinstance(value, dict) else [round(end, DIGITS) for end in value]
-        for name, value in values.items()
-    }
+def rounded(figures: Any) -> Any:
+    """Nested figures and intervals; numbers that are not floats stay as they are."""
+    if isinstance(figures, dict):
+        return {name: rounded(value) for name, value in figures.items()}
+    if isinstance(figures, list | tuple):
+        return [rounded(value) for value in figures]
+    return round(figures, DIGITS) if isinstance(figures, float) else figures
 
 
 @dataclass(frozen=True)
@@ -153,13 +154,22 @@ def measure(
     sets = 2 if to_tune else 1
     ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
     tuning = tuning_ground(inputs, params, sets) if to_tune else {}
+    depths = Depths.including(params.recall, params.ndcg)
     failed: list[InputError] = []
     for criterion in criteria:
         try:
-            chosen = {side: trial.tuned(criterion, tuning.get(side, []), params.tune) for side in DIRECTIONS}
+            chosen = {
+                side: ranking_criteria.choose_parameters(criterion, tuning.get(side, []), params.tune)
+                for side in DIRECTIONS
+            }
             curved = is_calibrated(criterion, inputs.similarity, params)
             sure = _calibrated(inputs, chosen, folds, ground, tuning, params) if curved else {}
-            result = _result(inputs, criterion, chosen, folds, ground, params, sure)
+            rankings = []
+            for sides in console.track(
+                zip(*ground.values(), strict=True), len(folds), f"ranking under {criterion.name}"
+            ):
+                rankings.append(rank_fold(list(chosen.values()), sides, params.ties, depths))
+            result = _result(inputs, criterion, chosen, rankings, folds, ground, params, sure)
         except InputError as error:
             failed.append(error)
             if unmeasured is None or len(failed) == len(criteria):
@@ -201,24 +211,29 @@ def _result(
     inputs: Inputs,
     criterion: Criterion,
     chosen: dict[str, Tuned],
+    rankings: list[list[Ranking]],
     folds: list[Split],
     ground: dict[str, list[Trial]],
     params: EvaluateParams,
     sure: dict,
 ) -> Result:
-    outcomes: dict[str, list[Outcome]] = {direction: [] for direction in DIRECTIONS}
-    notes: dict[str, dict[str, float]] = {direction: {} for direction in DIRECTIONS}
-    scans: dict[str, list[Scan]] = {direction: [] for direction in DIRECTIONS}
-    depths = Depths.including(params.recall, params.ndcg)
-    for sides in console.track(zip(*ground.values(), strict=True), len(folds), f"ranking under {criterion.name}"):
-        ran = run_both(list(chosen.values()), sides, params.ties, depths)
-        for direction, (outcome, noted, scanned) in zip(DIRECTIONS, ran, strict=True):
-            outcomes[direction].append(outcome)
-            scans[direction] += [scanned] if scanned else []
-            notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
+    by_direction = dict(zip(DIRECTIONS, zip(*rankings, strict=True), strict=True))
+    outcomes = {direction: [outcome for outcome, _, _ in rows] for direction, rows in by_direction.items()}
+    scans = {direction: [scan for _, _, scan in rows if scan] for direction, rows in by_direction.items()}
+    notes = {
+        direction: {
+            key: max(noted[key] for _, noted, _ in rows if key in noted) for _, noted, _ in rows for key in noted
+        }
+        for direction, rows in by_direction.items()
+    }
     ranks, occurrence = _tables(outcomes, folds)
     comparable, further = is_comparable(inputs.similarity), inputs.further
-    figures, tables = measured(further, chosen, folds, ground, params, comparable) if further else ({}, {})
+    figures: dict = {}
+    tables: dict[str, pa.Table] = {}
+    if further:
+        from vse_pipe.evaluate.judgements import measure_judgements
+
+        figures, tables = measure_judgements(further, chosen, folds, ground, params, comparable)
     metrics = {
         **inputs.about,
         **figures,

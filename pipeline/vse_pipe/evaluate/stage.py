@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import read_json, whole_folder, write_json
 from vse_pipe.evaluate import ensemble
 from vse_pipe.evaluate.ensemble import Ensemble
-from vse_pipe.evaluate.further import Further
 from vse_pipe.evaluate.measure import Inputs, Result, measure, open_parameters
 from vse_pipe.project import paths, repetitions, step
 from vse_pipe.project.params import checks as grammar
@@ -24,11 +23,10 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import bank as ranking_bank
 from vse_pipe.ranking import criteria
-from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.bank import BankSource, Split, collapsed
 from vse_pipe.ranking.criteria import Criterion
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.fragments import tables
-from vse_pipe.ranking.split import Split, collapsed
 
 FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
 
@@ -46,7 +44,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         raise UsageError(unknown("run", run, sorted(params.evaluated())))
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve_device(device)
     _must_rank(params, run, inferences)
-    dataset, out = params.dataset(run), paths.evaluations(run)
+    dataset, out, metrics = params.dataset(run), paths.evaluations(run), {}
     matchings = [criterion.name for criterion in chosen if criterion.matching]
     if matchings and workers.elsewhere():
         say(f"evaluate {run}: {', '.join(matchings)}: the queries are matched in this process, by no worker")
@@ -56,14 +54,22 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
             with whole_folder(out, repetitions.patterns(FILES)) as folder:
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
-        written = _measured(params, run, chosen, target)
+        inputs, settings = _run_inputs(params, run, chosen, target)
+        with whole_folder(out, repetitions.patterns(FILES)) as folder:
+            unmeasured = _open(chosen, inputs, settings)
+            measurable = [criterion for criterion in chosen if criterion.name not in unmeasured]
+            for result in measure(inputs, measurable, settings, unmeasured):
+                metrics[result.criterion.name] = result.metrics
+                write(folder / result.criterion.name, result, inputs.names)
+            about = {"run": run, "dataset": dataset, evaluation.MADE_FROM: inputs.about[evaluation.MADE_FROM]}
+            _complete(out, folder, inputs.bank.name, about, unmeasured)
     step.record(out, time.monotonic() - started)
-    return written
+    return metrics
 
 
-def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> dict[str, dict]:
-    """Rank under each criterion and replace data/evaluate/<run>/ as a whole."""
-    dataset, out, written = params.dataset(run), paths.evaluations(run), {}
+def _run_inputs(params: Params, run: str, chosen: Sequence[Criterion], device) -> tuple[Inputs, EvaluateParams]:
+    """The inputs of ``measure``, and the options of the run's data set; without a curve where nothing can fit one."""
+    dataset = params.dataset(run)
     settings = params.evaluate.of(dataset)
     embedded = ensemble.embedded(params, run, device)
     lender = ensemble.lender(params, run, embedded, settings.bank, device)
@@ -76,26 +82,18 @@ def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> 
     digest = embedded.origin(settings.split).splits[settings.split]
     made_from = {**evaluation.made_from(params, run, bank), **({} if digest is None else {"prepared": digest})}
     about = {**loaded.about, evaluation.MADE_FROM: made_from}
-    further = _further(settings, dataset, embedded)
-    inputs = replace(loaded, seed=params.seed, further=further, about=about)
-    warn_of_collapse(inputs.ranked, str(embedded.folder))
-    if settings.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
+    further = None
+    if settings.judgements or settings.labels:
+        # pandas takes half a second to import.
+        from vse_pipe.evaluate import judgements
+
+        names = judgements.dataset_names(paths.prepared(dataset), embedded.origin(settings.split))
+        further = judgements.read_judgements(settings, *names)
+    warn_of_collapse(loaded.ranked, str(embedded.folder))
+    if settings.calibrate != "none" and (loaded.tuning is None or loaded.tuned_on):
         console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
         settings = settings.model_copy(update={"calibrate": "none"})
-    with whole_folder(out, repetitions.patterns(FILES)) as folder:
-        unmeasured = _open(chosen, inputs, settings)
-        for result in measure(
-            inputs, [criterion for criterion in chosen if criterion.name not in unmeasured], settings, unmeasured
-        ):
-            written[result.criterion.name] = result.metrics
-            write(folder / result.criterion.name, result, inputs.names)
-        older = _keep(run, out, folder, {"bank": inputs.bank.name, evaluation.MADE_FROM: made_from}, unmeasured)
-        for name, reason in unmeasured.items():
-            console.warn(f"evaluate {run}: {name} is left out: {reason}")
-        if unmeasured | older:
-            about_run = {"run": run, "dataset": dataset, evaluation.MADE_FROM: made_from}
-            write_json(folder / evaluation.UNMEASURED, {**about_run, "criteria": unmeasured | older})
-    return written
+    return replace(loaded, seed=params.seed, further=further, about=about), settings
 
 
 def _open(chosen: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -> dict[str, str]:
@@ -121,11 +119,10 @@ def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
         raise InputError("\n".join(lines))
 
 
-def _keep(run: str, out: Path, folder: Path, measured: dict, unmeasured: Collection[str]) -> dict[str, str]:
+def _complete(out: Path, folder: Path, bank: str, about: dict, unmeasured: dict[str, str]) -> None:
     """Copy the other criteria from ``out`` to ``folder`` if they were measured on the same data, and warn of those that
-    were not.
-
-    Returns the criteria that could not be computed, with the reason. measured: ``bank`` and ``made_from`` of now."""
+    were not. Write unmeasured.json if some criteria lack validation data. about: the run, its data set and digests."""
+    measured = {"bank": bank, evaluation.MADE_FROM: about[evaluation.MADE_FROM]}
     now = {path.name for path in folder.iterdir()} | set(unmeasured)
     removed = []
     for path in sorted(out.glob(f"*/{evaluation.METRICS}")):
@@ -137,24 +134,18 @@ def _keep(run: str, out: Path, folder: Path, measured: dict, unmeasured: Collect
             removed.append(path.parent.name)
     if removed:
         console.warn(
-            f"evaluate {run}: removed {', '.join(removed)}, which were evaluated on other embeddings; "
-            f"`vse-pipe evaluate --run {run}` makes all criteria of grid.inferences"
+            f"evaluate {about['run']}: removed {', '.join(removed)}, which were evaluated on other embeddings; "
+            f"`vse-pipe evaluate --run {about['run']}` makes all criteria of grid.inferences"
         )
-    before = evaluation.read_unmeasured(out)
-    same = before and evaluation.together(measured, {**measured, **read_json(out / evaluation.UNMEASURED)})
-    return {name: reason for name, reason in before.items() if name not in now} if same else {}
-
-
-def _further(params: EvaluateParams, dataset: str, embedded: Embedded | Ensemble) -> Further | None:
-    """The judgements and labels of the data set, for the ranked images and captions."""
-    if not (params.judgements or params.labels):
-        return None
-    # pandas takes half a second to import.
-    from vse_pipe.evaluate import judgements
-
-    return judgements.read_judgements(
-        params, *judgements.of_dataset(paths.prepared(dataset), embedded.origin(params.split))
-    )
+    older = evaluation.read_unmeasured(out)
+    if older and evaluation.together(measured, {**measured, **read_json(out / evaluation.UNMEASURED)}):
+        older = {name: reason for name, reason in older.items() if name not in now}
+    else:
+        older = {}
+    for name, reason in unmeasured.items():
+        console.warn(f"evaluate {about['run']}: {name} is left out: {reason}")
+    if unmeasured | older:
+        write_json(folder / evaluation.UNMEASURED, {**about, "criteria": unmeasured | older})
 
 
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:

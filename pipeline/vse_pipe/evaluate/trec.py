@@ -13,11 +13,11 @@ from vse_pipe.core.console import document, line, ruled, stdout
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.core.files import whole_folder, write_json
 from vse_pipe.evaluate import judgements
-from vse_pipe.evaluate.external.readers import require_room
+from vse_pipe.evaluate.readers import require_room
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking.evaluation import Depths, means
 from vse_pipe.ranking.metrics import graded
-from vse_pipe.ranking.metrics.listed import listed
+from vse_pipe.ranking.metrics.graded import listed
 from vse_pipe.ranking.metrics.recall import places
 
 QUERIES = "queries.parquet"
@@ -35,10 +35,6 @@ SCHEMA = pa.schema(
     ],
     metadata={"artefact": "answered", "version": "1"},
 )
-
-
-def read_answered(folder: Path) -> pa.Table:
-    return tables.read(folder / QUERIES, SCHEMA, "vse-pipe evaluate --trec-run")
 
 
 _COUNTS = ("queries", "unanswered", "unjudged")

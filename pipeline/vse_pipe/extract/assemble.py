@@ -1,12 +1,13 @@
-"""Rows that need not be computed: those of the same pictures, made alike, in the features that are there or in shards of an
-extraction of another list of images that was interrupted.
-"""
+"""Features and shards of earlier extractions: recognised, reused and put together."""
 
 import contextlib
+import math
 import shutil
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
@@ -16,26 +17,28 @@ import pyarrow.compute as pc
 from vse_pipe.artifacts import features as artefact
 from vse_pipe.artifacts import images, joins
 from vse_pipe.artifacts.features import Features
+from vse_pipe.core import weights
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
-from vse_pipe.core.files import read_json, whole_folder
-from vse_pipe.extract import recognise
-from vse_pipe.extract.backbone import Failure
-from vse_pipe.extract.job import Job, Reused, RowSource
+from vse_pipe.core.files import read_json, sha256, whole_folder
+from vse_pipe.extract import job
+from vse_pipe.extract.job import Failure, Job, Reused, RowSource
 from vse_pipe.extract.shards import Damaged, Shards, earlier, mapped
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import FeatureSet
 
-# Files of a folder of features, shards included: what a new one replaces.
+# Files of a folder of features, shards included; a new folder replaces them.
 OURS = (artefact.ARRAY, artefact.INDEX, artefact.META, images.UNREADABLE, joins.NAME, "shards/*", "parts/*")
-# Shards that are mapped at once: a map keeps its file open.
+# At most 16 shards are mapped at once, because a map keeps its file open.
 _mapped = lru_cache(maxsize=16)(mapped)
 
 
 @dataclass(frozen=True)
 class _Folder:
-    held: Features
+    features: Features
 
     def array(self, name: str) -> np.ndarray | None:
-        return self.held.array if name == "features" else getattr(self.held, name)
+        return self.features.array if name == "features" else getattr(self.features, name)
 
 
 @dataclass(frozen=True)
@@ -46,80 +49,79 @@ class _Shard:
         return _mapped(self.path).get(name)
 
 
-def growing(job: Job, out: Path, verify: bool = True) -> Job:
-    """``job`` without the rows that ``out`` holds already. verify: what is damaged there counts for nothing; without it contents
-    are not compared with their digests, which takes a second a gigabyte."""
+def with_reused_rows(job: Job, out: Path, verify: bool = True) -> Job:
+    """``job`` with the rows of the same pictures that ``out`` holds already.
+
+    They come from its features or from shards of an interrupted extraction of another list of images. verify: contents
+    are compared with their digests, about a second a gigabyte, and damaged files are left out.
+    """
     if job.contents.null_count == len(job.contents):
         return job
-    made = artefact.made(job.about)
-    found = [*_of_folder(out, made, job, verify), *_of_shards(out, made, job, verify)]
-    if not found:
+    digest = artefact.made(job.about)
+    parts = [*_features_in(out, digest, job, verify), *_shards_in(out, digest, job, verify)]
+    if not parts:
         return job
-    known, sources = zip(*found, strict=True)
-    places = joins.places(job.contents, known)
+    contents, sources = zip(*parts, strict=True)
+    places = joins.places(job.contents, contents)
     if places.null_count == len(places):
         return job
-    sizes = list(map(len, known))
-    there = places.is_valid().to_numpy(zero_copy_only=False)
+    sizes = list(map(len, contents))
+    is_reused = places.is_valid().to_numpy(zero_copy_only=False)
     place = places.fill_null(0).to_numpy().astype(np.int64)
     number = np.repeat(np.arange(len(sources)), sizes)[place]
     row = place - np.repeat(np.cumsum([0, *sizes[:-1]]), sizes)[place]
-    return replace(job, reused=Reused(sources, np.where(there, number, -1), row))
+    return replace(job, reused=Reused(sources, np.where(is_reused, number, -1), row))
 
 
 def shards_of(job: Job, out: Path) -> Shards:
-    """The shards of ``job``, which keeps those of others whose rows it takes."""
+    """The shards of ``job``. Shards of other extractions are kept when it reuses their rows."""
     sources = () if job.reused is None else job.reused.sources
-    return Shards(out, job.shards_digest, {one.path.parent for one in sources if isinstance(one, _Shard)})
+    return Shards(out, job.shards_digest, {source.path.parent for source in sources if isinstance(source, _Shard)})
 
 
-def about_now(out: Path, images_sha256: str) -> Iterator[dict]:
-    """What features of the images that are there now may follow from, as far as ``out`` tells: what earlier extractions did."""
+def earlier_abouts(out: Path, images_sha256: str) -> Iterator[dict]:
+    """The different ``about`` of earlier extractions in ``out``, with the digest of the present images."""
     abouts = [manifest["about"] for manifest in earlier(out).values()]
     if (out / artefact.META).is_file():
-        with contextlib.suppress(InputError):  # told where the features are looked at
+        with contextlib.suppress(InputError):  # reported when the features are read
             abouts.append(artefact.about(read_json(out / artefact.META)))
-    seen = []
-    for about in ({**one, artefact.IMAGES: images_sha256} for one in abouts):
-        if about not in seen:
-            seen.append(about)
+    distinct = []
+    for about in ({**about, artefact.IMAGES: images_sha256} for about in abouts):
+        if about not in distinct:
+            distinct.append(about)
             yield about
 
 
-def _of_folder(out: Path, made: str, job: Job, verify: bool) -> Iterator[tuple[pa.ChunkedArray, RowSource]]:
+def _features_in(out: Path, digest: str, job: Job, verify: bool) -> Iterator[tuple[pa.ChunkedArray, RowSource]]:
     if not (out / artefact.META).is_file() or not (out / joins.NAME).is_file():
         return
     try:
-        known, how = joins.read(out)
-        # Under the job's own fingerprint they would be what is wanted, were they not damaged.
-        if how == made and read_json(out / artefact.META).get("fingerprint") != job.digest:
-            held = artefact.read(out, verify)
-            if len(known) == len(held.array):
-                yield known, _Folder(held)
+        contents, contents_digest = joins.read(out)
+        # Features with the fingerprint of the job are finished, so they come here only when they are damaged.
+        if contents_digest == digest and read_json(out / artefact.META).get("fingerprint") != job.digest:
+            features = artefact.read(out, verify)
+            if len(contents) == len(features.array):
+                yield contents, _Folder(features)
     except (InputError, IntegrityError) as error:
         warn(f"{error}; doing so now")
 
 
-def _of_shards(out: Path, made: str, job: Job, verify: bool) -> Iterator[tuple[pa.Array, RowSource]]:
-    """Of lists of images other than the job's: its own shards it knows by their numbers."""
+def _shards_in(out: Path, digest: str, job: Job, verify: bool) -> Iterator[tuple[pa.Array, RowSource]]:
+    """Shards of other lists of images; shards of the same list are recognised by their numbers."""
     for manifest in earlier(out).values():
         about = manifest["about"]
-        if about.get(artefact.IMAGES) == job.about[artefact.IMAGES] or artefact.made(about) != made:
+        if about.get(artefact.IMAGES) == job.about[artefact.IMAGES] or artefact.made(about) != digest:
             continue
         shards = Shards(out, manifest["fingerprint"])
-        for number, path in shards.found().items():
+        for number, path in shards.files().items():
             with contextlib.suppress(Damaged):
-                yield from _of_shard(shards, number, path, verify)
-
-
-def _of_shard(shards: Shards, number: int, path: Path, verify: bool) -> Iterator[tuple[pa.Array, RowSource]]:
-    manifest = shards.manifest(number, path)
-    if verify:
-        shards.rows(number, path)
-    failed = {failure.image_id for failure in manifest["failures"]}
-    known = [content for image_id, content in manifest.get("contents", []) if image_id not in failed]
-    if known and len(known) == manifest["rows"]:
-        yield pa.array(known, pa.string()), _Shard(path)
+                shard = shards.manifest(number, path)
+                if verify:
+                    shards.rows(number, path)
+                failed = {failure.image_id for failure in shard["failures"]}
+                contents = [content for image_id, content in shard.get("contents", []) if image_id not in failed]
+                if contents and len(contents) == shard["rows"]:
+                    yield pa.array(contents, pa.string()), _Shard(path)
 
 
 Arrays = dict[str, np.ndarray]
@@ -128,28 +130,27 @@ Arrays = dict[str, np.ndarray]
 def merged(
     job: Job, computed: Iterator[Arrays], failed: np.ndarray, names: Sequence[str]
 ) -> Iterator[tuple[slice, Arrays]]:
-    """For every ``size`` rows of images.parquet, these and the arrays ``names`` of those of them that have features; a name
-    without arrays is left out.
+    """Yield every ``size`` rows of images.parquet with the arrays ``names`` of the images that have features.
 
-    computed: of shard after shard; failed: bool (N,), images that have no features. One shard and one block of as many rows are in
-    memory.
+    computed: arrays of shard after shard; failed: bool (N,), images without features. A name without arrays is left
+    out. One shard and one block of as many rows are in memory.
     """
     waiting = _Queue(computed)
     for start in range(0, job.table.num_rows, job.size):
         rows = slice(start, start + job.size)
-        kept = ~failed[rows]
-        there = np.full(len(kept), -1) if job.reused is None else job.reused.number[rows]
-        new = waiting.take(int((there[kept] < 0).sum()))
-        if job.reused is None or not (there >= 0).any():
+        has_features = ~failed[rows]
+        numbers = np.full(len(has_features), -1) if job.reused is None else job.reused.number[rows]
+        new = waiting.take(int((numbers[has_features] < 0).sum()))
+        if job.reused is None or not (numbers >= 0).any():
             yield rows, new
             continue
-        places = np.arange(start, start + len(kept))[kept]
-        found = {name: _mixed(job, places, new.get(name), name) for name in names}
-        yield rows, {name: values for name, values in found.items() if values is not None}
+        places = np.arange(start, start + len(has_features))[has_features]
+        arrays = {name: _mixed(job, places, new.get(name), name) for name in names}
+        yield rows, {name: values for name, values in arrays.items() if values is not None}
 
 
 def _mixed(job: Job, places: np.ndarray, new: np.ndarray | None, name: str) -> np.ndarray | None:
-    """(len(places), ...), ``new`` where a row was computed now; None where nobody has the array."""
+    """(len(places), ...): ``new`` for rows computed now, else reused rows; None when no source has the array."""
     assert job.reused is not None
     number, row = job.reused.number[places], job.reused.row[places]
     mixed: np.ndarray | None = None
@@ -157,15 +158,15 @@ def _mixed(job: Job, places: np.ndarray, new: np.ndarray | None, name: str) -> n
         values = new if source < 0 else job.reused.sources[source].array(name)
         if values is None:
             continue
-        mine = number == source
+        chosen = number == source
         if mixed is None:
             mixed = np.empty((len(places), *values.shape[1:]), values.dtype)
-        mixed[mine] = values if source < 0 else values[row[mine]]
+        mixed[chosen] = values if source < 0 else values[row[chosen]]
     return mixed
 
 
 class _Queue:
-    """Rows of one shard after the other, as many at a time as are asked for."""
+    """The rows of one shard after the other, taken in any number."""
 
     def __init__(self, shards: Iterator[Arrays]) -> None:
         self._shards = shards
@@ -173,13 +174,13 @@ class _Queue:
 
     def take(self, count: int) -> Arrays:
         while count and self._length() < count:
-            if not (more := next(self._shards, {})):  # none of them has such arrays
+            if not (more := next(self._shards, {})):  # no shard has such arrays
                 return {}
-            held = self._waiting if self._length() else {}
-            self._waiting = {name: np.concatenate([held[name], more[name]]) for name in held} or more
-        taken = {name: values[:count] for name, values in self._waiting.items()}
+            waiting = self._waiting if self._length() else {}
+            self._waiting = {name: np.concatenate([waiting[name], more[name]]) for name in waiting} or more
+        rows = {name: values[:count] for name, values in self._waiting.items()}
         self._waiting = {name: values[count:] for name, values in self._waiting.items()}
-        return taken if count else {}
+        return rows if count else {}
 
     def _length(self) -> int:
         return len(next(iter(self._waiting.values()), ()))
@@ -189,13 +190,13 @@ _FINE = Failure(0, artefact.OK, "")
 
 
 def assemble(job: Job, shards: Shards, out: Path) -> None:
-    """Write the features, one shard in memory at a time, as a folder that takes the place of ``out``, shards included.
+    """Write the features as a folder that replaces ``out`` and its shards; one shard at a time is in memory.
 
-    Killed at any moment, ``out`` is what it was, or the next ``claim`` of it makes it so. Raises Damaged for a shard that is not
-    what was written, InputError when no image could be read, PipelineError when the disk has no room for the features beside
-    what is there; then nothing is written.
+    After a kill at any moment ``out`` is unchanged, or the next ``claim`` restores it. Raises Damaged for a damaged
+    shard, InputError when no image could be read, PipelineError when the disk has no room for the features beside the
+    shards; then nothing is written.
     """
-    files = shards.found()
+    files = shards.files()
     manifests = [_checked(job, shards, number, files[number]) for number in range(job.count)]
     failures = {failure.image_id: failure for manifest in manifests for failure in manifest["failures"]}
     count = job.table.num_rows - len(failures)
@@ -209,20 +210,22 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
     numbers = [number for number, manifest in enumerate(manifests) if manifest["rows"]]
     computed = ({"features": _features(shards, number, files[number], manifests[number])} for number in numbers)
     rows = (arrays["features"] for _, arrays in merged(job, computed, failed, ["features"]) if arrays)
-    beside = (shards.beside(number, files[number]) for number in numbers)
+    boxes_and_scores = (shards.boxes_and_scores(number, files[number]) for number in numbers)
     index = (
         _index(job.table["image_id"].slice(rows.start, job.size).to_numpy(), arrays, failures)
-        for rows, arrays in merged(job, beside, failed, artefact.BESIDE)
+        for rows, arrays in merged(job, boxes_and_scores, failed, artefact.BESIDE)
     )
 
-    def others() -> None:
+    def write_rest() -> None:
         images.write_unreadable(
-            folder, recognise.named(job, ((number, one["failures"]) for number, one in enumerate(manifests)))
+            folder, unreadable_table(job, ((number, manifest["failures"]) for number, manifest in enumerate(manifests)))
         )
         joins.write(folder, job.contents.filter(pa.array(~failed)), artefact.made(job.about))
 
     with whole_folder(out, OURS) as folder:
-        artefact.write_blocks(folder, rows, count, _numbered(index), {**job.about, "fingerprint": job.digest}, others)
+        artefact.write_blocks(
+            folder, rows, count, _numbered(index), {**job.about, "fingerprint": job.digest}, write_rest
+        )
 
 
 def _reused_bytes(job: Job) -> int:
@@ -243,24 +246,24 @@ def _require_room(out: Path, needed: int) -> None:
 
 
 def _checked(job: Job, shards: Shards, number: int, path: Path) -> dict:
-    found, wanted = shards.manifest(number, path), job.manifest(number)
+    manifest, expected = shards.manifest(number, path), job.manifest(number)
     ids = set(job.ids(number).to_pylist())
-    missing = {failure.image_id for failure in found["failures"]}
-    whole = len(missing) == len(found["failures"]) and found.get("rows") == len(ids - missing)
-    if not whole or not missing <= ids or any(found.get(key) != value for key, value in wanted.items()):
+    missing = {failure.image_id for failure in manifest["failures"]}
+    is_complete = len(missing) == len(manifest["failures"]) and manifest.get("rows") == len(ids - missing)
+    if not is_complete or not missing <= ids or any(manifest.get(key) != value for key, value in expected.items()):
         raise Damaged(number, path, "its manifest does not fit images.parquet")
-    return found
+    return manifest
 
 
 def _features(shards: Shards, number: int, path: Path, manifest: dict) -> np.ndarray:
-    found = shards.rows(number, path)
-    if "features" not in found or any(array.shape[:1] != (manifest["rows"],) for array in found.values()):
+    arrays = shards.rows(number, path)
+    if "features" not in arrays or any(array.shape[:1] != (manifest["rows"],) for array in arrays.values()):
         raise Damaged(number, path, "its features are not those that its manifest speaks of")
-    return found["features"]
+    return arrays["features"]
 
 
 def _index(ids: np.ndarray, arrays: Arrays, failures: dict[int, Failure]) -> pa.Table:
-    """Rows of index.parquet, counted from 0: one for every image, those without features with the reason."""
+    """A row of index.parquet for each image, numbered from 0; images without features have the reason in ``detail``."""
     missing = np.isin(ids, list(failures))
     places = pa.array(np.cumsum(~missing) - 1, pa.int64(), mask=missing)
     reasons = [failures.get(image_id, _FINE) for image_id in ids.tolist()]
@@ -276,9 +279,143 @@ def _index(ids: np.ndarray, arrays: Arrays, failures: dict[int, Failure]) -> pa.
 
 
 def _numbered(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Their rows counted through."""
+    """The tables with rows numbered on from table to table."""
     first = 0
     for table in tables:
         rows = table["row"]
         yield table.set_column(1, "row", pc.add(rows, first))
         first += len(rows) - rows.null_count
+
+
+_SHOWN = 20
+
+
+def limit(node: FeatureSet, images: int) -> int:
+    """The number of ``images`` that may be left out; a share is rounded up."""
+    if node.on_error == "fail":
+        return 0
+    return int(node.max_errors) if node.max_errors >= 1 else math.ceil(node.max_errors * images)
+
+
+def unreadable_table(job: Job, failures: Iterable[tuple[int, Sequence[Failure]]]) -> pa.Table:
+    """The rows of errors.parquet. failures: numbers of shards with their failures."""
+    rows = []
+    for number, group in failures:
+        if group:
+            table = job.table.take(job.places(number))
+            files = dict(zip(table["image_id"].to_pylist(), table["file"].to_pylist(), strict=True))
+            rows += [(failure.image_id, files.get(failure.image_id, "?"), failure.detail) for failure in group]
+    columns = zip(*rows, strict=True) if rows else ([], [], [])
+    return pa.table([list(column) for column in columns], schema=images.UNREADABLE_SCHEMA)
+
+
+def require_allowed(node: FeatureSet, failures: pa.Table, images: int, name: str) -> None:
+    """Check the failures so far. failures: as of ``unreadable_table``; images: of the data set; name: of the features.
+
+    Raises InputError under ``fail`` for the first failure. Under ``skip`` it is raised for more than ``max_errors``
+    failures beside those that ``prepare`` listed, and when no image is left.
+    """
+    count, most = failures.num_rows, limit(node, images)
+    if not count:
+        return
+    beyond = count - len(_unread_by_prepare(node).intersection(failures["image_id"].to_pylist()))
+    if node.on_error == "skip" and beyond <= most and count < images:
+        return
+    examples = [
+        f"{row['file']} (image_id {row['image_id']}) {row['reason']}" for row in failures.slice(0, _SHOWN).to_pylist()
+    ]
+    if node.on_error == "fail":
+        raise InputError(
+            f"extract {name}: {examples[0]}; to leave such images out, set on_error: skip in datasets.{node.dataset}"
+        )
+    more = f"; and {count - _SHOWN} more" if count > _SHOWN else ""
+    allowed = f"max_errors {node.max_errors:g} allows {most}" + (
+        f" beside {count - beyond} of prepare's" * (beyond < count)
+    )
+    reason = allowed if beyond > most else "none is left"
+    raise InputError(
+        f"extract {name}: {count} of {images} images cannot be read, {reason}: {'; '.join(examples)}{more}"
+    )
+
+
+def _unread_by_prepare(node: FeatureSet) -> set[int]:
+    """image_ids of the pictures that ``prepare`` could not read either and left to ``extract``."""
+    table = images.read(paths.prepared(node.dataset)).select(["image_id", "width"])
+    return set(table.filter(pc.equal(table["width"], 0))["image_id"].to_pylist())
+
+
+# Devices of GPUs that torch supports: NVIDIA's (also on ARM boards and under WSL) and AMD's.
+_GPUS = ("nvidia*", "nvhost*", "nvgpu*", "nvmap", "dxg", "kfd")
+
+
+def is_settled(about: dict, node: FeatureSet, seed: int, device: str) -> bool:
+    """Return whether an extraction of ``node`` would have this ``about``; no network is built and torch is not
+    imported.
+
+    Building a network takes seconds, and most calls have nothing to compute. Parameters, code, libraries,
+    images.parquet, device, precision and digests of weights files are compared. Doubtful cases return False, and the
+    network decides. device: as on the command line. Raises UsageError as ``resolve_device``.
+    """
+    libraries, precision = about.get("libraries"), about.get("precision")
+    if not isinstance(libraries, dict) or not isinstance(precision, str):
+        return False
+    if not (paths.prepared(node.dataset) / images.NAME).is_file():
+        return False
+    kind = _kind(device)
+    if precision != _precision(node, kind, precision):
+        return False
+    try:
+        light = job.describe_without_network(node, kind, precision, [name for name in libraries if name != "numpy"])
+    except PackageNotFoundError:
+        return False
+    network = {key: value for key, value in about.items() if key not in light}
+    same = all(about.get(key) == value for key, value in light.items())
+    return same and all(_is_unchanged(file, node, seed) for file in _weights_in(network))
+
+
+def _kind(device: str) -> str:
+    gpus = [path for pattern in _GPUS for path in Path("/dev").glob(pattern)]
+    if device == "cpu" or (device == "auto" and sys.platform == "linux" and not gpus):
+        return "cpu"
+    from vse_pipe.core import devices
+
+    return devices.resolve_device(device).type
+
+
+def _precision(node: FeatureSet, kind: str, precision: str) -> str | None:
+    """The resolved precision; ``precision`` for a backbone without this option, None when only torch can decide."""
+    choice = getattr(node.backbone.params, "precision", precision)
+    if choice != "auto":
+        return choice
+    cpuinfo = Path("/proc/cpuinfo")
+    if kind != "cpu" or not cpuinfo.is_file():
+        return None
+    flags = cpuinfo.read_text(encoding="utf-8", errors="replace").partition("flags")[2].partition("\n")[0]
+    return "bfloat16" if {"amx_bf16", "avx512_bf16"} & set(flags.split()) else "float32"
+
+
+def _weights_in(value: object) -> Iterator[dict]:
+    """The dictionaries in ``value`` that describe weights or another file."""
+    if isinstance(value, dict):
+        if "origin" in value or "sha256" in value:
+            yield value
+        for below in value.values():
+            yield from _weights_in(below)
+    elif isinstance(value, list):
+        for below in value:
+            yield from _weights_in(below)
+
+
+def _is_unchanged(about: dict, node: FeatureSet, seed: int) -> bool:
+    origin, name = about.get("origin"), str(about.get("file"))
+    if origin == "random":
+        return about.get("seed") == seed
+    if origin == "published":
+        candidates = [weights.cache() / name]
+    elif origin == "file":
+        values = node.backbone.params.model_dump().values()
+        paths_of_params = [Path(value).expanduser() for value in values if isinstance(value, str)]
+        candidates = [path for path in paths_of_params if path.name == name]
+    else:
+        return False
+    return any(path.is_file() and sha256(path) == about.get("sha256") for path in candidates)

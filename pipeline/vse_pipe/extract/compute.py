@@ -1,4 +1,4 @@
-"""Batches of decoded images from worker threads: Pillow and numpy release the interpreter lock while they work."""
+"""Features of a job: images decoded in threads, batches through the network, and the best batch size."""
 
 import contextlib
 import os
@@ -18,10 +18,9 @@ from torch.nn import functional
 from vse_pipe.artifacts.features import UNREADABLE
 from vse_pipe.core import devices
 from vse_pipe.core.console import track, warn
-from vse_pipe.core.errors import InputError, PipelineError, UnreadableImage, out_of_memory
-from vse_pipe.extract.backbone import Failure, Output
-from vse_pipe.extract.job import Job, plan
-from vse_pipe.extract.params import FeatureParams, ImageParams
+from vse_pipe.core.errors import InputError, PipelineError, UnreadableImage, first_line, out_of_memory
+from vse_pipe.extract.backbones.options import FeatureParams, ImageParams
+from vse_pipe.extract.job import Failure, Job, Output, plan
 from vse_pipe.extract.shards import Shard
 from vse_pipe.pictures.images import Item
 from vse_pipe.project.params.typed import Params
@@ -33,9 +32,10 @@ Read = Callable[[Item], Arrays]
 
 @dataclass(frozen=True)
 class ReadBatch:
-    """arrays: (B, ...), or a tuple of such, for the B ``items`` that could be read, None when B is 0; failures: the others.
+    """arrays: (B, ...), or a tuple of such, for the B readable ``items``, None when B is 0; failures: of the other
+    images.
 
-    Both lists are in the order of the images that were asked for.
+    Both lists keep the order of the images.
     """
 
     arrays: Arrays | None
@@ -46,11 +46,11 @@ class ReadBatch:
 def batches(
     work: Iterable[list[Item]], read: Read, ahead: int, workers: int | None = None
 ) -> Generator[ReadBatch, None, None]:
-    """One ReadBatch for each list of items, in order.
+    """Yield a ReadBatch for each list of items, in order; Pillow and numpy release the interpreter lock in their
+    threads.
 
-    ahead: batches read while the caller works on one; 0 on a CPU, where readers would only take cores from the
-    model (see stage). An image for which ``read`` raises UnreadableImage is among the failures; other errors are raised,
-    that of the first item that has one.
+    ahead: batches that are read while the caller works; 0 on a CPU, where readers would take cores from the network.
+    Images for which ``read`` raises UnreadableImage become failures. Other errors are raised for the first such item.
     """
     workers = workers or len(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
@@ -66,37 +66,36 @@ def batches(
 
 
 def _finished(items: list[Item], futures: list[Future]) -> ReadBatch:
-    found = [one for future in futures for one in future.result()]
-    kept, arrays, failures = [], [], []
-    for item, one in zip(items, found, strict=True):
-        if isinstance(one, UnreadableImage):
-            failures.append(Failure(item.image_id, UNREADABLE, one.reason))
+    results = [result for future in futures for result in future.result()]
+    readable, arrays, failures = [], [], []
+    for item, result in zip(items, results, strict=True):
+        if isinstance(result, UnreadableImage):
+            failures.append(Failure(item.image_id, UNREADABLE, result.reason))
         else:
-            kept.append(item)
-            arrays.append(one)
-    if not kept:
+            readable.append(item)
+            arrays.append(result)
+    if not readable:
         return ReadBatch(None, [], failures)
     if isinstance(arrays[0], tuple):
         parts = zip(*arrays, strict=True)
-        return ReadBatch(tuple(_stacked(list(part), kept) for part in parts), kept, failures)
-    return ReadBatch(_stacked(arrays, kept), kept, failures)
+        return ReadBatch(tuple(_stacked(list(part), readable) for part in parts), readable, failures)
+    return ReadBatch(_stacked(arrays, readable), readable, failures)
 
 
 def _submit(pool: ThreadPoolExecutor, items: list[Item], read: Read, workers: int) -> list[Future]:
     """Slices, not single items: a future costs as much as decoding a small image."""
     size = -(-len(items) // workers)
-    return [pool.submit(_read_all, items[start : start + size], read) for start in range(0, len(items), size)]
+    return [pool.submit(_read_items, items[start : start + size], read) for start in range(0, len(items), size)]
 
 
-def _read_all(items: list[Item], read: Read) -> list[Arrays | UnreadableImage]:
-    return [_read_one(item, read) for item in items]
-
-
-def _read_one(item: Item, read: Read) -> Arrays | UnreadableImage:
-    try:
-        return read(item)
-    except UnreadableImage as error:
-        return error
+def _read_items(items: list[Item], read: Read) -> list[Arrays | UnreadableImage]:
+    results: list[Arrays | UnreadableImage] = []
+    for item in items:
+        try:
+            results.append(read(item))
+        except UnreadableImage as error:
+            results.append(error)
+    return results
 
 
 def _stacked(arrays: list[np.ndarray], items: list[Item]) -> np.ndarray:
@@ -114,9 +113,9 @@ _DTYPES = {"float16": torch.float16, "float32": torch.float32}
 
 @dataclass
 class Forward:
-    """module: compiled at its first batch where params ask for it; limit: the batch size that the device's memory has
-    turned out to allow, None until it has run out; even: how many images every pass has, 0 for as many as are given. Smaller
-    batches are filled up: with another number of images the last bits of each may change, with others beside it never.
+    """The network on its device. module: compiled at its first batch when params say so; limit: the largest batch that
+    fits into memory, None until memory has run out; even: images of every pass, 0 for any number. Smaller batches are
+    filled up, because the number of images can change the last bits of features; the other images of a batch never do.
     """
 
     module: Callable
@@ -129,32 +128,31 @@ class Forward:
     def __post_init__(self) -> None:
         if isinstance(self.params, ImageParams) and self.params.compile:
             self.module = torch.compile(self.module)
-            # torch.compile has imported it, which takes a second that others need not wait.
+            # torch.compile has imported torch._dynamo, which takes a second.
             self._not_compiled = (torch._dynamo.exc.BackendCompilerFailed,)
 
     def __call__(self, batch: np.ndarray | tuple[np.ndarray, ...]) -> Output:
-        """batch: (B, ...) as read -> features (B, D) or (B, R, D) in the type that params ask for, each vector
-        normalised by itself; boxes and scores in float32 where the module gives them.
+        """Features (B, D) or (B, R, D) in the type of params, and boxes and scores in float32 when the module has them.
 
-        A batch that does not fit is run in halves: other batch sizes may change the last bits of the features.
+        batch: (B, ...) as read. A batch that does not fit into memory is run in halves, which may change the last bits.
         Raises PipelineError when a single image does not fit, or the network cannot be compiled.
         """
         arrays = batch if isinstance(batch, tuple) else (batch,)
-        count, more = len(arrays[0]), self.even - len(arrays[0])
-        if more > 0:
-            arrays = tuple(np.concatenate([array, np.repeat(array[-1:], more, axis=0)]) for array in arrays)
-        found = self._fitting(tuple(map(torch.from_numpy, arrays)))
-        return Output(*(None if values is None else values[:count] for values in found)) if more > 0 else found
+        count, missing = len(arrays[0]), self.even - len(arrays[0])
+        if missing > 0:
+            arrays = tuple(np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) for array in arrays)
+        output = self._fitting(tuple(map(torch.from_numpy, arrays)))
+        return Output(*(None if values is None else values[:count] for values in output)) if missing > 0 else output
 
-    def _whole(self, batch: tuple[Tensor, ...]) -> Output:
-        found = self.module(*(array.to(self.device) for array in batch))
-        found = found if isinstance(found, Output) else Output(found)
-        features = found.features
+    def _run(self, batch: tuple[Tensor, ...]) -> Output:
+        output = self.module(*(array.to(self.device) for array in batch))
+        output = output if isinstance(output, Output) else Output(output)
+        features = output.features
         dtype = _DTYPES[self.params.store] if self.params.store else features.dtype
         if self.params.normalise:
             features = functional.normalize(features.float(), dim=-1)
-        beside = (None if value is None else value.float().cpu().numpy() for value in found[1:])
-        return Output(features.to(dtype).cpu().numpy(), *beside)
+        boxes_and_scores = (None if value is None else value.float().cpu().numpy() for value in output[1:])
+        return Output(features.to(dtype).cpu().numpy(), *boxes_and_scores)
 
     def _fitting(self, batch: tuple[Tensor, ...]) -> Output:
         count = len(batch[0])
@@ -162,26 +160,22 @@ class Forward:
             parts = zip(*(array.split(self.limit) for array in batch), strict=True)
             return joined([self._fitting(part) for part in parts])
         try:
-            return self._whole(batch)
+            return self._run(batch)
         except self._not_compiled as error:
             raise PipelineError(
-                f"torch.compile cannot translate this network here; set compile: false ({_first_line(error)})"
+                f"torch.compile cannot translate this network here; set compile: false ({first_line(error)})"
             ) from error
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):
                 raise
             if count == 1:
                 raise PipelineError(f"one image does not fit in the memory of {self.device}: {error}") from error
-        # Outside the handler: until it ends, the exception's traceback keeps the tensors of the failed pass alive.
+        # Outside the handler, because the traceback of the exception keeps the tensors of the failed pass alive.
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         self.limit = count // 2
         warn(f"{count} images do not fit in the memory of {self.device}; going on with {self.limit} at a time")
         return self._fitting(batch)
-
-
-def _first_line(error: Exception) -> str:
-    return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
 
 
 def joined(outputs: list[Output]) -> Output:
@@ -205,23 +199,24 @@ class Computer:
         even = 0 if BACKBONES.traits(backbone.name).alone else backbone.params.batch_size
         self.forward = Forward(job.backbone.module.to(device), backbone.params, device, even=even)
 
-    def shards(self, numbers: list[int], what: str = "") -> Iterator[tuple[int, Shard]]:
-        """Each of ``numbers`` with its shard, in order. what: heads the progress; without it there is none.
+    def shards(self, numbers: list[int], title: str = "") -> Iterator[tuple[int, Shard]]:
+        """Yield the shards of ``numbers`` in order, each with its number. title: of the progress, which is off without
+        one.
 
-        One stream of batches over all shards: reading goes on while one is written. Raises what the backbone's ``read``
-        raises, InputError for features that are not finite.
+        All shards share a stream of batches, so reading goes on while a shard is written. Raises what the backbone's
+        ``read`` raises, InputError for features that are not finite.
         """
         job = self.job
-        asked: deque[tuple[int, bool]] = deque()
-        # A GPU must not wait for readers. On a CPU readers and model need the same cores: working at once is no faster
-        # than taking turns and costs up to 7 % more of their time (measured on 2 cores).
+        batches_left: deque[tuple[int, bool]] = deque()
+        # A GPU must not wait for readers. On a CPU readers and network need the same cores: working at once is no
+        # faster than taking turns and costs up to 7 % more time (measured on 2 cores).
         ahead = _AHEAD_OF_A_GPU if self.device.type == "cuda" else 0
-        reading = batches(self._asked_for(numbers, asked), partial(self.read, job.root), ahead)
+        reading = batches(self._batches(numbers, batches_left), partial(self.read, job.root), ahead)
         rows: list[Output] = []
         failures: list[Failure] = []
         with contextlib.closing(reading), devices.inference(self.device, job.about["precision"]):
-            for batch in track(reading, sum(map(job.batch_count, numbers)), what) if what else reading:
-                number, last = asked.popleft()
+            for batch in track(reading, sum(map(job.batch_count, numbers)), title) if title else reading:
+                number, last = batches_left.popleft()
                 if batch.arrays is not None:
                     rows.append(_finite(self.forward(batch.arrays), batch.items))
                 failures += batch.failures
@@ -229,12 +224,12 @@ class Computer:
                     yield number, Shard(joined(rows) if rows else None, failures)
                     rows, failures = [], []
 
-    def _asked_for(self, numbers: list[int], asked: deque[tuple[int, bool]]) -> Iterator[list[Item]]:
-        """The batches of all shards, each noted in ``asked``: its shard, and whether it is the last one of it."""
+    def _batches(self, numbers: list[int], batches_left: deque[tuple[int, bool]]) -> Iterator[list[Item]]:
+        """Yield the batches of all shards; ``batches_left`` gets the shard of each, and whether it is the last."""
         for number in numbers:
             work = self.job.batches(number)
             for place, items in enumerate(work, start=1):
-                asked.append((number, place == len(work)))
+                batches_left.append((number, place == len(work)))
                 yield items
 
 
@@ -253,28 +248,26 @@ def _finite(rows: Output, items: list[Item]) -> Output:
     return rows
 
 
-# How many images one forward pass should take: measured on this machine, then written into params.yaml by hand.
-#
-# A size chosen anew at every run would change the last bits of the features from run to run.
-
+# The best batch size is measured and then written into params.yaml by hand: a size chosen at every run would change the
+# last bits of the features from run to run.
 _LARGEST = 256
 _PASSES = 3
-# Twice the images for less than this is not worth their memory.
+# The smallest batch with this share of the best rate is chosen.
 _NEAR = 0.97
-# Two sizes in a row below this share of the best: larger ones will not be faster.
+# The search ends after two sizes in a row below this share of the best rate.
 _FALLING = 0.9
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """rate: images a second of the forward pass alone, the median of three."""
+    """rate: images a second of the forward pass alone, the median of three passes."""
 
     batch_size: int
     rate: float
 
 
 def find(params: Params, features: str, device: str) -> Iterator[Throughput]:
-    """``measure`` with the first images of the data set that can be read, decoded before. Writes nothing.
+    """Yield the rates of ``measure`` for the first readable images of the data set. Nothing is written.
 
     Raises what an extraction raises, InputError when none of the first images can be read.
     """
@@ -292,38 +285,38 @@ def find(params: Params, features: str, device: str) -> Iterator[Throughput]:
 
 
 def measure(forward: Forward, batch: np.ndarray | tuple[np.ndarray, ...]) -> Iterator[Throughput]:
-    """The rate at 1, 2, 4, ... images, as far as ``batch``, the memory of the device and a gain reach.
+    """Yield the rates at 1, 2, 4, ... images until a size does not fit into memory or larger sizes gain nothing.
 
-    batch: images as read, (B, ...), or a tuple of such arrays. Stops at the first size that does not fit.
+    batch: images as read, (B, ...), or a tuple of such arrays.
     """
     arrays = batch if isinstance(batch, tuple) else (batch,)
-    found: list[Throughput] = []
+    rates: list[Throughput] = []
     size = 1
     while size <= min(len(arrays[0]), _LARGEST):
         part = tuple(array[:size] for array in arrays)
         seconds = _seconds(forward, part)
         if forward.limit is not None:
             return
-        found.append(Throughput(size, size / seconds))
-        yield found[-1]
-        best = max(one.rate for one in found)
-        if len(found) > 1 and all(one.rate < _FALLING * best for one in found[-2:]):
+        rates.append(Throughput(size, size / seconds))
+        yield rates[-1]
+        best = max(speed.rate for speed in rates)
+        if len(rates) > 1 and all(speed.rate < _FALLING * best for speed in rates[-2:]):
             return
         size *= 2
 
 
-def best(found: list[Throughput]) -> Throughput:
-    """The smallest batch that is as good as the fastest."""
-    fastest = max(one.rate for one in found)
-    return next(one for one in found if one.rate >= _NEAR * fastest)
+def best(rates: list[Throughput]) -> Throughput:
+    """The smallest batch whose rate is near the best."""
+    fastest = max(speed.rate for speed in rates)
+    return next(speed for speed in rates if speed.rate >= _NEAR * fastest)
 
 
 def _seconds(forward: Callable[[tuple], Output], part: tuple[np.ndarray, ...]) -> float:
-    """One pass to warm up, which also allocates what the size needs and compiles."""
+    """The median time of a pass after a first pass, which allocates memory and compiles."""
     forward(part)
-    taken = []
+    seconds = []
     for _ in range(_PASSES):
         started = time.perf_counter()
         forward(part)
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken)
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)

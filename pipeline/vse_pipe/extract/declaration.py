@@ -1,4 +1,4 @@
-"""extract: image features by a backbone, and what the text encoders read of captions."""
+"""extract: image features of a backbone, and the text features that text encoders read."""
 
 from collections.abc import Iterable
 
@@ -10,13 +10,13 @@ from vse_pipe.project.registry import BACKBONES, TEXT_FEATURES
 from vse_pipe.project.stages import Declaration, Node
 
 
-def _of_features(params: Params, node: Node) -> Iterable[Problem]:
+def _feature_problems(params: Params, node: Node) -> Iterable[Problem]:
     meta = features.read(node.out, verify=False).meta
     source = paths.prepared(params.features[node.name].dataset) / images.NAME
     return node.digest("images", meta.get("images_sha256"), source)
 
 
-def _of_texts(params: Params, node: Node) -> Iterable[Problem]:
+def _text_problems(params: Params, node: Node) -> Iterable[Problem]:
     meta = texts.read(node.out, verify=False).meta
     source = paths.prepared(params.texts[node.name].dataset) / captions.NAME
     return node.digest("captions", meta.get("captions_sha256"), source)
@@ -29,7 +29,7 @@ STAGES = (
         option="--features",
         output=paths.extracted,
         inputs=lambda params, name: [paths.prepared(params.features[name].dataset)],
-        problems=_of_features,
+        problems=_feature_problems,
         families={BACKBONES: "backbone.name"},
         reads=lambda params, name: params.features[name].backbone.params.reads(),
         by_dataset=True,
@@ -40,7 +40,7 @@ STAGES = (
         option="--texts",
         output=paths.extracted,
         inputs=lambda params, name: [paths.prepared(params.texts[name].dataset) / captions.NAME],
-        problems=_of_texts,
+        problems=_text_problems,
         families={TEXT_FEATURES: "method.name"},
         reads=lambda params, name: params.texts[name].method.params.reads(),
         by_dataset=True,

@@ -1,14 +1,14 @@
-"""What a feature file depends on, as JSON for meta.json and as one digest for resuming."""
+"""A backbone, and the job of computing its features: images, shards and digest."""
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -17,22 +17,66 @@ from pydantic import ValidationError
 from vse_pipe.artifacts import features, images, joins
 from vse_pipe.core.errors import ParamsError, UsageError, unknown
 from vse_pipe.core.files import sha256
-from vse_pipe.extract.backbone import Backbone
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import code, paths
 from vse_pipe.project.params.typed import FeatureSet, Member, Params
 from vse_pipe.project.registry import BACKBONES
 
-# Where the work of a batch and of an image begins; what is put together of it afterwards is no part of the digest.
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Failure(NamedTuple):
+    """An image without features. status: a few words, never ``ok``; detail: the reason, for people."""
+
+    image_id: int
+    status: str
+    detail: str
+
+
+class Output(NamedTuple):
+    """The features of a batch of B images: tensors of a module, later numpy arrays.
+
+    features: (B, D), or (B, R, D) for R regions. boxes: (B, R, 4) float32, the edges x1, y1, x2, y2 of each region in
+    pixels of the upright image; x2 - x1 is the width, and the whole image is (0, 0, width, height). scores: (B, R)
+    float32, the confidence of a detector.
+    """
+
+    features: Any
+    boxes: Any = None
+    scores: Any = None
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A backbone reads one image at a time and turns batches of them into features.
+
+    read: (image root, item) -> an array whose shape and type are the same for every image, or a tuple of such arrays.
+    It is called from several threads at once and raises InputError naming the file and the image.
+    module: in eval mode, on the CPU; the stage moves it. It takes tensors (B, ...) of these arrays, an argument for
+    each array of a tuple, and returns (B, D), or (B, R, D) for R regions, or Output.
+    about: JSON for meta.json and the fingerprint; everything besides Params that the features depend on, such as the
+    digest of weights and the resolved transform.
+    libraries: distributions whose version matters. precision: ``auto``, ``float32`` or ``bfloat16``.
+    """
+
+    read: Callable[[Path, Item], np.ndarray | tuple[np.ndarray, ...]]
+    module: "nn.Module"
+    about: dict = field(default_factory=dict)
+    libraries: tuple[str, ...] = ("torch", "pillow")
+    precision: str = "float32"
+
+
+# The modules whose code decides about the features of an image. Putting shards together is no part of the digest.
 _WORK = ("vse_pipe.extract.compute", "vse_pipe.extract.job")
 
 
 def describe(node: FeatureSet, backbone: Backbone, kind: str, precision: str) -> dict:
-    """Everything the features follow from. kind: the device's; its number is no part of it."""
-    return {**own(node, kind, precision, backbone.libraries), **backbone.about}
+    """Everything that the features depend on. kind: of the device, without its number."""
+    return {**describe_without_network(node, kind, precision, backbone.libraries), **backbone.about}
 
 
-def own(node: FeatureSet, kind: str, precision: str, libraries: Iterable[str]) -> dict:
+def describe_without_network(node: FeatureSet, kind: str, precision: str, libraries: Iterable[str]) -> dict:
     """The part of ``describe`` that needs no network.
 
     Raises importlib.metadata.PackageNotFoundError for a library that is not installed.
@@ -49,14 +93,15 @@ def own(node: FeatureSet, kind: str, precision: str, libraries: Iterable[str]) -
     }
 
 
-def digest(about: dict) -> str:
+def digest_of(about: dict) -> str:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
 def from_spec(spec: str) -> tuple[str, dict]:
     """``torchvision:resnet18`` -> (``torchvision``, {"model": "resnet18"}); ``vgg19`` -> (``vgg19``, {}).
 
-    Raises UnknownMember for a backbone that does not exist, UsageError for a model where none is taken or missing.
+    Raises UnknownMember for an unknown backbone, UsageError for a missing model or for one that the backbone does not
+    take.
     """
     name, colon, model = spec.partition(":")
     takes_model = "model" in BACKBONES.options(name).model_fields
@@ -68,12 +113,17 @@ def from_spec(spec: str) -> tuple[str, dict]:
 
 
 def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) -> tuple[Params, str]:
-    """``params`` with one more entry under features, and its name. dataset: may be left out when there is only one.
+    """``params`` with a further entry under features, and its name. dataset: optional when params.yaml has only one.
 
     Raises UsageError and ParamsError.
     """
     name, options = from_spec(spec)
-    dataset = _dataset(params, dataset)
+    names = sorted(params.datasets)
+    if dataset is None and len(names) != 1:
+        raise UsageError(f"--dataset is missing: params.yaml has {', '.join(names)}")
+    dataset = names[0] if dataset is None else dataset
+    if dataset not in names:
+        raise UsageError(unknown("data set", dataset, names))
     model = BACKBONES.options(name)
     if "weights" in model.model_fields:
         options["weights"] = weights
@@ -83,40 +133,25 @@ def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) 
         raise ParamsError(
             [f"--backbone {spec} {'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors()]
         ) from error
-    features = _name(spec, options.get("weights", "imagenet"))
-    made = FeatureSet(dataset, member, params.datasets[dataset].on_error)
-    return replace(params, features={**params.features, features: made}), features
-
-
-def _dataset(params: Params, dataset: str | None) -> str:
-    known = sorted(params.datasets)
-    if dataset is None:
-        if len(known) != 1:
-            raise UsageError(f"--dataset is missing: params.yaml has {', '.join(known)}")
-        return known[0]
-    if dataset not in known:
-        raise UsageError(unknown("data set", dataset, known))
-    return dataset
-
-
-def _name(spec: str, weights: str) -> str:
-    """A folder name that tells specs and weights apart: ``torchvision-resnet18-random``."""
-    parts = [spec] if weights == "imagenet" else [spec, Path(weights).stem]
-    return re.sub(r"[^A-Za-z0-9_.+-]", "-", "-".join(parts))
+    # A folder name that differs between specs and between weights: ``torchvision-resnet18-random``.
+    parts = [spec] if options.get("weights", "imagenet") == "imagenet" else [spec, Path(weights).stem]
+    features = re.sub(r"[^A-Za-z0-9_.+-]", "-", "-".join(parts))
+    entry = FeatureSet(dataset, member, params.datasets[dataset].on_error)
+    return replace(params, features={**params.features, features: entry}), features
 
 
 @runtime_checkable
 class RowSource(Protocol):
-    """Where rows lie that an earlier call computed."""
+    """Features or a shard of an earlier extraction."""
 
     def array(self, name: str) -> np.ndarray | None:
-        """``features``, ``boxes`` or ``scores``, by row; None where there are none."""
+        """The rows of ``features``, ``boxes`` or ``scores``; None without such an array."""
 
 
 @dataclass(frozen=True)
 class Reused:
-    """Rows that earlier calls computed. number: int64 (N,), for each image of the job which of the sources has its row, -1 where none
-    has; row: int64 (N,), the row there."""
+    """Rows that earlier calls computed. number: int64 (N,), the source with the row of each image of the job, -1
+    without one; row: int64 (N,), the row in that source."""
 
     sources: tuple[RowSource, ...]
     number: np.ndarray
@@ -129,12 +164,10 @@ class Reused:
 
 @dataclass(frozen=True)
 class Job:
-    """The shards of an extraction: shard k is the k-th ``size`` of the rows of images.parquet that are to be computed,
-    whatever computes it.
+    """The work of an extraction. Shard k is the k-th group of ``size`` rows of images.parquet that must be computed.
 
-    table: image_id, file and sha256 of every image, as columns: a million images are 100 MB. size: a whole number of
-    batches, so that resuming and sharing never change a batch. about: what the features follow from. backbone: None in a
-    process that computes nothing. reused: None where all rows are to be computed.
+    table: image_id, file and sha256 of every image; a million images take 100 MB. about: everything that the features
+    depend on. backbone: None in a process that computes nothing. reused: None when all rows must be computed.
     """
 
     node: FeatureSet
@@ -147,17 +180,18 @@ class Job:
 
     @cached_property
     def todo(self) -> np.ndarray:
-        """int64, the rows of images.parquet that are to be computed."""
+        """int64, the rows of images.parquet that must be computed."""
         return np.arange(self.table.num_rows) if self.reused is None else np.flatnonzero(self.reused.number < 0)
 
     @cached_property
     def contents(self) -> pa.Array:
-        """As of ``contents.of``; null throughout where a row follows from more than the picture."""
+        """As ``joins.of``; null everywhere when a row depends on more than the picture."""
         by_content = BACKBONES.traits(self.node.backbone.name).by_content
         return joins.of(self.table) if by_content else pa.nulls(self.table.num_rows, pa.string())
 
     @property
     def size(self) -> int:
+        """Rows of a shard: a multiple of the batch size, so that resuming and sharing never change a batch."""
         batch = self.node.backbone.params.batch_size
         return -(-self.node.backbone.params.shard_size // batch) * batch
 
@@ -171,19 +205,19 @@ class Job:
 
     @property
     def digest(self) -> str:
-        """Of the features."""
-        return digest(self.about)
+        """The digest of the features."""
+        return digest_of(self.about)
 
     @property
     def shards_digest(self) -> str:
-        """Of the shards: other sizes, or other rows that are there already, are other shards of the same features."""
+        """The digest of the shards. Another size, or other reused rows, give other shards of the same features."""
         about = {**self.about, "shard_size": self.size}
         if self.reused is not None:
-            about["todo"] = _digest(self.todo)
-        return digest(about)
+            about["todo"] = hashlib.sha256(self.todo.astype("<i8").tobytes()).hexdigest()
+        return digest_of(about)
 
     def places(self, number: int) -> np.ndarray:
-        """int64, the rows of images.parquet of a shard."""
+        """int64, the rows of a shard in images.parquet."""
         return self.todo[number * self.size : (number + 1) * self.size]
 
     def ids(self, number: int) -> pa.ChunkedArray:
@@ -204,35 +238,25 @@ class Job:
         return -(-len(self.places(number)) // self.node.backbone.params.batch_size)
 
     def manifest(self, number: int) -> dict:
-        """What a shard says of itself besides its rows: which images it is of, and what it follows from."""
-        ids = self.ids(number)
-        return {
-            "of": self.count,
-            "images": len(ids),
-            "contents": list(
-                map(list, zip(ids.to_pylist(), self.contents.take(self.places(number)).to_pylist(), strict=True))
-            ),
-            "about": self.about,
-        }
+        """The images of a shard and everything that it depends on."""
+        ids, contents = self.ids(number).to_pylist(), self.contents.take(self.places(number)).to_pylist()
+        pairs = [list(pair) for pair in zip(ids, contents, strict=True)]
+        return {"of": self.count, "images": len(ids), "contents": pairs, "about": self.about}
 
 
-def _digest(numbers: np.ndarray) -> str:
-    return hashlib.sha256(numbers.astype("<i8").tobytes()).hexdigest()
-
-
-def known(node: FeatureSet, seed: int, about: dict) -> Job:
-    """A job whose ``about`` an earlier call has found; no network is built."""
+def job_of(node: FeatureSet, seed: int, about: dict) -> Job:
+    """The job with the ``about`` of an earlier call; no network is built."""
     prepared = paths.prepared(node.dataset)
-    # In one piece: rows are taken shard by shard, and each time ``take`` would put the pieces together.
+    # One chunk: rows are taken shard by shard, and ``take`` would join several chunks each time.
     table = images.read(prepared).select(["image_id", "file", "sha256"]).combine_chunks()
     return Job(node, seed, about, table, prepared / images.NAME)
 
 
 def plan(node: FeatureSet, seed: int, device) -> Job:
-    """Reads images.parquet, finds and loads the weights. device: a torch.device. Raises what they raise."""
+    """The job with its network: images.parquet is read and the weights are loaded. device: a torch.device."""
     from vse_pipe.core import devices
 
-    job = known(node, seed, {})
+    job = job_of(node, seed, {})
     backbone = BACKBONES.load(node.backbone.name).build(node.backbone.params, seed)
     resolved = devices.resolve_precision(backbone.precision, device)
     return replace(job, about=describe(node, backbone, device.type, resolved), backbone=backbone)

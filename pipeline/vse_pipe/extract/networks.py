@@ -1,4 +1,4 @@
-"""How a network's weights were published, and what the options of a backbone make of it."""
+"""Networks for images: their transforms, weights, features and feature maps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torchvision.models.feature_extraction import create_feature_extractor
 
 from vse_pipe.core import states, weights
-from vse_pipe.core.errors import UsageError
+from vse_pipe.core.errors import UsageError, first_line
 from vse_pipe.core.weights import WeightsFile
-from vse_pipe.extract.backbone import Backbone
-from vse_pipe.extract.params import ImageParams
+from vse_pipe.extract.backbones.options import ImageParams
+from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.pictures.transforms import FILTERS, Transform
@@ -24,7 +24,7 @@ from vse_pipe.pictures.transforms import FILTERS, Transform
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network's published weights were evaluated; sizes in pixels, mean and std of RGB in 0..1."""
+    """The evaluation of published weights; sizes in pixels, mean and std of RGB in 0..1."""
 
     image_size: int
     resize: int
@@ -34,10 +34,10 @@ class Recipe:
 
 
 def resolve(params: ImageParams, published: Recipe) -> Transform:
-    """Fill in what ``params`` leaves to the published weights. Raises UsageError on sizes that do not fit."""
+    """The transform of ``params``; missing values are the published ones. Raises UsageError for unfit sizes."""
     size = params.image_size or published.image_size
-    own = round(size * published.resize / published.image_size) if params.resize_mode == "shorter" else size
-    resize = params.resize or own
+    default = round(size * published.resize / published.image_size) if params.resize_mode == "shorter" else size
+    resize = params.resize or default
     if resize < size:
         raise UsageError(f"resize {resize} is smaller than image_size {size}: the crop would not fit")
     interpolation = params.interpolation or published.interpolation
@@ -57,12 +57,6 @@ def resolve(params: ImageParams, published: Recipe) -> Transform:
     )
 
 
-# The contract of the family: every member exports ``Params`` and ``build(params, seed) -> Backbone``.
-#
-# ``Params`` is a ``FeatureParams`` or ``ImageParams`` (pipeline/vse_pipe/extract/params.py). Members import torch, torchvision
-# and timm inside ``build``: ``Params`` is loaded by every command, and those imports take seconds.
-
-
 class Extractor(nn.Module):
     """uint8 (B, crops, S, S, 3) -> float32 (B, D): scale to 0..1, normalise the channels, mean over the crops."""
 
@@ -76,20 +70,20 @@ class Extractor(nn.Module):
         self.register_buffer("std", torch.tensor(transform.std).view(3, 1, 1), persistent=False)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        # Crop by crop: ten crops of a batch at once need ten times the memory and are no faster.
+        # Crop by crop: all ten crops at once need ten times the memory and are no faster.
         features = [self.net(self.scaled(crop)).float() for crop in pixels.unbind(1)]
         return features[0] if len(features) == 1 else torch.stack(features).mean(0)
 
     def scaled(self, crop: Tensor) -> Tensor:
-        """Permuting rows of pixels gives channels_last, the layout convolutions are fastest in, for nothing."""
+        """Pixels as float32. The permuted rows are channels_last, the fastest layout for convolutions."""
         return crop.permute(0, 3, 1, 2).float().div_(255).sub_(self.mean).div_(self.std)
 
 
 def without_classifier(model: nn.Module, classes: int) -> nn.Module:
     """Replace the last linear layer (or convolution, as in SqueezeNet) by the identity, in place.
 
-    Holds for every torchvision classifier: VGG and AlexNet give fc7 after its ReLU, the others their pooled features.
-    Raises UsageError when that layer does not have ``classes`` outputs, so is not the classifier.
+    VGG and AlexNet of torchvision then return fc7 after its ReLU, its other classifiers their pooled features. Raises
+    UsageError when the layer does not have ``classes`` outputs and so is not the classifier.
     """
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     name, layer = layers[-1]
@@ -103,27 +97,18 @@ def without_classifier(model: nn.Module, classes: int) -> nn.Module:
 
 
 def dimensions(network: Extractor, size: int, name: str) -> int:
-    """D, found by a forward pass of one black image. Raises UsageError when the network does not give (1, D)."""
-    try:
-        with torch.inference_mode():
-            shape = tuple(network(torch.zeros(1, 1, size, size, 3, dtype=torch.uint8)).shape)
-    except (RuntimeError, AssertionError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UsageError(f"{name} does not take images of {size} pixels: {reason}") from error
+    """D, by a forward pass of a black image. Raises UsageError when the network does not return (1, D)."""
+    shape = tuple(_run(network, torch.zeros(1, 1, size, size, 3, dtype=torch.uint8), size, name).shape)
     if len(shape) != 2:
         raise UsageError(f"{name} gives features of shape {shape[1:]} for an image, expected one vector")
     return shape[1]
 
 
-def _as_they_are(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    return state
-
-
 @dataclass(frozen=True)
 class Classifier:
-    """make: the whole network, freshly initialised; strip: the same without its classifier; source: its published
-    weights, None when params name a file or none; rename: (their tensors, network) -> tensors under the network's keys.
-    """
+    """make: returns the network, freshly initialised; strip: removes its classifier; source: address of published
+    weights, None when params name a file or random weights; rename: (tensors of the file, network) -> tensors under its
+    keys."""
 
     name: str
     library: str
@@ -131,19 +116,19 @@ class Classifier:
     strip: Callable[[nn.Module], nn.Module]
     published: Recipe
     source: WeightsFile | None
-    rename: Callable[[dict[str, Tensor], nn.Module], dict[str, Tensor]] = _as_they_are
+    rename: Callable[[dict[str, Tensor], nn.Module], dict[str, Tensor]] = lambda state, model: state
 
     def loaded(self, params: ImageParams, seed: int) -> tuple[nn.Module, dict]:
-        """The whole network with the weights that ``params`` name, and what is to be said of them.
+        """The network with the weights that ``params`` name, and their description for meta.json.
 
-        Raises what weights and states raise. Weights are looked for first: a network takes longer to build than a missing
-        file to be noticed.
+        Weights are located first, because a missing file is noticed faster than a network is built. Raises what
+        ``weights.locate`` and ``states.load`` raise.
         """
-        found = weights.locate(params, self.source, seed)
+        source = weights.locate(params, self.source, seed)
         model = states.seeded(self.make, seed, self.library, self.name)
-        if found.path is not None:
-            states.load(model, self.rename(states.read(found.path), model), found.path)
-        return model, found.about
+        if source.path is not None:
+            states.load(model, self.rename(states.read(source.path), model), source.path)
+        return model, source.about
 
 
 def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone:
@@ -162,7 +147,7 @@ def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone
         "dimensions": dimensions(module, transform.image_size, name),
     }
     return Backbone(
-        read=partial(_read, transform),
+        read=partial(read_pixels, transform),
         module=module,
         about=about,
         libraries=("torch", "pillow", classifier.library),
@@ -170,7 +155,8 @@ def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone
     )
 
 
-def _read(transform: Transform, root: Path, item: Item) -> np.ndarray:
+def read_pixels(transform: Transform, root: Path, item: Item) -> np.ndarray:
+    """The pixels of an image, as ``Backbone.read`` after ``transform`` is bound."""
     return images.pixels(root, item, transform)
 
 
@@ -178,7 +164,7 @@ _MAP = "map"
 
 
 class Timm(nn.Module):
-    """A timm model's features before pooling; the patches of a ViT are put back into their rows and columns."""
+    """The features of a timm model before pooling; patches of a ViT are arranged in their rows and columns."""
 
     # timm's models have no base class.
     model: Any
@@ -189,78 +175,79 @@ class Timm(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Raises UsageError for features that are neither a map nor patches of one."""
-        found = self.model.forward_features(images)
-        if found.ndim == 4:
-            # Swin and its kin have the channels last.
-            last = found.shape[-1] == self.model.num_features != found.shape[1]
-            return found.permute(0, 3, 1, 2) if last else found
+        features = self.model.forward_features(images)
+        if features.ndim == 4:
+            # Swin and related networks have the channels last.
+            last = features.shape[-1] == self.model.num_features != features.shape[1]
+            return features.permute(0, 3, 1, 2) if last else features
         grid = getattr(getattr(self.model, "patch_embed", None), "grid_size", None)
-        patches = found[:, getattr(self.model, "num_prefix_tokens", 0) :] if found.ndim == 3 else found
+        patches = features[:, getattr(self.model, "num_prefix_tokens", 0) :] if features.ndim == 3 else features
         if grid is None or patches.ndim != 3 or patches.shape[1] != grid[0] * grid[1]:
-            raise UsageError(f"{self.name} gives features of shape {tuple(found.shape[1:])}, no map for a grid")
+            raise UsageError(f"{self.name} gives features of shape {tuple(features.shape[1:])}, no map for a grid")
         return patches.transpose(1, 2).unflatten(2, tuple(grid))
 
 
 def cut(model: nn.Module, size: int, name: str) -> nn.Module:
-    """``model``, in eval mode and without its classifier, up to its last map; ``of`` takes the map from its output.
+    """``model``, in eval mode and without its classifier, up to its last map; ``feature_map`` returns the map of its
+    output.
 
-    size: pixels of images that are large enough for a map of several places; name: for messages. Raises UsageError when the
-    network has no map.
+    size: pixels of images that are large enough for a map of several places; name: for messages. Raises UsageError when
+    the network has no map.
     """
-    # Traced, not run with a hook: what comes after the map, as the 120 million weights of VGG, is never computed.
+    # Traced and not hooked, so that layers after the map, such as the 120 million weights of VGG, are never computed.
     node = _last(model, size, name)
     return create_feature_extractor(model, {node: _MAP}, suppress_diff_warning=True)
 
 
-def of(output: dict[str, Tensor] | Tensor) -> Tensor:
+def feature_map(output: dict[str, Tensor] | Tensor) -> Tensor:
     """The map (B, D, H, W)."""
     return output if isinstance(output, Tensor) else output[_MAP]
 
 
-def size(net: nn.Module, pixels: int, name: str) -> tuple[int, int]:
+def map_size(net: nn.Module, pixels: int, name: str) -> tuple[int, int]:
     """Height and width of the map for square images of ``pixels``."""
-    shape = of(_run(net, pixels, name)).shape
+    shape = feature_map(_run(net, torch.zeros(1, 3, pixels, pixels), pixels, name)).shape
     return shape[2], shape[3]
 
 
 def _last(model: nn.Module, size: int, name: str) -> str:
-    """The module whose output is the last map (B, D, H, W), more than one place, before the network pools it.
+    """The module whose output is the last map (B, D, H, W) with more than one place, before pooling.
 
-    Of DenseNet it is the ReLU after the map, which is no module. Raises UsageError for networks that end with tokens (ViT).
+    In DenseNet it is the ReLU after the map, which is no module. Raises UsageError for networks that end with tokens
+    (ViT).
     """
     if name.split()[-1].startswith("densenet"):
         return "relu"
-    seen: list[tuple[str, tuple[int, ...], bool]] = []
+    outputs: list[tuple[str, tuple[int, ...], bool]] = []
 
     def record(node: str, module: nn.Module, inputs, output) -> None:
         if isinstance(output, Tensor):
-            own = any(True for _ in module.parameters(recurse=False))
-            seen.append((node, tuple(output.shape), own))
+            has_weights = any(True for _ in module.parameters(recurse=False))
+            outputs.append((node, tuple(output.shape), has_weights))
 
     handles = [m.register_forward_hook(partial(record, node)) for node, m in model.named_modules() if node]
-    _run(model, size, name)
+    _run(model, torch.zeros(1, 3, size, size), size, name)
     for handle in handles:
         handle.remove()
-    places = [i for i, (_, shape, _) in enumerate(seen) if len(shape) == 4 and min(shape[2:]) > 1]
-    if not places or any(own and len(shape) == 3 for _, shape, own in seen[places[-1] :]):
+    places = [i for i, (_, shape, _) in enumerate(outputs) if len(shape) == 4 and min(shape[2:]) > 1]
+    if not places or any(has_weights and len(shape) == 3 for _, shape, has_weights in outputs[places[-1] :]):
         raise UsageError(f"{name} ends with tokens, so it has no map for a grid; take a convolutional network")
-    return seen[places[-1]][0]
+    return outputs[places[-1]][0]
 
 
-def _run(model: nn.Module, size: int, name: str) -> Tensor | dict[str, Tensor]:
+def _run(model: nn.Module, pixels: Tensor, size: int, name: str) -> Any:
     try:
         with torch.inference_mode():
-            return model(torch.zeros(1, 3, size, size))
+            return model(pixels)
     except (RuntimeError, AssertionError, ValueError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UsageError(f"{name} does not take images of {size} pixels: {reason}") from error
+        raise UsageError(f"{name} does not take images of {size} pixels: {first_line(error)}") from error
 
 
 class RandomFilters(nn.Module):
-    """(B, 3, S, S) to (B, 2 * filters): how well the best place of the image fits each filter, and its negative.
+    """(B, 3, S, S) to (B, 2 * filters): the strongest response of the image to each filter, and to its negative.
 
-    Filters are Gaussian, scaled to unit length. The mean over the features is subtracted from every vector: maxima
-    are positive throughout, and without it any two images would point the same way (cosine 0.94 on ``shapes``).
+    Filters are Gaussian, scaled to unit length. The mean over the features is subtracted from every vector, because
+    maxima are all positive and any two images would otherwise point the same way (cosine 0.94 on ``shapes``).
     """
 
     def __init__(self, filters: int, size: int, stride: int) -> None:

@@ -1,4 +1,4 @@
-"""How open_clip prepares a picture for a model."""
+"""Pretrained pairs of open_clip: their architecture, weights, preprocessing, tokenizer and towers."""
 
 import contextlib
 import json
@@ -17,17 +17,26 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vse_pipe.core import devices, states, weights
-from vse_pipe.core.errors import InputError, MissingResource, UnknownMember, UsageError, missing, missing_extra, unknown
+from vse_pipe.core.errors import (
+    InputError,
+    MissingResource,
+    UnknownMember,
+    UsageError,
+    first_line,
+    missing,
+    missing_extra,
+    unknown,
+)
 from vse_pipe.core.files import read_json, sha256
 from vse_pipe.core.weights import WeightsFile, source_of
-from vse_pipe.extract.params import HUB, PairParams
+from vse_pipe.extract.backbones.options import HUB, PairParams
 from vse_pipe.pictures.transforms import Transform
 
 _MODES = {"shortest": "shorter", "squash": "exact"}
 
 
 def transform(preprocessing: dict, name: str) -> Transform:
-    """open_clip's evaluation transform as ours. preprocessing: as its ``PreprocessCfg``."""
+    """The evaluation transform of open_clip. preprocessing: as its ``PreprocessCfg``."""
     size, mode = preprocessing["size"], preprocessing["resize_mode"]
     sides = {size} if isinstance(size, int) else set(size)
     if len(sides) != 1 or mode not in _MODES:
@@ -51,7 +60,7 @@ _HUB_FILE = "open_clip_model.safetensors"
 _NEEDED = ("embed_dim", "vision_cfg", "text_cfg")
 
 
-# By what stands in the names of published weights.
+# Training data by a part of the name of published weights.
 _DATA = {
     "openai": "OpenAI's own pairs",
     "laion400m": "LAION-400M",
@@ -70,8 +79,9 @@ _DATA = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """content: model_cfg and preprocess_cfg, as in a hub's open_clip_config.json; tag: the published weights, None of others;
-    source: where weights are to be fetched, if they are; file: the architecture's own, for meta.json."""
+    """content: model_cfg and preprocess_cfg, as in a hub's open_clip_config.json; tag: name of the published weights,
+    None for other weights; source: address of weights to fetch; file: description of the architecture's file, for
+    meta.json."""
 
     name: str
     content: dict
@@ -81,8 +91,11 @@ class Architecture:
 
 
 def published_architecture(options: PairParams) -> Architecture:
-    """Raises UnknownMember for a name that open_clip does not have, UsageError for options that contradict it, MissingResource
-    and InputError for a file that is not there or describes nothing, MissingResource without the package too."""
+    """The architecture that ``options`` name.
+
+    Raises UnknownMember for a name that open_clip does not have, UsageError for options that contradict it,
+    MissingResource without the file or the package, InputError for a file that describes no model.
+    """
     try:
         import open_clip  # seconds
     except ImportError as error:
@@ -90,11 +103,11 @@ def published_architecture(options: PairParams) -> Architecture:
     if options.file is not None and not options.file.is_file():
         raise MissingResource(f"{options.file.absolute()}: no such weights file")
     if options.described is not None:
-        return _of_file(options, options.described)
-    name, known = options.model, open_clip.list_models()
-    if name not in known:
-        told = f"open_clip.list_models() names all {len(known)}"
-        raise UnknownMember(missing(f"unknown open_clip model '{name}'", name, known, told))
+        return _architecture_in(options.described, options)
+    name, names = options.model, open_clip.list_models()
+    if name not in names:
+        advice = f"open_clip.list_models() names all {len(names)}"
+        raise UnknownMember(missing(f"unknown open_clip model '{name}'", name, names, advice))
     config = open_clip.get_model_config(name)
     tags = {tag: open_clip.get_pretrained_cfg(name, tag) for tag in open_clip.list_pretrained_tags_by_model(name)}
     tag = _tag(options)
@@ -102,7 +115,7 @@ def published_architecture(options: PairParams) -> Architecture:
         raise UnknownMember(unknown(f"weights of open_clip {name}", tag, tags))
     source = _hub(options.weights.removeprefix(HUB), options) if options.weights.startswith(HUB) else None
     if tag is not None:
-        _require_activation(name, config, tag, tags[tag], known)
+        _require_activation(name, config, tag, tags[tag], names)
         source = source or (None if options.pretrained else _source(tags[tag], options))
     content = {"model_cfg": config, "preprocess_cfg": _preprocessing(name, tag, tags)}
     return Architecture(name, content, tag, source)
@@ -113,7 +126,7 @@ def _tag(options: PairParams) -> str | None:
     return options.pretrained if named else options.weights
 
 
-def _of_file(options: PairParams, path: Path) -> Architecture:
+def _architecture_in(path: Path, options: PairParams) -> Architecture:
     if not path.is_file():
         raise MissingResource(f"{path.absolute()}: no such file; model is a name of open_clip or a JSON file")
     content = read_json(path)
@@ -132,13 +145,13 @@ def _of_file(options: PairParams, path: Path) -> Architecture:
 
 
 def _preprocessing(name: str, tag: str | None, tags: dict[str, dict]) -> dict:
-    """Of the tag, else what all weights published for the architecture agree on."""
+    """The preprocessing of the tag, or the preprocessing of all published weights when they agree."""
     from open_clip.transform import merge_preprocess_dict
 
-    found = {one: merge_preprocess_dict({}, config) for one, config in tags.items()}
+    ways = {published: merge_preprocess_dict({}, config) for published, config in tags.items()}
     if tag is not None:
-        return found[tag]
-    distinct = [value for place, value in enumerate(found.values()) if value not in list(found.values())[:place]]
+        return ways[tag]
+    distinct = [value for place, value in enumerate(ways.values()) if value not in list(ways.values())[:place]]
     if len(distinct) > 1:
         raise UsageError(
             f"weights of open_clip {name} were published with {len(distinct)} ways of preprocessing; set pretrained to those "
@@ -147,23 +160,23 @@ def _preprocessing(name: str, tag: str | None, tags: dict[str, dict]) -> dict:
     return distinct[0] if distinct else {}
 
 
-def _require_activation(name: str, config: dict, tag: str, published: dict, known: list[str]) -> None:
-    """open_clip itself only warns, and takes some recall off."""
-    quick, wanted = config.get("quick_gelu", False), published.get("quick_gelu", False)
-    other = f"{name}-quickgelu" if wanted else name.removesuffix("-quickgelu")
-    if quick != wanted and other in known:
+def _require_activation(name: str, config: dict, tag: str, published: dict, names: list[str]) -> None:
+    """Raise UsageError for another activation than that of the weights; open_clip only warns and loses some recall."""
+    quick, published_quick = config.get("quick_gelu", False), published.get("quick_gelu", False)
+    alternative = f"{name}-quickgelu" if published_quick else name.removesuffix("-quickgelu")
+    if quick != published_quick and alternative in names:
         raise UsageError(
-            f"weights '{tag}' of open_clip {name} were trained with another activation; set model: {other}"
+            f"weights '{tag}' of open_clip {name} were trained with another activation; set model: {alternative}"
         )
 
 
 def _source(published: dict, options: PairParams) -> WeightsFile:
-    """The hub's file, which is safetensors and needs ``sha256``, else the release."""
+    """The file on the hub (safetensors, needs ``sha256``), or that of the release."""
     return _hub(published["hf_hub"], options) if published["hf_hub"] else source_of(published["url"])
 
 
 def _hub(address: str, options: PairParams) -> WeightsFile:
-    """address: owner/name, owner/name/ or owner/name/file. Raises UsageError for another."""
+    """The file at ``address``: owner/name, owner/name/ or owner/name/file. Raises UsageError for another form."""
     owner, _, rest = address.partition("/")
     name, _, file = rest.partition("/")
     if not owner or not name:
@@ -174,11 +187,11 @@ def _hub(address: str, options: PairParams) -> WeightsFile:
 
 
 def trained_on(tag: str | None) -> str:
-    """The data that the name of published weights tells, ``unknown`` where it tells none."""
+    """The training data that the name of published weights contains, or ``unknown``."""
     return " and ".join(data for name, data in _DATA.items() if tag and name in tag) or "unknown"
 
 
-# What a model may have of its other side, whose memory the one in use can do without.
+# Attributes of the side that is not used; they are removed to save memory.
 _OTHER = {
     "image": ("text", "transformer", "token_embedding", "ln_final", "text_decoder"),
     "text": ("visual", "text_decoder"),
@@ -187,7 +200,7 @@ _UNFIT = (AssertionError, AttributeError, ImportError, KeyError, OSError, Runtim
 
 
 class Tower(nn.Module):
-    """Pixels (B, 3, S, S), or token ids (B, L), to (B, D), not normalised. The other tower is let go."""
+    """Pixels (B, 3, S, S), or token ids (B, L), to (B, D), not normalised. The other tower is removed."""
 
     # open_clip's models have no base class.
     model: Any
@@ -206,8 +219,8 @@ class Tower(nn.Module):
 
 @dataclass(frozen=True)
 class Pair:
-    """config: what describes the architecture, as in open_clip's JSON files; preprocessing: as open_clip has it; about: network,
-    weights, scale and bias of its logits, for meta.json."""
+    """config: of the architecture, as in open_clip's JSON files; preprocessing: as open_clip has it; about: network,
+    weights, scale and bias of the logits, for meta.json."""
 
     model: nn.Module
     config: dict
@@ -216,26 +229,26 @@ class Pair:
 
     @property
     def dimensions(self) -> int:
-        """Of a vector, the same on both sides."""
+        """D of a vector, the same on both sides."""
         return self.config["embed_dim"]
 
 
 def load(options: PairParams, seed: int) -> Pair:
-    """The model that ``options`` name, in evaluation mode and on the CPU; of random weights those of ``seed``.
+    """The model that ``options`` name, in evaluation mode and on the CPU; random weights are drawn by ``seed``.
 
-    Raises as ``published.architecture``, MissingResource where weights are not there, UsageError for options that open_clip
+    Raises as ``published_architecture``, MissingResource without the weights, UsageError for options that open_clip
     cannot build, InputError for weights of another architecture, IntegrityError for weights with another digest.
     """
     architecture = published_architecture(options)
-    found = weights.locate(options, architecture.source, seed)
+    source = weights.locate(options, architecture.source, seed)
     with folder(architecture.content) as name:
         model = states.seeded(partial(_make, name, options.model), seed, "open_clip", architecture.name)
-    if found.path is not None:
-        _fill(model, found.path)
+    if source.path is not None:
+        _fill(model, source.path)
     scale, bias = model.logit_scale.detach().exp().item(), model.logit_bias
     about = {
         "network": f"open_clip {architecture.name}",
-        "weights": found.about,
+        "weights": source.about,
         "pretrained": architecture.tag,
         "logit": {"scale": scale, "bias": None if bias is None else bias.item()},
     }
@@ -245,31 +258,29 @@ def load(options: PairParams, seed: int) -> Pair:
 
 
 @contextlib.contextmanager
-def folder(content: dict, beside: Path | None = None) -> Iterator[str]:
-    """A folder that open_clip reads as one of a hub, as it names it. beside: a folder whose files belong there too.
+def folder(content: dict, files: Path | None = None) -> Iterator[str]:
+    """The name by which open_clip reads a temporary folder like one of a hub. files: a folder whose files are linked
+    too.
 
-    What open_clip has to say of it, that it holds no weights, is not shown."""
+    The warning of open_clip that the folder holds no weights is silenced."""
     root = logging.getLogger()
     level, silent = root.level, logging.NullHandler()
-    with tempfile.TemporaryDirectory(prefix="vse-pipe-") as place:
-        (Path(place) / "open_clip_config.json").write_text(json.dumps(content), encoding="utf-8")
-        for path in beside.iterdir() if beside else ():
-            (Path(place) / path.name).symlink_to(path.absolute())
+    with tempfile.TemporaryDirectory(prefix="vse-pipe-") as directory:
+        (Path(directory) / "open_clip_config.json").write_text(json.dumps(content), encoding="utf-8")
+        for file in files.iterdir() if files else ():
+            (Path(directory) / file.name).symlink_to(file.absolute())
         root.addHandler(silent)  # without any handler, its first warning would set up one for good
         root.setLevel(logging.ERROR)
         try:
-            yield f"local-dir:{place}"
+            yield f"local-dir:{directory}"
         finally:
             root.setLevel(level)
             root.removeHandler(silent)
 
 
 def pair_tokenizer(config: dict, where: Path | None, name: str):
-    """What makes token ids (n, L) of n sentences. config: as of ``Pair``; where: the folder of its files, for architectures
-    whose tokenizer does not come with open_clip.
-
-    Raises MissingResource where these files are not there.
-    """
+    """The function from n sentences to token ids (n, L). config: as of ``Pair``; where: the folder of its files, for
+    architectures whose tokenizer does not come with open_clip. Raises MissingResource without these files."""
     import open_clip
 
     hub = config["text_cfg"].get("hf_tokenizer_name")
@@ -283,7 +294,7 @@ def pair_tokenizer(config: dict, where: Path | None, name: str):
             return open_clip.get_tokenizer(place)
         except _UNFIT as error:
             needs = "; pip install transformers" if isinstance(error, ImportError) else ""
-            raise MissingResource(f"{where}: no tokenizer of open_clip {name} ({_first_line(error)}){needs}") from error
+            raise MissingResource(f"{where}: no tokenizer of open_clip {name} ({first_line(error)}){needs}") from error
 
 
 def _make(place: str, name: str) -> Any:
@@ -292,11 +303,11 @@ def _make(place: str, name: str) -> Any:
     try:
         return open_clip.create_model(place, load_weights=False, pretrained_text=False)
     except _UNFIT as error:
-        raise UsageError(f"open_clip cannot build {name}: {_first_line(error)}") from error
+        raise UsageError(f"open_clip cannot build {name}: {first_line(error)}") from error
 
 
 def _fill(model: Any, path: Path) -> None:
-    """All weights of the file and nothing else, under the keys that this version of open_clip has."""
+    """Load all weights of the file, renamed to the keys of this version of open_clip."""
     from open_clip.convert import convert_state_dict
     from open_clip.model import convert_to_custom_text_state_dict
 
@@ -307,20 +318,16 @@ def _fill(model: Any, path: Path) -> None:
             state = convert_to_custom_text_state_dict(state)
     except (KeyError, ValueError, RuntimeError) as error:
         raise InputError(f"{path}: no weights of a {type(model).__name__} of open_clip: {error!r}") from error
-    own = model.state_dict()
-    for name in ("logit_scale", "logit_bias"):  # a number in some files, an array of one in others
-        if name in state and name in own and state[name].numel() == own[name].numel():
-            state[name] = state[name].reshape(own[name].shape)
+    current = model.state_dict()
+    for name in ("logit_scale", "logit_bias"):  # a number in some files, an array of length 1 in others
+        if name in state and name in current and state[name].numel() == current[name].numel():
+            state[name] = state[name].reshape(current[name].shape)
     states.load(model, state, path)
-
-
-def _first_line(error: Exception) -> str:
-    return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
 
 
 @dataclass(frozen=True)
 class TextTower:
-    """tokens: n sentences to token ids (n, L); dimensions: of a vector; about: of the pair, for meta.json."""
+    """The text side of a pair. tokens: n sentences to token ids (n, L); dimensions: of a vector; about: meta.json."""
 
     tower: Tower
     tokens: Callable[[list[str]], torch.Tensor]
@@ -331,7 +338,7 @@ class TextTower:
 
     @classmethod
     def load(cls, options: PairParams, seed: int, tokenizer: Path | None, device: str) -> "TextTower":
-        """Raises as ``model.load`` and ``model.tokenizer``."""
+        """The tower that ``options`` name. Raises as ``load`` and ``pair_tokenizer``."""
         where, config = devices.resolve_device(device), published_architecture(options).content["model_cfg"]
         tokens = pair_tokenizer(config, tokenizer, options.model)  # first: a model takes longer to build
         pair = load(options, seed)
@@ -341,11 +348,11 @@ class TextTower:
         )
 
     def read(self, texts: Sequence[str], batch: int, normalise: bool) -> Float32[np.ndarray, "captions dim"]:
-        """A row a sentence, ``batch`` of them in one forward pass."""
+        """The vectors of sentences; ``batch`` sentences share a forward pass."""
         rows = [np.zeros((0, self.dimensions), np.float32)]
         with devices.inference(self.device, self.precision):
             for start in range(0, len(texts), batch):
                 ids = self.tokens(list(texts[start : start + batch]))
-                found = self.tower(ids.to(self.device)).float()
-                rows.append((functional.normalize(found, dim=-1) if normalise else found).cpu().numpy())
+                vectors = self.tower(ids.to(self.device)).float()
+                rows.append((functional.normalize(vectors, dim=-1) if normalise else vectors).cpu().numpy())
         return np.concatenate(rows)

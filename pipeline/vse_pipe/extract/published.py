@@ -1,4 +1,4 @@
-"""torchvision's classifiers by name; resnet152 and vgg19 are two of them."""
+"""Classifiers of torchvision and timm by name, with their published weights."""
 
 import math
 import re
@@ -6,30 +6,28 @@ import sys
 from functools import partial
 from typing import Any
 
-import timm
 from torch import Tensor, nn
 from torchvision import models
 from torchvision.models import WeightsEnum
 
 from vse_pipe.core.errors import InputError, UnknownMember, UsageError, missing, unknown
 from vse_pipe.core.weights import WeightsFile, source_of
+from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.networks import Classifier, Recipe, without_classifier
-from vse_pipe.extract.params import ImageParams
 
 _CLASSES = 1000
 _OLD_DENSE_LAYER = re.compile(r"(.*denselayer\d+\.(?:norm|relu|conv))\.([12]\..*)")
 
 
 def names() -> list[str]:
-    """Classifiers only: torchvision's detectors and segmenters give no vector for an image."""
+    """The classifiers of torchvision; its detectors and segmenters have no vector for an image."""
     return models.list_models(module=models)
 
 
 def torchvision_classifier(name: str, params: ImageParams, arguments: dict) -> Classifier:
-    """arguments: passed to the network's constructor. Raises UnknownMember for a name that is no classifier."""
-    known = names()
-    if name not in known:
-        raise UnknownMember(unknown("torchvision model", name, known))
+    """The classifier ``name``. arguments: of the network's constructor. Raises UnknownMember for another name."""
+    if name not in (classifiers := names()):
+        raise UnknownMember(unknown("torchvision model", name, classifiers))
     entries = models.get_model_weights(name)
     published = _published(entries.__members__.get(params.weights, entries.DEFAULT))
     arguments = {**_own_arguments(name, params.image_size or published.image_size), **arguments}
@@ -45,7 +43,7 @@ def torchvision_classifier(name: str, params: ImageParams, arguments: dict) -> C
 
 
 def _own_arguments(name: str, size: int) -> dict:
-    """What torchvision itself adds when it builds these networks for their published weights."""
+    """The arguments that torchvision adds when it builds these networks for their published weights."""
     if name in ("googlenet", "inception_v3"):
         # torchvision sets transform_input for published weights only; it then expects the usual mean and std.
         return {"transform_input": True, "init_weights": True}
@@ -92,7 +90,7 @@ _HUB_FILE = "model.safetensors"
 
 
 class PreLogits(nn.Module):
-    """What timm calls the pre-logits: pooled, after any layers between pooling and classifier."""
+    """timm's pre-logits: pooled features after any layers between pooling and classifier."""
 
     # timm's models have no base class.
     model: Any
@@ -106,10 +104,10 @@ class PreLogits(nn.Module):
 
 
 def timm_classifier(name: str, params: ImageParams, arguments: dict) -> Classifier:
-    """name: an architecture, or ``architecture.tag`` for one of its published weights (without: timm's default tag).
+    """The timm model ``name``: an architecture, or ``architecture.tag`` for published weights other than the default.
 
-    arguments: passed to timm.create_model. Raises UnknownMember for a name timm does not have, UsageError for one
-    whose published weights cannot be used.
+    arguments: of timm.create_model. Raises UnknownMember for a name that timm does not have, UsageError for published
+    weights that cannot be used.
     """
     config = _config(name)
     if params.weights.isupper():
@@ -128,14 +126,18 @@ def timm_classifier(name: str, params: ImageParams, arguments: dict) -> Classifi
 
 
 def _config(name: str):
-    known = sorted({*timm.list_models(), *timm.list_pretrained()})
-    if name not in known:
-        told = f"timm.list_models() names all {len(known)}"
-        raise UnknownMember(missing(f"unknown timm model '{name}'", name, known, told))
+    import timm  # seconds
+
+    models_of_timm = sorted({*timm.list_models(), *timm.list_pretrained()})
+    if name not in models_of_timm:
+        advice = f"timm.list_models() names all {len(models_of_timm)}"
+        raise UnknownMember(missing(f"unknown timm model '{name}'", name, models_of_timm, advice))
     return timm.get_pretrained_cfg(name)
 
 
 def _make_timm(name: str, arguments: dict) -> nn.Module:
+    import timm
+
     try:
         model = timm.create_model(name, pretrained=False, **arguments)
     except (TypeError, ValueError, AssertionError) as error:
@@ -157,7 +159,7 @@ def _published_timm(config) -> Recipe:
 
 
 def _timm_source(name: str, config) -> WeightsFile:
-    """A release whose file name carries its digest, else the hub's file, which needs ``sha256`` in params."""
+    """The release when its file name has a digest, else the file on the hub, which needs ``sha256`` in params."""
     if config.custom_load:
         raise UsageError(
             f"timm {name}: its weights are published in a format of their own; set weights to a .safetensors file"
@@ -172,7 +174,7 @@ def _timm_source(name: str, config) -> WeightsFile:
 
 
 def _renamed_timm(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """timm's own translation of published keys, which lies beside the model's class."""
+    """The tensors under timm's present keys; timm's translation is in the module of the model's class."""
     translate = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
     try:
         return translate(state, model) if translate else state

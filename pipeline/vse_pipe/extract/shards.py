@@ -1,8 +1,9 @@
-"""What an extraction has finished so far: shards, each a file that appears whole and says what it is.
+"""The shards of an extraction. Each is a file that appears whole:
+``<out>/shards/<fingerprint>/<number>-<digest>.safetensors``.
 
-Layout: ``<out>/shards/<fingerprint>/<number>-<digest>.safetensors``. The tensors are ``features`` and, for regions, ``boxes``
-and ``scores``; the manifest in the file's header says which images they are of, which of them have no features and why, and
-everything the features follow from. The digest in the name is of the whole file, manifest included.
+The tensors are ``features`` and, for regions, ``boxes`` and ``scores``. The manifest in the header names the images,
+the images without features with the reason, and everything that the features depend on. The digest is that of the whole
+file.
 """
 
 import contextlib
@@ -17,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from vse_pipe.core.files import whole_file
-from vse_pipe.extract.backbone import Failure, Output
+from vse_pipe.extract.job import Failure, Output
 
 FOLDER = "shards"
 _DIGITS = 16
-# Bytes before the header of a safetensors file, which say how long it is.
+# Bytes at the start of a safetensors file that hold the length of its header.
 _LENGTH = 8
 _TYPES = {"F32": "<f4", "F16": "<f2"}
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
@@ -30,7 +31,7 @@ _NAME = re.compile(r"(\d{6,})-([0-9a-f]{16})\.safetensors")
 
 @dataclass(frozen=True)
 class Shard:
-    """rows: of the images that could be read, in the order of images.parquet, None when none could; failures: the others."""
+    """rows: of the readable images, in the order of images.parquet, None without any; failures: of the other images."""
 
     rows: Output | None
     failures: list[Failure] = field(default_factory=list)
@@ -41,7 +42,7 @@ class Shard:
 
 
 class Damaged(Exception):
-    """A shard's file is not what it was when it was written. number: of the shard."""
+    """The file of a shard has changed since it was written. number: of the shard."""
 
     def __init__(self, number: int, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -49,8 +50,8 @@ class Damaged(Exception):
 
 
 class Shards:
-    """The shards of one extraction. fingerprint: hex digest of everything that decides what is in them; used: folders of shards of
-    others whose rows it takes."""
+    """The shards of one extraction. fingerprint: hex digest of everything that they depend on; used: folders of shards
+    of other extractions whose rows it reuses."""
 
     def __init__(self, out: Path, fingerprint: str, used: Iterable[Path] = ()) -> None:
         self.fingerprint = fingerprint
@@ -58,33 +59,32 @@ class Shards:
         self._folder = self._all / fingerprint[:_DIGITS]
         self._used = set(used)
 
-    def found(self) -> dict[int, Path]:
-        """The files by number. Told by their names alone: contents are compared with their digests when they are read."""
+    def files(self) -> dict[int, Path]:
+        """The files by number. Only names are read; contents are compared with their digests when they are loaded."""
         if not self._folder.is_dir():
             return {}
         names = {path: _NAME.fullmatch(path.name) for path in sorted(self._folder.iterdir())}
         return {int(match[1]): path for path, match in names.items() if match}
 
-    def others(self) -> list[Path]:
-        """Folders of shards that belong to other extractions and are of no use to this one."""
+    def strangers(self) -> list[Path]:
+        """Folders of shards of other extractions that this one does not reuse."""
         return sorted(set(self._all.iterdir()) - {self._folder, *self._used}) if self._all.is_dir() else []
 
     def tidy(self) -> None:
-        """Remove what is no shard of this extraction, nor of one whose rows it takes: shards of others and what a killed process
-        was writing.
+        """Remove shards of unrelated extractions and unfinished files of killed processes.
 
         Only for a process that writes alone.
         """
-        if self._all.is_symlink():  # what lies there is not ours to remove
+        if self._all.is_symlink():  # the folder that it leads to belongs to the user
             self._all.unlink()
-        for path in self.others():
+        for path in self.strangers():
             _remove(path)
-        kept = set(self.found().values())
-        for path in set(self._folder.iterdir()) - kept if self._folder.is_dir() else ():
+        own_files = set(self.files().values())
+        for path in set(self._folder.iterdir()) - own_files if self._folder.is_dir() else ():
             _remove(path)
 
     def write(self, number: int, shard: Shard, manifest: dict) -> None:
-        """Synced and renamed, file and folder. manifest: as JSON; rows, failures and the fingerprint are added to it."""
+        """Write a shard, synced and renamed. manifest: JSON, to which rows, failures and the fingerprint are added."""
         from safetensors.numpy import save
 
         rows = {} if shard.rows is None else shard.rows._asdict()
@@ -102,18 +102,18 @@ class Shards:
             temporary.write_bytes(content)
 
     def manifest(self, number: int, path: Path) -> dict:
-        """What ``write`` was given and added; only the header is read. Raises Damaged."""
+        """The manifest that ``write`` stored; only the header is read. Raises Damaged."""
         try:
-            found = _manifest(path)
-            failures = [Failure(int(one), str(status), str(detail)) for one, status, detail in found["failures"]]
+            manifest = _manifest(path)
+            failures = [Failure(int(image), str(status), str(why)) for image, status, why in manifest["failures"]]
         except _UNREADABLE as error:
             raise Damaged(number, path, f"its manifest cannot be read ({error})") from error
-        if (found.get("shard"), found.get("fingerprint")) != (number, self.fingerprint):
+        if (manifest.get("shard"), manifest.get("fingerprint")) != (number, self.fingerprint):
             raise Damaged(number, path, "its manifest is that of another shard")
-        return {**found, "failures": failures}
+        return {**manifest, "failures": failures}
 
     def rows(self, number: int, path: Path) -> dict[str, np.ndarray]:
-        """All arrays by name, the file compared with the digest in its name. Raises Damaged."""
+        """All arrays by name. Raises Damaged when the file does not have the digest in its name."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
@@ -126,11 +126,11 @@ class Shards:
             raise Damaged(number, path, "its content does not match the digest in its name")
         try:
             return load(content)
-        except (SafetensorError, KeyError) as error:  # written by something else, under a digest that fits
+        except (SafetensorError, KeyError) as error:  # written by another program, under the right digest
             raise Damaged(number, path, f"holds no tensors that can be read ({error})") from error
 
-    def beside(self, number: int, path: Path) -> dict[str, np.ndarray]:
-        """Every array but the features, of a file that ``rows`` has compared with its digest. Raises Damaged."""
+    def boxes_and_scores(self, number: int, path: Path) -> dict[str, np.ndarray]:
+        """All arrays except the features, of a file that ``rows`` has compared with its digest. Raises Damaged."""
         from safetensors import SafetensorError, safe_open
 
         try:
@@ -140,7 +140,7 @@ class Shards:
             raise Damaged(number, path, f"cannot be read ({error})") from error
 
     def drop(self, number: int) -> None:
-        if path := self.found().get(number):
+        if path := self.files().get(number):
             path.unlink()
 
     def remove(self) -> None:
@@ -148,7 +148,7 @@ class Shards:
 
 
 def _remove(path: Path) -> None:
-    """Of a symbolic link the link alone, never what it leads to."""
+    """Remove a file or folder; of a symbolic link only the link."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -156,16 +156,16 @@ def _remove(path: Path) -> None:
 
 
 def earlier(out: Path) -> dict[Path, dict]:
-    """What the shards below ``out`` follow from: by folder one manifest for each extraction that has left any."""
-    found = {}
+    """A manifest of each extraction that has shards below ``out``, by folder."""
+    manifests = {}
     for folder in sorted((out / FOLDER).glob("*/")):
         for path in sorted(folder.glob("[0-9]*.safetensors"))[:1]:
-            # Whoever needs a shard that cannot be read will find it damaged and compute it again.
+            # A reader of an unreadable shard finds it damaged and computes it again.
             with contextlib.suppress(*_UNREADABLE):
                 manifest = _manifest(path)
                 if isinstance(manifest["about"], dict):
-                    found[folder] = manifest
-    return found
+                    manifests[folder] = manifest
+    return manifests
 
 
 def mapped(path: Path) -> dict[str, np.ndarray]:
@@ -183,7 +183,7 @@ def _manifest(path: Path) -> dict:
 
 
 def _header(path: Path) -> tuple[dict, int]:
-    """The header of a safetensors file, and where its arrays begin."""
+    """The header of a safetensors file, and the byte at which its arrays begin."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH), "little")
         return json.loads(file.read(min(length, path.stat().st_size))), _LENGTH + length

@@ -2,44 +2,59 @@
 
 import contextlib
 import time
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from vse_pipe.artifacts import features as artefact
 from vse_pipe.artifacts import images
-from vse_pipe.core.console import say, warn
-from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core import workers
+from vse_pipe.core.console import say, track, warn
+from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
 from vse_pipe.core.files import read_json, require_ours, sha256
-from vse_pipe.extract import job, recognise
-from vse_pipe.extract.assemble import OURS, about_now, assemble, growing, shards_of
-from vse_pipe.extract.backbone import Failure
-from vse_pipe.extract.job import Job, known, plan
-from vse_pipe.extract.shards import Damaged, Shards
-from vse_pipe.extract.spread import shards as computed
+from vse_pipe.extract.assemble import (
+    OURS,
+    assemble,
+    earlier_abouts,
+    is_settled,
+    require_allowed,
+    shards_of,
+    unreadable_table,
+    with_reused_rows,
+)
+from vse_pipe.extract.job import Failure, Job, digest_of, job_of, plan
+from vse_pipe.extract.shards import Damaged, Shard, Shards
 from vse_pipe.extract.work import Work
 from vse_pipe.project import paths, step
+from vse_pipe.project.params.schema import LOCAL, EngineParams
 from vse_pipe.project.params.typed import FeatureSet, Params
+from vse_pipe.project.registry import ENGINES
+
+if TYPE_CHECKING:
+    from vse_pipe.extract.compute import Computer
 
 
 def extract(params: Params, features: str, device: str = "auto", work: Work | None = None) -> Path:
     """Write data/extract/<dataset>/<features>/: features.npy with a row for each row of images.parquet, in its order.
 
-    Goes on where a killed call stopped and ends with the same bytes; returns at once when the same features are there
-    already. work: how it is spread; of a share only its shards are computed, and nothing is assembled. Raises InputError
-    (an image, named), MissingResource or IntegrityError (weights), UsageError, LockedError.
+    A call goes on where a killed one stopped and ends with the same bytes. It returns at once when the same features
+    exist. work: how the shards are spread over processes; with a share, only its shards are computed and nothing is
+    assembled. Raises InputError (naming an image), MissingResource or IntegrityError (weights), UsageError,
+    LockedError.
     """
     started = time.monotonic()
     work = work or Work()
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
     with work.lock(out):
-        if _there(out, node, params.seed, device, features, work):
+        if _is_up_to_date(out, node, params.seed, device, features, work):
             return out
         from vse_pipe.core import devices
 
         require_ours(out, OURS)
-        job = growing(plan(node, params.seed, devices.resolve_device(device)), out)
+        job = with_reused_rows(plan(node, params.seed, devices.resolve_device(device)), out)
         if getattr(node.backbone.params, "precision", "") == "auto":
             say(f"extract {features}: precision auto is {job.about['precision']} on this machine")
         shards = shards_of(job, out)
@@ -50,13 +65,12 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
         shards.tidy()
         if not _finished(out, job.digest):
             _complete(job, shards, out, features, device, work)
-        _clear(out)
+        Shards(out, "").remove()
         left_out = images.read_unreadable(out)
-        recognise.check(node, left_out, job.table.num_rows, features)
-    said = (
-        f"{job.table.num_rows - left_out.num_rows} of {job.table.num_rows}" if left_out.num_rows else job.table.num_rows
-    )
-    say(f"extract {features}: {said} images{_unreadable(left_out)}, {time.monotonic() - started:.1f} s")
+        require_allowed(node, left_out, job.table.num_rows, features)
+    rows = job.table.num_rows
+    count = f"{rows - left_out.num_rows} of {rows}" if left_out.num_rows else rows
+    say(f"extract {features}: {count} images{_unreadable(left_out)}, {time.monotonic() - started:.1f} s")
     if left_out.num_rows:
         warn(
             f"extract {features}: {left_out.num_rows} images have no features; {out / images.UNREADABLE} names them and says why"
@@ -65,36 +79,39 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
 
 
 def finish(params: Params, features: str, device: str = "auto", work: Work | None = None) -> bool:
-    """Whether the features are there now: they were, or all their shards are there and have been put together. Of a share:
-    whether the features or all of its shards are there.
+    """Return whether the features are finished; shards that are complete are put together first.
 
-    Builds no network and reads nothing of ``params`` but the seed and the entry itself. Raises LockedError, InputError for
-    more unreadable images than the entry allows, PipelineError when the disk is too full to put the shards together.
+    With a share, all shards of the share are enough. No network is built, and only the seed and the entry of ``params``
+    are read. Raises LockedError, InputError for more unreadable images than the entry allows, PipelineError when the
+    disk is too full to put the shards together.
     """
     work = work or Work()
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
     with work.lock(out):
-        if _there(out, node, params.seed, device, features, work):
+        if _is_up_to_date(out, node, params.seed, device, features, work):
             return True
         source = paths.prepared(node.dataset) / images.NAME
-        for about in about_now(out, sha256(source)) if source.is_file() else ():
-            if recognise.settled(about, node, params.seed, device):
-                job = known(node, params.seed, about)
-                if _all_there(growing(job, out, verify=False), out, work):
-                    job = growing(job, out)
-                    settle = _settle if work.share is None else _settle_share
-                    if _all_there(job, out, work) and settle(job, shards_of(job, out), features, out, work):
+        for about in earlier_abouts(out, sha256(source)) if source.is_file() else ():
+            if is_settled(about, node, params.seed, device):
+                job = job_of(node, params.seed, about)
+                if _is_complete(with_reused_rows(job, out, verify=False), out, work):
+                    job = with_reused_rows(job, out)
+                    if _is_complete(job, out, work) and _settle(job, shards_of(job, out), features, out, work):
                         return True
     return False
 
 
-def _all_there(job: Job, out: Path, work: Work) -> bool:
-    return set(work.mine(job.count)) <= shards_of(job, out).found().keys()
+def _is_complete(job: Job, out: Path, work: Work) -> bool:
+    return set(work.numbers(job.count)) <= shards_of(job, out).files().keys()
 
 
 def _settle(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
-    """Put together shards that are all there. False when one of them turns out to be damaged."""
+    """Put complete shards together, or report those of a share. Returns False when a shard is damaged."""
+    if work.share is not None:
+        _check(job, _failures(shards, shards.files()), name)
+        _say_shared(job, shards, name, work.share)
+        return True
     started = time.monotonic()
     shards.tidy()
     if not _assembled(job, shards, out, name):
@@ -112,35 +129,27 @@ def _say_reused(job: Job, name: str) -> None:
         say(f"extract {name}: {job.reused.count} of {job.table.num_rows} pictures computed before")
 
 
-def _settle_share(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
-    _check(job, _failures(shards, shards.found()), name)
-    _say_shared(job, shards, name, work)
-    return True
+def _is_up_to_date(out: Path, node: FeatureSet, seed: int, device: str, name: str, work: Work) -> bool:
+    """Return whether ``out`` holds the same features, as far as this can be decided without the network.
 
-
-def _clear(out: Path) -> None:
-    """Remove what a call that was killed after its last file still had to remove."""
-    Shards(out, "").remove()
-
-
-def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str, work: Work) -> bool:
-    """Are the same features there, and nothing else? As far as that can be told without the network."""
+    Shards that a killed call left beside finished features are removed.
+    """
     meta = out / artefact.META
     if not meta.is_file():
         return False
     try:
         about = artefact.about(read_json(meta))
     except InputError:
-        return False  # said where the whole of it is looked at, and made again
-    if not recognise.settled(about, node, seed, device) or not _finished(out, job.digest(about)):
+        return False  # reported when the features are computed again
+    if not is_settled(about, node, seed, device) or not _finished(out, digest_of(about)):
         return False
     left_out = images.read_unreadable(out)
     if left_out.num_rows:
         readable = len(artefact.read(out, verify=False).image_ids)
-        recognise.check(node, left_out, left_out.num_rows + readable, name)
+        require_allowed(node, left_out, left_out.num_rows + readable, name)
     say(f"extract {name}: {out} is up to date{_unreadable(left_out)}")
     if work.share is None:
-        _clear(out)
+        Shards(out, "").remove()
     return True
 
 
@@ -153,7 +162,7 @@ def _finished(out: Path, digest: str) -> bool:
         return False
     try:
         meta = read_json(out / artefact.META)
-        if meta.get("fingerprint") != digest or job.digest(artefact.about(meta)) != digest:
+        if meta.get("fingerprint") != digest or digest_of(artefact.about(meta)) != digest:
             return False
         artefact.read(out)
         images.read_unreadable(out)
@@ -164,8 +173,8 @@ def _finished(out: Path, digest: str) -> bool:
 
 
 def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work: Work) -> None:
-    """Compute the shards that are missing and put all together; once more for those that turn out to be damaged."""
-    if not shards.found() and job.reused is None:
+    """Compute the missing shards and put all together; damaged shards are computed once more."""
+    if not shards.files() and job.reused is None:
         step.record(out, 0.0)
     while True:
         _compute(job, shards, name, device, work, out)
@@ -174,7 +183,7 @@ def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work:
 
 
 def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
-    _check(job, _failures(shards, shards.found()), name)
+    _check(job, _failures(shards, shards.files()), name)
     try:
         assemble(job, shards, out)
     except Damaged as error:
@@ -185,65 +194,112 @@ def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
 
 
 def _compute_share(job: Job, shards: Shards, name: str, device: str, work: Work) -> None:
-    if others := shards.others():
+    assert work.share is not None
+    if strangers := shards.strangers():
         warn(
-            f"{others[0]} and {len(others) - 1} more hold shards of other extractions: other options, code, libraries, weights "
+            f"{strangers[0]} and {len(strangers) - 1} more hold shards of other extractions: other options, code, libraries, weights "
             "or device; all processes that share one extraction need the same"
         )
     _compute(job, shards, name, device, work)
-    _say_shared(job, shards, name, work)
+    _say_shared(job, shards, name, work.share)
 
 
-def _say_shared(job: Job, shards: Shards, name: str, work: Work) -> None:
-    assert work.share is not None
-    number, of = work.share
-    left = job.count - len(shards.found())
+def _say_shared(job: Job, shards: Shards, name: str, share: tuple[int, int]) -> None:
+    number, count = share
+    missing = job.count - len(shards.files())
     say(
-        f"extract {name}: share {number}/{of} is finished, {left} of {job.count} shards are missing; when none is, "
+        f"extract {name}: share {number}/{count} is finished, {missing} of {job.count} shards are missing; when none is, "
         f"`vse-pipe extract --features {name}` puts them together"
     )
 
 
 def _compute(job: Job, shards: Shards, name: str, device: str, work: Work, timed: Path | None = None) -> None:
-    """Compute what is missing of this process's shards, each written as soon as it is whole. timed: keeps the seconds."""
-    mine, there = work.mine(job.count), shards.found()
-    missing = [number for number in mine if number not in there]
-    if len(missing) < len(mine):
-        say(f"extract {name}: going on after {len(mine) - len(missing)} of {len(mine)} shards")
-    failures = _failures(shards, there)
+    """Compute the missing shards of this process and write each when it is complete. timed: folder of the seconds."""
+    numbers, files = work.numbers(job.count), shards.files()
+    missing = [number for number in numbers if number not in files]
+    if len(missing) < len(numbers):
+        say(f"extract {name}: going on after {len(numbers) - len(missing)} of {len(numbers)} shards")
+    failures = _failures(shards, files)
     _check(job, failures, name)
     if not missing:
         return
     started = time.monotonic()
-    made = computed(job, missing, name, device, work.engine)
+    results = computed_shards(job, missing, name, device, work.engine)
     try:
-        with contextlib.closing(made):
-            for number, shard in made:
+        with contextlib.closing(results):
+            for number, shard in results:
                 shards.write(number, shard, job.manifest(number))
                 if shard.failures:
                     failures[number] = shard.failures
                     _check(job, failures, name)
                 started = _lap(timed, started) if timed else started
     except KeyboardInterrupt:
-        say(f"extract {name}: {len(shards.found())} of {job.count} shards are finished and kept")
+        say(f"extract {name}: {len(shards.files())} of {job.count} shards are finished and kept")
         raise
 
 
 def _check(job: Job, failures: dict[int, list[Failure]], name: str) -> None:
     """Raises InputError when the node does not allow these failures."""
-    recognise.check(job.node, recognise.named(job, sorted(failures.items())), job.table.num_rows, name)
+    require_allowed(job.node, unreadable_table(job, sorted(failures.items())), job.table.num_rows, name)
 
 
-def _failures(shards: Shards, there: dict[int, Path]) -> dict[int, list[Failure]]:
-    """Of the shards that are there, by number."""
-    found = {}
-    for number, path in there.items():
+def _failures(shards: Shards, files: dict[int, Path]) -> dict[int, list[Failure]]:
+    """The failures of shards with a file, by the number of the shard."""
+    failures = {}
+    for number, path in files.items():
         with contextlib.suppress(Damaged):  # computed again when all are put together
-            found[number] = shards.manifest(number, path)["failures"]
-    return found
+            failures[number] = shards.manifest(number, path)["failures"]
+    return failures
 
 
 def _lap(out: Path, since: float) -> float:
     now = time.monotonic()
     step.record(out, now - since, earlier=True)
     return now
+
+
+def computed_shards(
+    job: Job, numbers: list[int], name: str, device: str, engine: EngineParams
+) -> Generator[tuple[int, Shard], None, None]:
+    """Yield the shards of ``numbers``, each with its number, in the order in which they finish. name: of the features.
+
+    The local engine has one network and decodes images in threads; other engines have a network in each worker. Raises
+    what computing and the engine raise.
+    """
+    if engine.name == LOCAL:
+        from vse_pipe.core import devices
+        from vse_pipe.extract.compute import Computer
+
+        title = f"extract {name}, batches of {job.node.backbone.params.batch_size}"
+        yield from Computer(job, devices.resolve_device(device)).shards(numbers, title)
+        return
+    task = _Task(name, job.node, job.seed, device, job.shards_digest)
+    with ENGINES.load(engine.name).opened(engine, device):
+        results = workers.each(task, numbers, ordered=False)
+        yield from track(results, len(numbers), f"extract {name}, shards")
+
+
+class _Task:
+    """The work of an engine's worker, small enough to send: the worker builds the network and reads the images."""
+
+    def __init__(self, name: str, node: FeatureSet, seed: int, device: str, digest: str) -> None:
+        self.name, self.node, self.seed, self.device, self.digest = name, node, seed, device, digest
+        self.computer: Computer | None = None
+
+    def __call__(self, numbers: Iterable[int]) -> Iterator[tuple[int, Shard]]:
+        self.computer = self.computer or self._computer()
+        return self.computer.shards(list(numbers))
+
+    def _computer(self) -> "Computer":
+        from vse_pipe.core import devices
+        from vse_pipe.extract.compute import Computer
+
+        device = devices.resolve_device(self.device)
+        out = paths.extracted(self.node.dataset, self.name)
+        job = with_reused_rows(plan(self.node, self.seed, device), out)
+        if job.shards_digest != self.digest:
+            raise PipelineError(
+                "a worker has other weights or images, or another kind of device, than the process that asks it; they must be "
+                "the same on every node"
+            )
+        return Computer(job, device)

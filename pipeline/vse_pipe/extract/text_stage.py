@@ -1,4 +1,4 @@
-"""extract --texts: what a text encoder reads of every caption of a data set, computed once and read by every run."""
+"""extract --texts: the text features of every caption of a data set, computed once and read by every run."""
 
 import hashlib
 import json
@@ -25,14 +25,15 @@ from vse_pipe.project import code, paths, step
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import TEXT_FEATURES
 
-# Captions in memory at a time, of methods that have no option for it.
+# Captions in memory at a time, for methods without an option for it.
 _TOKENS = 2**14
 
 
 def extract_texts(params: Params, name: str) -> Path:
-    """Write data/extract/<dataset>/<name>/ for the node ``texts.<name>``; an entry a row of captions.parquet, in its order.
+    """Write data/extract/<dataset>/<name>/ for the node ``texts.<name>``: a row for each row of captions.parquet, in
+    its order.
 
-    Returns at once when the same text features are there already; a killed call leaves what was there before. Raises
+    A call returns at once when the same text features exist; a killed call leaves the folder unchanged. Raises
     InputError, MissingResource or IntegrityError for captions, word vectors and models that cannot be used.
     """
     started = time.monotonic()
@@ -58,7 +59,7 @@ def extract_texts(params: Params, name: str) -> Path:
 
 
 def _describe(dataset: str, method: Member, seed: int) -> dict:
-    """Everything the text features follow from."""
+    """Everything that the text features depend on."""
     name, options = method.name, method.params
     prepared = paths.prepared(dataset)
     methods = [name, *(one.name for one in options.further())]
@@ -79,13 +80,13 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
 
 
 def _checked(path: Path, expected: str, name: str) -> str:
-    """The file's digest. Raises MissingResource, or IntegrityError when it is not the expected one."""
+    """The digest of the file. Raises MissingResource, or IntegrityError for another digest than expected."""
     if not path.is_file():
         raise MissingResource(f"{path.absolute()}: no such file; text features of method '{name}' need it")
-    found = sha256(path)
-    if expected and found != expected:
-        raise IntegrityError(f"{path}: sha256 is {found}, expected {expected}; put the right file there")
-    return found
+    digest = sha256(path)
+    if expected and digest != expected:
+        raise IntegrityError(f"{path}: sha256 is {digest}, expected {expected}; put the right file there")
+    return digest
 
 
 def _version(package: str, name: str) -> str:
@@ -112,7 +113,7 @@ def _finished(out: Path, digest: str) -> bool:
 
 
 def _write(out: Path, ids: np.ndarray, corpus: Corpus, method: ModuleType, options, seed: int, about: dict) -> str:
-    """Fit, transform and write; a few words about the result for the log."""
+    """Fit, transform and write. Returns a few words about the result for the log."""
     state = method.fit(corpus, options, seed)
     if state.words == SPECIAL and TEXT_FEATURES.traits(about["method"]).gives == "tokens":
         warn(
@@ -123,14 +124,16 @@ def _write(out: Path, ids: np.ndarray, corpus: Corpus, method: ModuleType, optio
 
 
 def write(
-    out: Path, ids: np.ndarray, found: Iterable[str], method: ModuleType, options, state: State, about: dict
+    out: Path, ids: np.ndarray, lines: Iterable[str], method: ModuleType, options, state: State, about: dict
 ) -> str:
-    """Treat captions by what the method has learnt, of these or of others, and write; a few words about the result. ids: of the
-    captions ``found``, of which one block is in memory."""
+    """Transform captions by what the method has learnt, and write. Returns a few words about the result.
+
+    ids: of the captions ``lines``, of which a block is in memory at a time.
+    """
     gives = TEXT_FEATURES.traits(about["method"]).gives
     block = _TOKENS if gives == "tokens" else options.block
     parts = _parts(
-        found, -(-len(ids) // block), block, partial(method.transform, state=state, params=options), out.name
+        lines, -(-len(ids) // block), block, partial(method.transform, state=state, params=options), out.name
     )
     if gives == "tokens":
         cut = texts.write_tokens(out, ids, (part for _, part in parts), state.words, about)
@@ -139,10 +142,10 @@ def write(
         fragments = ((_stored(rows, options.store, out.name, "token"), lengths) for _, (rows, lengths) in parts)
         count = texts.write_fragments(out, ids, fragments, about)
         return f"{count} tokens of {read_json(out / texts.META)['shape'][1]} dimensions"
-    # Of a data set without captions: how wide they would be.
-    none = [method.transform(["a"], state, options)[:0].astype(options.store)] if not len(ids) else []
-    told = (_stored(rows, options.store, out.name, "caption row", start) for start, rows in parts)
-    blocks = chain(none, told)
+    # A data set without captions has zero rows of the right width.
+    empty = [method.transform(["a"], state, options)[:0].astype(options.store)] if not len(ids) else []
+    stored = (_stored(rows, options.store, out.name, "caption row", start) for start, rows in parts)
+    blocks = chain(empty, stored)
     zeros = texts.write_vectors(out, ids, blocks, state.words, state.arrays, about)
     if zeros:
         warn(f"extract {out.name}: {zeros} of {len(ids)} captions hold no known word; their vectors are zero")
@@ -150,22 +153,22 @@ def write(
 
 
 def _parts(
-    found: Iterable[str], count: int, block: int, transform: Callable[[list[str]], Any], name: str
+    lines: Iterable[str], count: int, block: int, transform: Callable[[list[str]], Any], name: str
 ) -> Iterator[tuple[int, Any]]:
-    """The first caption of each of ``count`` blocks, and what the method makes of the block."""
-    left = iter(found)
+    """The number of the first caption of each of ``count`` blocks, and the transformed block."""
+    remaining = iter(lines)
     for number in track(range(count), count, f"extract {name}, blocks of {block}"):
-        yield number * block, transform(list(islice(left, block)))
+        yield number * block, transform(list(islice(remaining, block)))
 
 
-def _stored(rows: np.ndarray, store: str, name: str, what: str, first: int = 0) -> np.ndarray:
-    """rows as they go to the disk. Raises InputError where one is NaN or infinite there."""
+def _stored(rows: np.ndarray, store: str, name: str, kind: str, first: int = 0) -> np.ndarray:
+    """``rows`` in the type on disk. Raises InputError for a row that is NaN or infinite in that type."""
     with np.errstate(over="ignore"):
         rows = rows.astype(store)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
         raise InputError(
-            f"extract {name}: the vector of {what} {first + bad[0]} is NaN or infinite as {rows.dtype}; "
+            f"extract {name}: the vector of {kind} {first + bad[0]} is NaN or infinite as {rows.dtype}; "
             "if float16 is too narrow for it, set store: float32"
         )
     return rows

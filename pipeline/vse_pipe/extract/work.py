@@ -1,4 +1,4 @@
-"""Which shards of an extraction this process computes. Light: a lock is refused before anything heavy is imported."""
+"""The shards of an extraction that this process computes. Light: a lock is refused before heavy imports."""
 
 import re
 from contextlib import AbstractContextManager
@@ -12,7 +12,7 @@ from vse_pipe.project.params.schema import EngineParams
 
 @dataclass(frozen=True)
 class Work:
-    """share: (i, n), this process computes every n-th shard from the i-th on and assembles nothing; None: all of it."""
+    """share: (i, n) computes every n-th shard from the i-th on and assembles nothing; None: all of it."""
 
     share: tuple[int, int] | None = None
     engine: EngineParams = field(default_factory=EngineParams)
@@ -20,21 +20,17 @@ class Work:
     def lock(self, out: Path) -> AbstractContextManager[None]:
         return claim(out) if self.share is None else share(out, *self.share)
 
-    def mine(self, count: int) -> list[int]:
-        """The numbers of the shards, 0 to ``count`` - 1, that are this process's own."""
-        if self.share is None:
-            return list(range(count))
-        number, of = self.share
-        return list(range(number - 1, count, of))
+    def numbers(self, count: int) -> list[int]:
+        """The numbers of this process's shards, out of 0 to ``count`` - 1."""
+        part, parts = self.share or (1, 1)
+        return list(range(part - 1, count, parts))
 
 
 def work(shard: str | None, engine: EngineParams) -> Work:
-    """From the command line. shard: ``i/n`` with i from 1 to n. Raises UsageError."""
-    return Work(None if shard is None else _share(shard), engine)
-
-
-def _share(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
+    """The work that the command line describes. shard: ``i/n`` with i from 1 to n. Raises UsageError."""
+    if shard is None:
+        return Work(engine=engine)
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", shard)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(f"--shard {text}: expected i/n with i from 1 to n, for example 1/4, 2/4, 3/4 and 4/4")
-    return int(match[1]), int(match[2])
+        raise UsageError(f"--shard {shard}: expected i/n with i from 1 to n, for example 1/4, 2/4, 3/4 and 4/4")
+    return Work((int(match[1]), int(match[2])), engine)

@@ -1,4 +1,4 @@
-"""inject: the pairs of a data set, with mismatches, or with models that teach others."""
+"""inject: the pairs of a data set, with mismatches or with teachers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,15 +30,15 @@ def _problems(params: Params, node: Node) -> Iterator[Problem]:
         yield from node.digest(source.stem, made_from.get(f"{source.stem}_sha256"), source)
 
 
-def _inputs_of_teacher(params: Params, name: str) -> list[Path]:
+def _teacher_inputs(params: Params, name: str) -> list[Path]:
     teacher = params.teachers[name]
     return [paths.injected(teacher.dataset, teacher.noise), *map(paths.embedded, params.models(teacher.run))]
 
 
-def _problems_of_teacher(params: Params, node: Node) -> Iterator[Problem]:
-    pairs_of_noise, *_ = _inputs_of_teacher(params, node.name)
+def _teacher_problems(params: Params, node: Node) -> Iterator[Problem]:
+    noise, *_ = _teacher_inputs(params, node.name)
     copied = sha256(require(node.out / pairs.NAME, node.command))
-    yield from node.digest("pairs", copied, pairs_of_noise / pairs.NAME)
+    yield from node.digest("pairs", copied, noise / pairs.NAME)
     for teacher in pairs.read_teacher(node.out):
         pairs.require_same_teacher(node.out, teacher)
 
@@ -60,8 +60,8 @@ STAGES = (
         section="teachers",
         option="--teacher",
         output=paths.injected,
-        inputs=_inputs_of_teacher,
-        problems=_problems_of_teacher,
+        inputs=_teacher_inputs,
+        problems=_teacher_problems,
         by_dataset=True,
         file="teacher",
     ),

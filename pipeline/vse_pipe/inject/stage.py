@@ -1,4 +1,4 @@
-"""inject: decide which image every caption is shown with; only train pairs are ever mismatched."""
+"""inject: pair every caption with an image; only train pairs can be mismatched."""
 
 import time
 from pathlib import Path
@@ -19,18 +19,18 @@ UNKNOWN = "unknown"
 
 
 def inject(params: Params, noise: str) -> Path:
-    """Write data/inject/<dataset>/<noise>/pairs.parquet. Rate 0 passes every pair through. A data set without captions has no pairs,
-    which is no error: runs that train nothing need none.
+    """Write data/inject/<dataset>/<noise>/pairs.parquet. With rate 0 all pairs stay as they are.
 
-    Raises MissingResource, IntegrityError or InputError when protocol ``file`` cannot use its index file.
+    A data set without captions has no pairs; runs that train nothing need none. Raises MissingResource, IntegrityError
+    or InputError when protocol ``file`` cannot use its index file.
     """
     started = time.monotonic()
     node = params.noises[noise]
     out = paths.injected(node.dataset, noise)
     source = paths.prepared(node.dataset)
     with claim(out):
-        said = captions.read(source, columns=("caption_id", "image_id", "split"))
-        table = _pairs(images.read(source), said, node.protocol, params.seed)
+        caption_table = captions.read(source, columns=("caption_id", "image_id", "split"))
+        table = _pairs(images.read(source), caption_table, node.protocol, params.seed)
         train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
         share = _share(table)
         about = {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share}
@@ -40,13 +40,13 @@ def inject(params: Params, noise: str) -> Path:
     if not table.num_rows:
         say(f"inject {noise}: data set '{node.dataset}' has no captions, so there are no pairs")
         return out
-    told = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"
-    say(f"inject {noise}: {train} train pairs, {told} mismatched (protocol {node.protocol.name})")
+    mismatched = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"
+    say(f"inject {noise}: {train} train pairs, {mismatched} mismatched (protocol {node.protocol.name})")
     return out
 
 
 def _share(table: pa.Table) -> str:
-    """Of the train pairs that are mismatched, or ``unknown``."""
+    """The share of mismatched train pairs, or ``unknown``."""
     column = table.filter(pc.equal(table["split"], "train"))["mismatched"]
     if column.null_count:
         return UNKNOWN
@@ -54,31 +54,32 @@ def _share(table: pa.Table) -> str:
 
 
 def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, seed: int) -> pa.Table:
-    """The member sees positions among the train images, in the data set's order, as the authors' loaders do."""
+    """The rows of pairs.parquet. Protocols use positions among the train images in the order of the data set, as the
+    authors' loaders do."""
     true = caption_table["image_id"].to_numpy()
     train_images = image_table["image_id"].to_numpy()[pc.equal(image_table["split"], "train").to_numpy()]
     train = np.flatnonzero(pc.equal(caption_table["split"], "train").to_numpy())
     member = PROTOCOLS.load(protocol.name)
-    shown, unknown = true.copy(), np.zeros(len(true), bool)
+    image_ids, unknown = true.copy(), np.zeros(len(true), bool)
     if len(train):
         order = np.argsort(train_images)
         positions = order[np.searchsorted(train_images, true[train], sorter=order)]
-        given = _given(protocol, len(train_images), len(train))
-        moved = member.corrupt(positions, len(train_images), given, np.random.RandomState(seed))
-        shown[train] = train_images[moved]
+        basis = _basis(protocol, len(train_images), len(train))
+        moved = member.corrupt(positions, len(train_images), basis, np.random.RandomState(seed))
+        image_ids[train] = train_images[moved]
         unknown[train] = not PROTOCOLS.traits(protocol.name).knows_truth
     columns = {
         "caption_id": caption_table["caption_id"],
-        "image_id": shown,
+        "image_id": image_ids,
         "true_image_id": pa.array(true, mask=unknown),
-        "mismatched": pa.array(shown != true, mask=unknown),
+        "mismatched": pa.array(image_ids != true, mask=unknown),
         "split": caption_table["split"],
     }
     return pa.table(columns)
 
 
-def _given(protocol: Member, n_images: int, n_captions: int) -> float | np.ndarray | None:
-    """What the member decides by: the index in the file it names, else its rate; None where it has neither."""
+def _basis(protocol: Member, n_images: int, n_captions: int) -> float | np.ndarray | None:
+    """The index file or the rate that the protocol uses; None for a protocol without both."""
     decides_by = PROTOCOLS.traits(protocol.name).decides_by
     if decides_by == "index":
         return pairs.read_noise_index(Path(protocol.params.path), protocol.params.sha256, n_images, n_captions)

@@ -1,4 +1,4 @@
-"""inject --teacher: the pairs of another node, and the models whose similarities a run on them is drawn to."""
+"""inject --teacher: the pairs of another node, and the models whose similarities teach a run."""
 
 import shutil
 import time
@@ -17,10 +17,10 @@ TRAIN = "train"
 
 
 def teach(params: Params, name: str) -> Path:
-    """Write data/inject/<dataset>/<name>/: pairs.parquet as it is in the node that ``noise`` names, and teachers.json.
+    """Write data/inject/<dataset>/<name>/: the pairs.parquet of the node that ``noise`` names, and teachers.json.
 
-    Raises InputError for a run that is not embedded, or not with its training split, IntegrityError for pairs or vectors of other
-    images or captions than are prepared now.
+    Raises InputError for a run that is not embedded, or not with its training split, IntegrityError for pairs or
+    vectors of other images or captions than are prepared now.
     """
     started = time.monotonic()
     node = params.teachers[name]
@@ -30,23 +30,23 @@ def teach(params: Params, name: str) -> Path:
         pairs.require_for(base, paths.prepared(node.dataset))
         pairs.read(base)
         entries = pairs.read_teacher(base) if node.noise in params.teachers else []
-        entries += [one for run in models for one in _entries(params, run, node.weight / len(models))]
+        entries += [entry for run in models for entry in _entries(params, run, node.weight / len(models))]
         with whole_folder(out, [pairs.NAME, pairs.TEACHER]) as folder:
             shutil.copyfile(base / pairs.NAME, folder / pairs.NAME)
             pairs.write_teacher(folder, entries)
     step.record(out, time.monotonic() - started)
-    say(f"inject {name}: the pairs of {node.noise}, taught by {', '.join(one['folder'] for one in entries)}")
+    say(f"inject {name}: the pairs of {node.noise}, taught by {', '.join(entry['folder'] for entry in entries)}")
     return out
 
 
 def _entries(params: Params, run: str, weight: float) -> list[dict]:
-    """One, or one for each network of a run with two."""
+    """An entry for each network of the run, which has one or two."""
     folder = paths.embedded(run)
-    found = Embedded.of_run(params, run)
-    if not found.has(TRAIN):
+    vectors = Embedded.of_run(params, run)
+    if not vectors.has(TRAIN):
         raise InputError(
             f"{folder}: holds no training images, whose similarities a teacher gives; name train in embed.splits and run "
             f"`dvc repro embed@{run}`"
         )
-    folders = [folder] if found.peer_sha256 is None else [folder, folder / embeddings.PEER]
-    return [pairs.teacher_entry(run, one, weight / len(folders)) for one in folders]
+    folders = [folder] if vectors.peer_sha256 is None else [folder, folder / embeddings.PEER]
+    return [pairs.teacher_entry(run, path, weight / len(folders)) for path in folders]

@@ -1,4 +1,4 @@
-"""Every unique phrase as a class of boxes, ranked over all pictures that contain it."""
+"""Ranks of the proposals for each mention of a phrase, and each unique phrase as a class of boxes over all pictures."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from vse_pipe.ranking.scores import Similarity
 
 @dataclass(frozen=True)
 class BoxSide:
-    """Mentions or proposals, those of one picture together. table: a row each, with the box; pictures: int64, ascending;
-    vectors: of the run's space."""
+    """Mentions or proposals, grouped by picture. table: one row for each; pictures: int64, ascending; vectors: in the
+    run's space."""
 
     table: pa.Table
     pictures: np.ndarray
@@ -24,8 +24,8 @@ class BoxSide:
     vectors: Float32[np.ndarray, "rows dim"]
 
     @classmethod
-    def of(cls, table: pa.Table, key: str, boxes: np.ndarray, vectors: np.ndarray) -> "BoxSide":
-        """key: the column of the picture; boxes, vectors: in the rows of ``table``, which are put in order of it."""
+    def from_table(cls, table: pa.Table, key: str, boxes: np.ndarray, vectors: np.ndarray) -> "BoxSide":
+        """key: the column of the picture, by which the rows are sorted; boxes, vectors: in the order of ``table``."""
         pictures = table[key].to_numpy()
         order = np.argsort(pictures, kind="stable")
         return cls(table.take(order), pictures[order], torch.from_numpy(boxes[order]), vectors[order])
@@ -33,7 +33,7 @@ class BoxSide:
 
 @dataclass(frozen=True)
 class BoxScene:
-    """One picture. mentions, proposals: rows of the two sides; place: of the picture among all."""
+    """One picture. place: its position among all; mentions, proposals: its rows in the two sides."""
 
     place: int
     mentions: slice
@@ -50,18 +50,19 @@ def scenes(mentions: BoxSide, proposals: BoxSide, similarity: Similarity, device
     low, high = (np.searchsorted(proposals.pictures, pictures, side) for side in ("left", "right"))
     phrases, regions = (torch.from_numpy(side.vectors).to(device) for side in (mentions, proposals))
     for place in range(len(pictures)):
-        here, there = slice(first[place], ends[place]), slice(low[place], high[place])
-        scores = similarity(regions[there], phrases[here]).T.cpu()
-        yield BoxScene(place, here, there, mentions.boxes[here], proposals.boxes[there], scores)
+        rows, candidates = slice(first[place], ends[place]), slice(low[place], high[place])
+        scores = similarity(regions[candidates], phrases[rows]).T.cpu()
+        yield BoxScene(place, rows, candidates, mentions.boxes[rows], proposals.boxes[candidates], scores)
 
 
 @dataclass(frozen=True)
 class Classes:
     """The ranking of each class, as far as average precision depends on it.
 
-    finds: the pictures of the boxes that find a true one, best first, those of class c from starts[c] to starts[c + 1].
-    before: how many boxes of which picture stand between find f and the one before it, f itself included, from
-    before_starts[f] to before_starts[f + 1]. truths: the pictures of the true boxes, of class c from truth_starts[c] on.
+    finds: the pictures of the boxes that find a true box, best first; class c has starts[c] to starts[c + 1].
+    before_pictures, before: pictures and their numbers of boxes ranked after find f - 1 and up to find f, from
+    before_starts[f] to before_starts[f + 1]. truths: the pictures of the true boxes; class c has truth_starts[c] to
+    truth_starts[c + 1].
     """
 
     starts: Int[np.ndarray, " bounds"]
@@ -73,15 +74,15 @@ class Classes:
     truths: Int[np.ndarray, " truths"]
 
     @classmethod
-    def of(cls, ranked: tuple[np.ndarray, ...], truths: tuple[np.ndarray, ...], count: int) -> "Classes":
+    def from_boxes(cls, ranked: tuple[np.ndarray, ...], truths: tuple[np.ndarray, ...], count: int) -> "Classes":
         """ranked: class, picture, score and correctness of every box; truths: class and picture of every true box;
         count: of classes."""
         owners, pictures, scores, correct = ranked
-        order = np.lexsort((correct, -scores, owners))  # of equal scores the wrong ones first
+        order = np.lexsort((correct, -scores, owners))  # among equal scores wrong boxes first
         owners, pictures, correct = owners[order], pictures[order], correct[order]
         starts = _starts(owners[correct], count)
         find = correct.cumsum() - correct
-        counts = find < starts[owners + 1]  # what follows the last find of a class changes nothing
+        counts = find < starts[owners + 1]  # boxes after the last find of a class change nothing
         keys = find[counts] * (pictures.max(initial=0) + 1) + pictures[counts]
         _, first, before = np.unique(keys, return_index=True, return_counts=True)
         spans = _starts(find[counts][first], int(starts[-1]))
@@ -90,9 +91,9 @@ class Classes:
         return cls(starts, pictures[correct], spans, pictures[counts][first], before, *true)
 
     def measure(self, weights: Int[np.ndarray, "draws pictures"], eleven: bool) -> Float[np.ndarray, "draws classes"]:
-        """The average precision of each class in percent, under each row of weights: how often each picture counts. NaN
-        where a draw has none of the class."""
-        # numba takes half a second to import, which commands that only read params.yaml should not pay.
+        """The average precision of each class in percent, NaN if a draw has no true box of the class. weights: how
+        often each picture counts."""
+        # The import of numba takes half a second.
         from vse_pipe.ranking import statistics_kernels
 
         return 100.0 * statistics_kernels.by_class(weights, *vars(self).values(), eleven)
@@ -103,46 +104,46 @@ def classes(
 ) -> Classes:
     """names: the class of each mention, below ``count``.
 
-    In each picture the boxes of a class go through non-maximum suppression. A box is correct when its IoU with the true
-    box that it overlaps most is ``threshold`` at least and no better box has found that one: the rule of Pascal VOC
-    (Everingham et al., IJCV 2010, section 4.2).
+    In each picture the boxes of a class go through non-maximum suppression. A box is correct if its IoU with the true
+    box that it overlaps most is at least ``threshold`` and no better box has found that true box (Pascal VOC;
+    Everingham et al., IJCV 2010, section 4.2).
     """
     ranked, truths = [], []
     for scene in scenes:
-        here, first, owners = np.unique(names[scene.mentions], return_index=True, return_inverse=True)
+        phrases, first, owners = np.unique(names[scene.mentions], return_index=True, return_inverse=True)
         scores = scene.scores[first]
         true, owners = _true_boxes(scene.truth.numpy(), owners)
-        truths.append((here[owners], np.full(len(owners), scene.place)))
+        truths.append((phrases[owners], np.full(len(owners), scene.place)))
         if scores.shape[1]:
-            stays = boxes.surviving(boxes.iou(scene.boxes, scene.boxes), scores, nms).numpy()
-            right = _correct(boxes.iou(true, scene.boxes).numpy(), owners, scores.numpy(), stays, threshold)
-            rows, columns = np.nonzero(stays)
+            survives = boxes.surviving(boxes.iou(scene.boxes, scene.boxes), scores, nms).numpy()
+            right = _correct(boxes.iou(true, scene.boxes).numpy(), owners, scores.numpy(), survives, threshold)
+            rows, columns = np.nonzero(survives)
             place = np.full(len(rows), scene.place)
-            ranked.append((here[rows], place, scores.numpy()[rows, columns], right[rows, columns]))
+            ranked.append((phrases[rows], place, scores.numpy()[rows, columns], right[rows, columns]))
     kinds = (np.int64, np.int64, np.float32, np.bool_)
-    return Classes.of(_joined(ranked, kinds), _joined(truths, kinds[:2]), count)
+    return Classes.from_boxes(_joined(ranked, kinds), _joined(truths, kinds[:2]), count)
 
 
 def _true_boxes(truth: np.ndarray, owners: np.ndarray) -> tuple[Tensor, np.ndarray]:
-    """Each box of a class once, however often it is mentioned, and the class of each."""
+    """The distinct boxes of each class, and the class of each box."""
     unique = np.unique(np.column_stack([owners, truth]), axis=0)
     return torch.from_numpy(unique[:, 1:].copy()), unique[:, 0].astype(np.int64)
 
 
 def _correct(
-    overlap: np.ndarray, owners: np.ndarray, scores: np.ndarray, stays: np.ndarray, threshold: float
+    overlap: np.ndarray, owners: np.ndarray, scores: np.ndarray, survives: np.ndarray, threshold: float
 ) -> np.ndarray:
     """bool (classes, proposals). overlap: (truths, proposals); owners: the class of each truth, ascending."""
     slots = np.arange(len(owners)) - np.searchsorted(owners, owners)
     spread = np.full((len(scores), slots.max() + 1, scores.shape[1]), -1.0)
     spread[owners, slots] = overlap
     most = spread.argmax(axis=1)
-    fits = stays & (spread.max(axis=1) >= threshold)
+    fits = survives & (spread.max(axis=1) >= threshold)
     claims = np.where(fits[owners] & (most[owners] == slots[:, None]), scores[owners], -np.inf)
     best = claims.argmax(axis=1)
-    found = np.isfinite(claims[np.arange(len(owners)), best])
-    right = np.zeros_like(stays)
-    right[owners[found], best[found]] = True
+    hit = np.isfinite(claims[np.arange(len(owners)), best])
+    right = np.zeros_like(survives)
+    right[owners[hit], best[hit]] = True
     return right
 
 
@@ -160,10 +161,12 @@ Mentions = Float[np.ndarray, " mentions"]
 
 @dataclass(frozen=True)
 class Ranks:
-    """By mention. candidates: proposals of its picture; correct: of these, those that overlap its box by the threshold.
+    """Columns with a value for each mention. candidates: number of proposals of its picture; correct: number of those
+    that overlap its box by the threshold.
 
-    rank: 1 = best, of the first correct one, NaN: none is; a wrong one with the same score stands before it. bound: the
-    largest IoU of a candidate. best: its row among the proposals, -1 where there is none; score and iou are its own.
+    rank: of the first correct candidate, 1 = best, NaN without one; wrong candidates with the same score rank before
+    it. bound: the largest IoU of a candidate. best: row of the best candidate among all proposals, -1 without one;
+    score, iou: of that candidate.
     """
 
     candidates: Int[np.ndarray, " mentions"]
@@ -175,12 +178,11 @@ class Ranks:
     iou: Mentions
 
     @classmethod
-    def of(cls, scene: BoxScene, threshold: float) -> "Ranks":
-        """Those of one picture."""
+    def from_scene(cls, scene: BoxScene, threshold: float) -> "Ranks":
         count, proposed = scene.scores.shape
         if not proposed:
-            nothing, none = np.full(count, np.nan), np.zeros(count, np.int64)
-            return cls(none, none, nothing, np.zeros(count), none - 1, nothing.astype(np.float32), nothing)
+            undefined, zeros = np.full(count, np.nan), np.zeros(count, np.int64)
+            return cls(zeros, zeros, undefined, np.zeros(count), zeros - 1, undefined.astype(np.float32), undefined)
         overlap = boxes.iou(scene.truth, scene.boxes)
         hit = overlap >= threshold
         first = scene.scores.masked_fill(~hit, -torch.inf).amax(dim=1, keepdim=True)
@@ -198,19 +200,19 @@ class Ranks:
         return cls(np.full(count, proposed), *(column.numpy() for column in columns))
 
     def hits(self, k: int) -> Mentions:
-        """1.0 where a correct candidate is among the best k."""
+        """1.0 if a correct candidate is among the best k, else 0.0."""
         return (self.rank <= k).astype(np.float64)
 
     def chance(self, k: int) -> Mentions:
-        """How likely a correct candidate is among k that are drawn at random: 1 - C(wrong, k) / C(candidates, k)."""
+        """The probability of a correct candidate among k random ones: 1 - C(wrong, k) / C(candidates, k)."""
         missed = np.ones(len(self.rank))
         for drawn in range(k):
             missed *= np.maximum(self.candidates - self.correct - drawn, 0) / np.maximum(self.candidates - drawn, 1)
         return np.where(self.correct > 0, 1.0 - missed, 0.0)
 
-    def take(self, chosen: np.ndarray) -> "Ranks":
-        """Of some mentions: a mask or places."""
-        return Ranks(**{name: values[chosen] for name, values in vars(self).items()})
+    def take(self, rows: np.ndarray) -> "Ranks":
+        """rows: mask or positions of mentions."""
+        return Ranks(**{name: values[rows] for name, values in vars(self).items()})
 
 
 def joined(parts: list[Ranks]) -> Ranks:

@@ -1,90 +1,88 @@
 """localize: where in its picture each phrase is, by a run that was trained on regions."""
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from jaxtyping import Bool, Int
 
+from vse_pipe.artifacts import embeddings, joins, regions
 from vse_pipe.artifacts import localisation as artefact
-from vse_pipe.artifacts import regions
+from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.artifacts.evaluation import KS
+from vse_pipe.artifacts.images import PROPOSAL
 from vse_pipe.core.console import document, ruled, say, stdout, warn
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import whole_folder
+from vse_pipe.core.errors import InputError, IntegrityError, UsageError
+from vse_pipe.core.files import require, whole_folder
 from vse_pipe.core.locks import claim
-from vse_pipe.localize import figures as localize_figures
-from vse_pipe.localize import inputs
-from vse_pipe.localize.figures import ALL
-from vse_pipe.localize.inputs import LocalizeInputs
-from vse_pipe.localize.ranks import Ranks, joined, scenes
+from vse_pipe.localize.ranks import BoxScene, BoxSide, Classes, Ranks, classes, joined, scenes
 from vse_pipe.project import paths, repetitions, step
+from vse_pipe.project.params.schema import LocalizeParams
 from vse_pipe.project.params.typed import Params
-
-_FROM_PHRASES = ("phrase_id", "caption_id", "image_id", "start", "text", "type", *regions.BOX_COLUMNS)
+from vse_pipe.project.registry import SIMILARITIES
+from vse_pipe.ranking.embedded import Embedded
+from vse_pipe.ranking.intervals import Figures, FoldDirection, Sample, interval, measured
 
 FILES = artefact.FILES
+_FROM_PHRASES = ("phrase_id", "caption_id", "image_id", "start", "text", "type", *regions.BOX_COLUMNS)
+ALL = "all"
+# The key of all mentions beside those of types. No type has this name, because it separates the types of a mention.
+_ALL_TYPES = "/"
+_EMPTY = np.zeros(0, np.int64)
+_DIGITS = 6
+_COLUMNS = {"r@1": "R@1", "r@5": "R@5", "r@10": "R@10", "bound": "bound", "map": "mAP", "random_r@1": "random R@1"}
 
 
 def localize(params: Params, run: str, device: str = "auto") -> dict:
     """Write data/localize/<run>/ and return what its metrics.json holds.
 
-    Every mention of a phrase asks for its box among the proposals of its picture, ranked by the run's similarity (Wang
-    et al., CVPR 2016, section 3.3). Raises as ``inputs.read``, and InputError for scores that are not finite.
+    Each mention of a phrase asks for its box among the proposals of its picture, ranked by the run's similarity (Wang
+    et al., CVPR 2016, section 3.3). Raises as ``read_inputs``, and InputError for scores that are not finite.
     """
     started = time.monotonic()
-    out, chosen, where = paths.localized(run), params.localize, resolve_device(device)
+    out, options, resolved = paths.localized(run), params.localize, resolve_device(device)
     with claim(out):
-        given = inputs.read(params, run)
-        about = given.embedded.images.about
-        if given.embedded.peer_sha256:
+        inputs = read_inputs(params, run)
+        embedded = inputs.embedded
+        if embedded.peer_sha256:
             warn(f"localize {run}: of the run's two networks the first alone is asked")
-        found = list(scenes(given.mentions, given.proposals, given.embedded.similarity(where), where))
-        if not all(scene.scores.isfinite().all() for scene in found):
+        pictures = list(scenes(inputs.mentions, inputs.proposals, embedded.similarity(resolved), resolved))
+        if not all(scene.scores.isfinite().all() for scene in pictures):
             raise InputError(f"{paths.embedded(run)}: the model's scores are not finite; train the run again")
-        ranks = joined([Ranks.of(scene, chosen.threshold) for scene in found])
-        told = given.mentions.table
-        texts, types = (column.to_numpy(zero_copy_only=False) for column in (regions.phrase_key(told), told["type"]))
+        ranks = joined([Ranks.from_scene(scene, options.threshold) for scene in pictures])
+        mentions = inputs.mentions.table
+        columns = regions.phrase_key(mentions), mentions["type"]
+        texts, types = (column.to_numpy(zero_copy_only=False) for column in columns)
         metrics = {
             "run": run,
-            "model_sha256": about.get("model_sha256"),
-            "source_data": given.source_data,
+            "model_sha256": embedded.images.about.get("model_sha256"),
+            "source_data": inputs.source_data,
             "data": artefact.data(paths.prepared(params.runs[run].dataset)),
-            "similarity": given.embedded.compared_by,
-            **chosen.model_dump(),
+            "similarity": embedded.compared_by,
+            **options.model_dump(),
             "candidates": round(float(ranks.candidates.mean()), 1),
-            "proposals": given.recall,
-            "left_out": given.embedded.left_out(chosen.split).get("captions", 0),
-            **localize_figures.metrics(found, ranks, texts, types, chosen, params.seed),
+            "proposals": inputs.recall,
+            "left_out": embedded.left_out(options.split).get("captions", 0),
+            **localised_figures(pictures, ranks, texts, types, options, params.seed),
         }
         with whole_folder(out, repetitions.patterns(FILES)) as folder:
-            artefact.write(folder, _table(given, ranks), metrics, str(given.source))
+            artefact.write(folder, _table(inputs, ranks), metrics, str(inputs.source))
     step.record(out, time.monotonic() - started)
-    whole = metrics["all"]
+    total = metrics[ALL]
     say(
-        f"localize {run}: {whole['mentions']} mentions, R@1 {whole['r@1']:.2f} (random {whole['random_r@1']:.2f}, bound "
-        f"{whole['bound']:.2f}), mAP {whole['map']:.2f}, {out}"
+        f"localize {run}: {total['mentions']} mentions, R@1 {total['r@1']:.2f} (random {total['random_r@1']:.2f}, bound "
+        f"{total['bound']:.2f}), mAP {total['map']:.2f}, {out}"
     )
     return metrics
 
 
-def _table(given: LocalizeInputs, ranks: Ranks) -> pa.Table:
-    columns = {name: given.mentions.table[name] for name in _FROM_PHRASES}
-    nowhere = ranks.best < 0
-    # Without any proposal nothing comes this far, so that there is a row to take.
-    best = given.proposals.table.take(pa.array(np.maximum(ranks.best, 0)))
-    found = dict(zip(artefact.FOUND, regions.BOX_COLUMNS, strict=True))
-    for name, values in {"region_id": best["image_id"], **{name: best[own] for name, own in found.items()}}.items():
-        columns[name] = pa.array(values.to_numpy(), mask=nowhere)
-    columns |= {name: pa.array(getattr(ranks, name)) for name in ("candidates", "correct", "bound")}
-    columns |= {name: pa.array(getattr(ranks, name), mask=nowhere) for name in ("score", "iou")}
-    return pa.table({**columns, "rank": pa.array(ranks.rank, mask=np.isnan(ranks.rank))})
-
-
-_COLUMNS = {"r@1": "R@1", "r@5": "R@5", "r@10": "R@10", "bound": "bound", "map": "mAP", "random_r@1": "random R@1"}
-
-
 def show_localisation(metrics: dict, as_json: bool) -> None:
-    """A row for all mentions and for each type."""
+    """Print a row for all mentions and for each type."""
     if as_json:
         document(metrics)
         return
@@ -95,3 +93,166 @@ def show_localisation(metrics: dict, as_json: bool) -> None:
     for name, figures in [(ALL, metrics[ALL]), *metrics["types"].items()]:
         table.add_row(name, f"{figures['mentions']:,}", *(f"{figures[key]:.1f}" for key in _COLUMNS))
     stdout.print(table)
+
+
+def check_localizable(params: Params, run: str) -> None:
+    """Raises UsageError for a run that compares fragments, or was trained on a data set without regions."""
+    node = params.runs[run]
+    similarity, dataset = node.similarity.name, node.dataset
+    if SIMILARITIES.traits(similarity).fragments:
+        raise UsageError(f"run '{run}' compares fragments of pictures ({similarity}); a box is one vector")
+    if params.datasets[dataset].format.name != "regions" and not (paths.prepared(dataset) / regions.NAME).exists():
+        raise UsageError(
+            f"localize {run}: data set '{dataset}' has no regions; train the run on a data set of `format: regions`"
+        )
+
+
+@dataclass(frozen=True)
+class LocalizeInputs:
+    """source: folder of the data set with the uncropped pictures; recall: of the proposals, result of
+    ``regions.recall``; source_data: result of ``regions.source_data``."""
+
+    embedded: Embedded
+    mentions: BoxSide
+    proposals: BoxSide
+    source: Path
+    recall: dict[str, dict]
+    source_data: dict[str, str]
+
+
+def read_inputs(params: Params, run: str) -> LocalizeInputs:
+    """Raises UsageError as ``check_localizable``, InputError for embeddings of fragments and for an empty split,
+    IntegrityError for embeddings of other regions or of another model than the present ones."""
+    check_localizable(params, run)
+    dataset, split = params.runs[run].dataset, params.localize.split
+    prepared, folder = paths.prepared(dataset), paths.embedded(run)
+    require(prepared / regions.NAME, f"vse-pipe prepare --dataset {dataset}")  # before vectors, which take longer
+    embedded = Embedded.of_run(params, run)
+    with joins.compared(prepared, embedded.origin(PROPOSAL, split)):
+        boxes, phrases = regions.read(prepared), regions.read_phrases(prepared)
+    images, captions = embedded.images, embedded.captions
+    if not (isinstance(images, Side) and isinstance(captions, Side)):
+        raise InputError(
+            f"localize {run}: '{embedded.compared_by}' compares fragments of pictures, a proposal is one vector; use a "
+            "run whose similarity is cosine or order"
+        )
+    proposed, spoken = images.split(PROPOSAL), captions.split(split)
+    for side, name, file in ((proposed, PROPOSAL, embeddings.IMAGES), (spoken, split, embeddings.CAPTIONS)):
+        if not len(side.ids):
+            raise InputError(
+                f"{folder / file}: nothing of split '{name}'; data set '{dataset}' has none there, or embed.splits leaves "
+                "it out"
+            )
+    mentions = _rows(phrases, "phrase_id", spoken.ids, run)
+    candidates = _rows(boxes, "image_id", proposed.ids, run)
+    in_split = np.isin(candidates["source_id"].to_numpy(), mentions["image_id"].to_numpy())
+    if not in_split.any():
+        raise InputError(
+            f"{prepared}: no picture of split '{split}' has a proposal; add {split} to the splits that data set '{dataset}' proposes boxes for"
+        )
+    candidates = candidates.filter(pa.array(in_split))
+    return LocalizeInputs(
+        embedded,
+        BoxSide.from_table(mentions, "image_id", regions.boxes(mentions), spoken.vectors),
+        BoxSide.from_table(candidates, "source_id", regions.boxes(candidates), proposed.vectors[in_split]),
+        regions.source(boxes),
+        regions.recall(boxes),
+        regions.source_data(boxes),
+    )
+
+
+def _rows(table: pa.Table, key: str, ids: np.ndarray, run: str) -> pa.Table:
+    places = pc.index_in(pa.array(ids), value_set=table[key].combine_chunks())
+    if places.null_count:
+        missing = ids[places.is_null().to_numpy(zero_copy_only=False)][0]
+        raise IntegrityError(
+            f"{paths.embedded(run)}: embeds {key} {missing}, which the data set does not have any more; run "
+            f"`vse-pipe embed --run {run}` again"
+        )
+    return table.take(places)
+
+
+def _table(inputs: LocalizeInputs, ranks: Ranks) -> pa.Table:
+    columns = {name: inputs.mentions.table[name] for name in _FROM_PHRASES}
+    absent = ranks.best < 0
+    # ``read_inputs`` refuses a split without any proposal, so row 0 exists.
+    best = inputs.proposals.table.take(pa.array(np.maximum(ranks.best, 0)))
+    boxes = {name: best[column] for name, column in zip(artefact.FOUND, regions.BOX_COLUMNS, strict=True)}
+    for name, values in {"region_id": best["image_id"], **boxes}.items():
+        columns[name] = pa.array(values.to_numpy(), mask=absent)
+    columns |= {name: pa.array(getattr(ranks, name)) for name in ("candidates", "correct", "bound")}
+    columns |= {name: pa.array(getattr(ranks, name), mask=absent) for name in ("score", "iou")}
+    return pa.table({**columns, "rank": pa.array(ranks.rank, mask=np.isnan(ranks.rank))})
+
+
+@dataclass(frozen=True)
+class Localised(Figures):
+    """sides: of fold 0, by type and for all, with one query for each mention. phrases: all unique phrases; kinds: mask
+    of them by type."""
+
+    phrases: Classes
+    kinds: dict[str, Bool[np.ndarray, " classes"]]
+    eleven: bool
+
+    def measure(self, weights: dict[int, Int[np.ndarray, "draws images"]]) -> Sample:
+        sample = super().measure(weights)
+        precision = self.phrases.measure(weights[0], self.eleven)
+        for kind, mask in self.kinds.items():
+            defined = np.isfinite(precision[:, mask])
+            with np.errstate(invalid="ignore"):
+                sample[(kind, "map")] = np.where(defined, precision[:, mask], 0).sum(axis=1) / defined.sum(axis=1)
+        return sample
+
+
+def localised_figures(
+    scenes: Sequence[BoxScene], ranks: Ranks, texts: np.ndarray, types: np.ndarray, options: LocalizeParams, seed: int
+) -> dict:
+    """{"all": figures, "types": {type: figures}}, in percent: recall, its floor, its bound, and mAP. texts, types: of
+    each mention.
+
+    A mention counts under each of its types, a unique phrase under each type that one of its mentions has. Intervals
+    draw pictures with replacement. A draw without a mention of a type is left out for that type; a type that no draw
+    has gets no intervals. The draws of mAP are shifted so that their median is the estimate: a draw has fewer different
+    pictures of a phrase, and finding it among them is easier.
+    """
+    unique, names = np.unique(texts, return_inverse=True)
+    masks = {_ALL_TYPES: np.ones(len(texts), bool), **_masks(types)}
+    places = np.repeat([scene.place for scene in scenes], [len(scene.truth) for scene in scenes])
+    images = np.arange(len(scenes))
+    sides = {
+        kind: FoldDirection(images, places[mask], _means(ranks.take(mask)), None, _EMPTY, _EMPTY, 0)
+        for kind, mask in masks.items()
+    }
+    phrases = classes(scenes, names, len(unique), options.threshold, options.nms)
+    kinds = {kind: np.bincount(names[mask], minlength=len(unique)) > 0 for kind, mask in masks.items()}
+    localised = Localised({0: sides}, phrases, kinds, options.average_precision == "eleven_point")
+    figures: dict[str, dict] = {
+        kind: {"mentions": int(mask.sum()), "phrases": int(kinds[kind].sum()), "pictures": len(np.unique(places[mask]))}
+        for kind, mask in masks.items()
+    }
+    estimate = localised.estimate()
+    for (kind, name), value in estimate.items():
+        figures[kind][name] = round(value, _DIGITS)
+    if options.resamples:
+        for (kind, name), draws in measured([localised], options.resamples, seed)[0].items():
+            draws = draws[np.isfinite(draws)]
+            if not len(draws):
+                continue
+            if name == "map":
+                draws = np.clip(draws - np.median(draws) + estimate[kind, name], 0, 100)
+            ends = [round(end, _DIGITS) for end in interval(draws)]
+            figures[kind].setdefault("intervals", {})[name] = ends
+    return {ALL: figures.pop(_ALL_TYPES), "types": figures}
+
+
+def _masks(types: np.ndarray) -> dict[str, Bool[np.ndarray, " mentions"]]:
+    """The mask of the mentions of each type, in the order of the types. types: of each mention, joined by / if it has
+    several."""
+    combinations, places = np.unique(types, return_inverse=True)
+    parts = [set(name.split("/")) for name in combinations.tolist()]
+    return {name: np.array([name in part for part in parts])[places] for name in sorted(set().union(*parts))}
+
+
+def _means(ranks: Ranks) -> dict[str, np.ndarray]:
+    hits = {f"r@{k}": 100.0 * ranks.hits(k) for k in KS}
+    return {**hits, "bound": 100.0 * (ranks.correct > 0), **{f"random_r@{k}": 100.0 * ranks.chance(k) for k in KS}}

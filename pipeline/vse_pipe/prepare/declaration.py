@@ -1,4 +1,4 @@
-"""prepare: a data set's raw files in, its images and captions out."""
+"""prepare: from the raw files of a data set to its images and captions."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,12 +18,12 @@ def _reads(params: Params, name: str) -> list[SourceFiles]:
     options = dataset.format.params
     if not FORMATS.traits(dataset.format.name).proposes:
         return options.reads(files.place(dataset.source))
-    # Its source is the output of another stage, which dvc.yaml names.
+    # The source of regions is the output of another stage, which dvc.yaml names.
     return PROPOSALS.options(options.proposals).model_validate(options.options).reads()
 
 
 def _problems(params: Params, node: Node) -> Iterable[Problem]:
-    """Only those of the readers: names.parquet must be the file that images.parquet names."""
+    """The problems that the readers report, for example a names.parquet that images.parquet does not name."""
     images.read(node.out)
     captions.read(node.out)
     names.read(node.out)

@@ -1,4 +1,4 @@
-"""The pictures below a folder, and what tells that one of them has changed."""
+"""The pictures below a folder: their sizes and digests, and the cache that recognises unchanged files."""
 
 import contextlib
 import hashlib
@@ -26,18 +26,18 @@ from vse_pipe.pictures.read import open_picture, undecodable
 from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.source import is_text
 
-# Upright size, orientation, sha256, and None or why the image cannot be used.
+# Upright size, orientation, sha256, and None or the reason why the image cannot be used.
 Read = tuple[Size, int, str, str | None]
 _BLOCK = 10_000
 
 
 @dataclass(frozen=True)
 class Scanned:
-    """Parallel to the files given. widths and heights: pixels of the upright picture; digests: sha256, hex; orientations: of
-    EXIF, 1 to 8, where 1 is upright as stored.
+    """Results in the order of the files. widths and heights: pixels of the upright picture; digests: sha256, hex;
+    orientations: of EXIF, 1 to 8, where 1 is upright as stored.
 
-    Of an image that cannot be used both sizes are 0, and the digest is ``UNREAD`` where there are no bytes to digest;
-    broken: "<where>: <file> <reason>" of each of those, in order.
+    An image that cannot be used has sizes 0, and the digest ``UNREAD`` when there are no bytes. broken:
+    "<where>: <file> <reason>" of each such image, in order.
     """
 
     widths: list[int]
@@ -50,9 +50,9 @@ class Scanned:
 def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: bool = False) -> Scanned:
     """Read and decode ``root / file`` for every file, in threads (Pillow and hashlib release the lock).
 
-    files: names below ``root``, or addresses as ``vse_pipe.pictures.address`` reads them where they are ``in_shards``; where:
-    the place in the data set that names file ``i``. Raises MissingResource without the folder, InputError at the first name
-    that leaves ``root`` or, where it is none, reads as an address.
+    files: names below ``root``, or addresses of ``vse_pipe.pictures.address`` if ``in_shards``; where: returns the
+    place in the data set that names file ``i``. Raises MissingResource without the folder, InputError for the first
+    name that leaves ``root`` or, without ``in_shards``, reads as an address.
     """
     if not root.is_dir():
         raise MissingResource(
@@ -73,23 +73,24 @@ def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: b
 
 
 def readings(root: Path, files: Iterable[tuple[str, str]], count: int) -> Iterator[Read]:
-    """Of every file, in their order, read in threads, with progress. files: as of ``scan``, known to lie below ``root``, each with
-    the place that names it; count: of them."""
+    """Yield the reading of every file in order; threads read, and progress is shown.
+
+    files: names as of ``scan``, checked by ``locate``, each with the place that names it; count: number of files."""
     with contextlib.ExitStack() as stack:
         pool = ThreadPoolExecutor(min(16, os.cpu_count() or 1))
         stack.callback(pool.shutdown, cancel_futures=True)
-        # Blocks: all of a million submitted at once are a million futures.
-        left = iter(files)
-        blocks = iter(lambda: list(islice(left, _BLOCK)), [])
-        found = (one for block in blocks for one in pool.map(partial(_open, root), *zip(*block, strict=True)))
-        yield from console.track(found, count, "images")
+        # Blocks, because a million files submitted at once are a million futures.
+        waiting = iter(files)
+        blocks = iter(lambda: list(islice(waiting, _BLOCK)), [])
+        results = (result for block in blocks for result in pool.map(partial(_open, root), *zip(*block, strict=True)))
+        yield from console.track(results, count, "images")
 
 
 def locate(root: Path, file: str, where: str, in_shards: bool) -> None:
-    """Raises InputError for what is no name below ``root``; the arguments are those of ``scan``."""
-    whole, box = cut(file)
+    """Raise InputError for a name that is not below ``root``; arguments as of ``scan``."""
+    picture, box = cut(file)
     if box is not None:
-        raise InputError(f"{where}: file {file!r} reads as a box in the picture {whole!r}; rename the picture")
+        raise InputError(f"{where}: file {file!r} reads as a box in the picture {picture!r}; rename the picture")
     name = path_of(file)
     if name != file and not in_shards:
         raise InputError(
@@ -98,7 +99,7 @@ def locate(root: Path, file: str, where: str, in_shards: bool) -> None:
         )
     if not name:
         raise InputError(f"{where}: the image's file name is empty")
-    # An absolute name would be stored as it is and name nothing on another machine, even where it lies below the root.
+    # An absolute name would be stored unchanged and name nothing on another machine, even when it is below the root.
     if Path(name).is_absolute():
         raise InputError(f"{where}: file {name!r} is absolute; names must be relative to {root} and stay below it")
     inside(root, name, where)
@@ -125,7 +126,7 @@ def _size(content: bytes) -> tuple[Size, int]:
         size = image.size
         try:
             turned = orientation(image)
-            # A JPEG still has to be read to its last block, but is drawn at an eighth of its size.
+            # A JPEG must be read to its last block, but is decoded at an eighth of its size.
             image.draft(image.mode, (1, 1))
             image.load()
         except Exception as error:
@@ -133,68 +134,69 @@ def _size(content: bytes) -> tuple[Size, int]:
     return upright(size, turned), turned
 
 
-# Size in bytes, and in nanoseconds the time of change and that of the file system's entry.
+# Size in bytes, and the times of change of the content and of the file system's entry in nanoseconds.
 Stamp = tuple[int, int, int]
 _EVERY_S = 30.0
-# All rows are written each time; this many times as long as that took goes to reading in between.
+# All rows are written each time; reading in between takes at least this many times as long.
 _READING = 20
-# A file that is changed again within one tick of its file system's clock has the same time.
+# A file that changes again within a tick of the file system's clock keeps its time.
 _TICK_NS = 2 * 10**9
 
 
 @dataclass
-class SeenPictures:
-    """folder: of the file; its content, by name: what a picture's stamp was when it was read, and the result. Only of pictures that
-    can be used: others are cheap, and what they lack may be there the next time."""
+class ReadingCache:
+    """The readings of usable pictures by name, each with the stamp of the file. folder: of the cache file.
+
+    Unusable pictures are not cached: they are cheap to read, and they may be complete the next time."""
 
     folder: Path
-    _known: dict[str, tuple[Stamp, Read]] = field(default_factory=dict)
+    _readings: dict[str, tuple[Stamp, Read]] = field(default_factory=dict)
     _changed: bool = False
-    _written: float = field(default_factory=time.monotonic)
-    _took: float = 0.0
+    _written_at: float = field(default_factory=time.monotonic)
+    _seconds: float = 0.0
 
     @classmethod
     @contextlib.contextmanager
-    def kept(cls, folder: Path) -> Iterator["SeenPictures"]:
-        """Read, and written again from time to time and at the end, be it an interruption. A damaged file is one warning and
-        counts as none."""
-        found = cls(folder)
+    def opened(cls, folder: Path) -> Iterator["ReadingCache"]:
+        """The cache of ``folder``, written from time to time and at the end, also after an interruption. A damaged file
+        is reported and ignored."""
+        cache = cls(folder)
         if (folder / images.SEEN).is_file():
             try:
-                found._known = _read(folder)
+                cache._readings = _read(folder)
             except (InputError, IntegrityError) as error:
                 warn(f"{error}; all pictures are read again")
         try:
-            yield found
+            yield cache
         finally:
-            found._write()
+            cache._write()
 
     def get(self, file: str, stamp: Stamp) -> Read | None:
-        was, read = self._known.get(file, (None, None))
+        was, read = self._readings.get(file, (None, None))
         return read if was == stamp else None
 
-    def forget(self, others: Collection[str]) -> None:
-        """All but these."""
-        gone = self._known.keys() - set(others)
-        for file in gone:
-            del self._known[file]
-        self._changed |= bool(gone)
+    def forget(self, files: Collection[str]) -> None:
+        """Remove the readings of all other files."""
+        removed = self._readings.keys() - set(files)
+        for file in removed:
+            del self._readings[file]
+        self._changed |= bool(removed)
 
     def add(self, file: str, stamp: Stamp, read: Read) -> None:
         if read[3] is not None or stamp[1] > time.time_ns() - _TICK_NS:
             return
-        self._known[file], self._changed = (stamp, read), True
-        if time.monotonic() - self._written > max(_EVERY_S, _READING * self._took):
+        self._readings[file], self._changed = (stamp, read), True
+        if time.monotonic() - self._written_at > max(_EVERY_S, _READING * self._seconds):
             self._write()
 
     def _write(self) -> None:
         started = time.monotonic()
         if self._changed:
             images.write_seen(
-                self.folder, ((file, *stamp, *read[0], *read[1:3]) for file, (stamp, read) in self._known.items())
+                self.folder, ((file, *stamp, *read[0], *read[1:3]) for file, (stamp, read) in self._readings.items())
             )
-        self._changed, self._written = False, time.monotonic()
-        self._took = self._written - started
+        self._changed, self._written_at = False, time.monotonic()
+        self._seconds = self._written_at - started
 
 
 def _read(folder: Path) -> dict[str, tuple[Stamp, Read]]:
@@ -206,40 +208,40 @@ def _read(folder: Path) -> dict[str, tuple[Stamp, Read]]:
 
 @dataclass
 class FolderPictures:
-    """stamps: of the pictures, by name below the folder; left_out: a line for whatever else could have been one."""
+    """stamps: of the pictures, by name below the folder; left_out: a line for each other possible picture."""
 
     stamps: dict[str, Stamp] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 
 
 def walked(source: Path) -> FolderPictures:
-    """Strings and one look at each file: a million of them are no rarity."""
-    found, waiting = FolderPictures(), [("", str(source))]
+    """The pictures below ``source``. Names are strings and each file is looked at once, since a million are common."""
+    pictures, waiting = FolderPictures(), [("", str(source))]
     for below, folder in waiting:
         try:
             with os.scandir(folder) as listed:
-                entries = [one for one in listed if not one.name.startswith(".")]
+                entries = [entry for entry in listed if not entry.name.startswith(".")]
         except OSError as error:
-            found.left_out.append(f"{_shown(folder)}: the folder cannot be read ({error.strerror})")
+            pictures.left_out.append(f"{_printable(folder)}: the folder cannot be read ({error.strerror})")
             continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 waiting.append((f"{below}{entry.name}/", entry.path))
             elif entry.is_symlink() and os.path.isdir(entry):  # noqa: PTH112 (entry.is_dir raises of loops)
-                found.left_out.append(f"{_shown(entry.path)}: a link to a folder is not followed")
+                pictures.left_out.append(f"{_printable(entry.path)}: a link to a folder is not followed")
             elif entry.name.lower().endswith(ENDINGS):
-                _take(found, source, below + entry.name, entry)
-    _refuse_ids(found, source)
-    return found
+                _take(pictures, source, below + entry.name, entry)
+    _refuse_ids(pictures, source)
+    return pictures
 
 
-def _take(found: FolderPictures, source: Path, file: str, entry: os.DirEntry) -> None:
-    """Into ``stamps``, or with the reason into ``left_out``."""
-    why, stamp = _objection(source, file, entry), stamp_of(entry)
-    if why is None and stamp is not None:
-        found.stamps[file] = stamp
+def _take(pictures: FolderPictures, source: Path, file: str, entry: os.DirEntry) -> None:
+    """Add the file to ``stamps``, or to ``left_out`` with the reason."""
+    reason, stamp = _objection(source, file, entry), stamp_of(entry)
+    if reason is None and stamp is not None:
+        pictures.stamps[file] = stamp
     else:
-        found.left_out.append(f"{_shown(entry.path)}: {why or 'it was removed meanwhile'}")
+        pictures.left_out.append(f"{_printable(entry.path)}: {reason or 'it was removed meanwhile'}")
 
 
 def _objection(source: Path, file: str, entry: os.DirEntry) -> str | None:
@@ -250,26 +252,28 @@ def _objection(source: Path, file: str, entry: os.DirEntry) -> str | None:
     if entry.is_symlink():
         try:
             target = Path(entry.path).resolve(strict=True)
-        except (OSError, RuntimeError):  # the latter of a loop
+        except (OSError, RuntimeError):  # RuntimeError: a loop
             return "a link that leads to no file"
         if not target.is_relative_to(source.resolve()):
             return f"a link that leads out of {source}"
     return None
 
 
-def _refuse_ids(found: FolderPictures, source: Path) -> None:
-    files = sorted(found.stamps)
-    for row, why in text.objections(pa.array(files, pa.string())).items():
-        del found.stamps[files[row]]
-        found.left_out.append(f"{_shown(str(source / files[row]))}: its path {why} and cannot be an id; rename it")
+def _refuse_ids(pictures: FolderPictures, source: Path) -> None:
+    files = sorted(pictures.stamps)
+    for row, reason in text.objections(pa.array(files, pa.string())).items():
+        del pictures.stamps[files[row]]
+        pictures.left_out.append(
+            f"{_printable(str(source / files[row]))}: its path {reason} and cannot be an id; rename it"
+        )
 
 
-def _shown(path: str) -> str:
+def _printable(path: str) -> str:
     return path if path.isprintable() else ascii(path)
 
 
 def stamp_of(place: Path | os.DirEntry) -> Stamp | None:
-    """None where there is no such file any more."""
+    """The stamp of a file; None if it was removed."""
     try:
         status = place.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Samples in a tar shard, found by reading its headers; nothing is unpacked."""
+"""Data sets in shards: the samples of a tar file by its headers, the files of each split, and the tables."""
 
 import sys
 import tarfile
@@ -17,22 +17,21 @@ from vse_pipe.core import memory, remote
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import inside
 from vse_pipe.pictures.address import TarMember, path_of
-from vse_pipe.prepare.arrays import Rows, blocks
 from vse_pipe.prepare.formats.options import RANGE, ShardParams
 from vse_pipe.prepare.scan import locate, readings
-from vse_pipe.prepare.source import Source, drawn_split, existing, is_text, numbered
+from vse_pipe.prepare.source import Rows, Source, blocks, drawn_split, existing, is_text, numbered
 
 _BLOCK = 512
 _LONGEST_TEXT = 2**20
-# Bytes from one member's data to the next one's: what names, times and owners take, a hundred times over.
+# Bytes between the data of two members: a hundred times what names, times and owners take.
 _LONGEST_HEADER = 2**20
-# Bytes that a member takes in memory, with its name.
-_OF_MEMBER = 1000
+# Bytes of a member in memory, with its name.
+_MEMBER_BYTES = 1000
 
 
 @dataclass
 class Sample:
-    """The members whose names begin with ``key``, by what follows its dot, in lower case."""
+    """The members whose names begin with ``key``, by their endings in lower case."""
 
     key: str
     members: dict[str, TarMember] = field(default_factory=dict)
@@ -41,49 +40,49 @@ class Sample:
 def samples(path: Path, file: BinaryIO) -> list[Sample]:
     """The samples of a shard in its order. path: for messages and addresses.
 
-    A key is a name up to the first dot of its last part, as webdataset has it. Folders are passed over. Raises InputError:
-    no tar file, cut off or damaged, a link or another member that is no plain file, a key that comes again after another
-    one, two members of one key with the same ending.
+    A key is a name up to the first dot of its last part, as in webdataset. Folders are skipped. Raises InputError for a
+    file that is no tar file, cut off or damaged; a member that is no plain file; a key that is repeated after other
+    keys; two members of a key with the same ending.
     """
-    found: list[Sample] = []
-    seen = set()
+    listed: list[Sample] = []
+    keys = set()
     for name, member in _members(path, file):
         key, ending = _split(name)
-        if not found or key != found[-1].key:
-            if key in seen:
+        if not listed or key != listed[-1].key:
+            if key in keys:
                 raise InputError(
                     f"{path}: key '{key}' comes again after other keys; the files of a sample must stand together"
                 )
-            seen.add(key)
-            found.append(Sample(key))
-        if ending in found[-1].members:
+            keys.add(key)
+            listed.append(Sample(key))
+        if ending in listed[-1].members:
             raise InputError(f"{path}: key '{key}' has two files '.{ending}'")
-        found[-1].members[ending] = member
-    return found
+        listed[-1].members[ending] = member
+    return listed
 
 
 def text(path: Path, file: BinaryIO, member: TarMember) -> str:
-    """A member's content as UTF-8 text without its final line break. Raises InputError."""
+    """The content of a member as UTF-8 text without its final line break. Raises InputError."""
     if member.size > _LONGEST_TEXT:
         raise InputError(f"{path} {member.name}: {member.size} bytes are no caption")
     file.seek(member.offset)
     try:
-        found = file.read(member.size).decode("utf-8-sig")
+        content = file.read(member.size).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} {member.name}: not UTF-8 text ({error})") from error
-    return found.removesuffix("\n").removesuffix("\r")
+    return content.removesuffix("\n").removesuffix("\r")
 
 
 def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
-    """Names with their folders, which the members themselves lose: an address must hold no ``..``."""
+    """The members and their names with folders. A member itself has no folder: an address must hold no ``..``."""
     try:
         headers = _Headers(file)
         with tarfile.open(fileobj=headers, mode="r:") as tar:  # type: ignore[call-overload]
             end = 0
             while (info := tar.next()) is not None:
                 headers.read_since = 0
-                memory.take(str(path), _OF_MEMBER + 2 * len(info.name))
-                # tarfile would keep every member of every shard; typeshed does not know the list it keeps them in.
+                memory.take(str(path), _MEMBER_BYTES + 2 * len(info.name))
+                # tarfile would keep every member of every shard in a list that typeshed does not know.
                 tar.members = []  # type: ignore[attr-defined]
                 if info.size < 0 or info.offset_data < end:
                     raise InputError(f"{path}: damaged at byte {info.offset}: a member lies before its predecessor")
@@ -91,14 +90,14 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
                 if not info.isdir():
                     yield info.name, _member(path, info)
             _refuse_cut(path, file, tar.offset)
-    # RecursionError: thousands of extended headers, each about the next one.
+    # RecursionError: thousands of extended headers, each of the next header.
     except (tarfile.TarError, OSError, ValueError, EOFError, RecursionError) as error:
         raise InputError(f"{path}: not a whole tar file ({error}); copy it again") from error
 
 
 class _Headers:
-    """A file of which tarfile reads headers alone. A header may announce any length for a name, and tarfile would read it;
-    any number of them may follow each other."""
+    """A file from which tarfile reads only headers. Their total length is limited, because a header may announce a name
+    of any length, and any number of headers may follow each other."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.read_since = file, 0
@@ -120,7 +119,7 @@ def _member(path: Path, info: tarfile.TarInfo) -> TarMember:
 
 
 def _refuse_cut(path: Path, file: BinaryIO, end: int) -> None:
-    # tarfile takes a damaged header, and the end of a file cut between two members, for the end of the archive.
+    # For tarfile a damaged header, or the end of a file cut between two members, is the end of the archive.
     file.seek(end)
     if file.read(_BLOCK) != bytes(_BLOCK):
         raise InputError(f"{path}: damaged, or cut off, at byte {end}: there is no end-of-archive mark; copy it again")
@@ -132,43 +131,44 @@ def _split(name: str) -> tuple[str, str]:
     return folder + slash + stem, ending.lower()
 
 
-# Bytes: of the place in a list, and of what numbers it.
+# Bytes of an id beside its text: its place in a list and its number.
 _BESIDE_AN_ID = 100
 _FOUND = pa.schema([(name, pa.string()) for name in ("file", "split", "where")])
 
 
 def drawn(params: ShardParams, name: str, seed: int) -> str:
-    """The split of an image of a train file."""
-    val, test = (one if isinstance(one, int | float) else 0.0 for one in (params.val, params.test))
+    """The split of an image in a train file."""
+    val, test = (share if isinstance(share, int | float) else 0.0 for share in (params.val, params.test))
     return drawn_split(name, val, test, seed)
 
 
 def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tuple[Path, str]]]:
-    """The image root, and each file with its split, by split and name. source: their folder, or a file that is all of
-    train, or files by a range of numbers. Raises InputError for a pattern without files, a file of two splits, another suffix,
-    a file outside of the folder.
+    """The image root, and each file with its split, ordered by split and name.
+
+    source: the folder of the files; or a file, or files by a range of numbers, that are all train. Raises InputError
+    for a pattern without files, a file of two splits, another suffix, a file outside of the folder.
     """
     if RANGE.search(source.name):
-        root, found = source.parent, {"train": _matching(source.parent, source.name)}
+        root, groups = source.parent, {"train": _matching(source.parent, source.name)}
     elif remote.is_file(source if core_files.is_remote(source) else existing(source)):
-        root, found = source.parent, {"train": [source]}
+        root, groups = source.parent, {"train": [source]}
     else:
         root = source
-        found = {
+        groups = {
             split: _matching(root, pattern)
             for split in ("train", "val", "test")
             if isinstance(pattern := getattr(params, split), str)
         }
-    pairs = [(path, split) for split, group in found.items() for path in group]
-    for split, group in found.items():
+    pairs = [(path, split) for split, group in groups.items() for path in group]
+    for split, group in groups.items():
         if not group:
             advice = "" if split == "train" else "; name others, or the share of train that is to be drawn for it"
             raise InputError(f"{core_files.url(root)}: no file matches {split}: '{getattr(params, split)}'{advice}")
-    seen: dict[Path, str] = {}
+    splits: dict[Path, str] = {}
     for path, split in pairs:
-        if path in seen:
-            raise InputError(f"{path}: the patterns of {seen[path]} and {split} both match it")
-        seen[path] = split
+        if path in splits:
+            raise InputError(f"{path}: the patterns of {splits[path]} and {split} both match it")
+        splits[path] = split
         if path.suffix != suffix:
             raise InputError(f"{path}: expected a file that ends in {suffix}, unpacked: images are read in place")
         name = str(path.relative_to(root))
@@ -179,68 +179,69 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
 
 
 def _matching(root: Path, pattern: str) -> list[Path]:
-    """Raises InputError where one of a range of numbers is not there."""
+    """The files that match. Raises InputError for a missing number of a range."""
     if not (numbers := RANGE.search(pattern)):
         return remote.glob(root, pattern)
     before, after = pattern[: numbers.start()], pattern[numbers.end() :]
-    there = set(remote.glob(root, f"{before}*{after}"))  # one listing, not a request a number
-    wanted = [
+    existing_paths = set(remote.glob(root, f"{before}*{after}"))  # a single listing, not a request for each number
+    paths = [
         root / f"{before}{number:0{len(numbers[1])}d}{after}" for number in range(int(numbers[1]), int(numbers[2]) + 1)
     ]
-    if missing := [path for path in wanted if path not in there]:
+    if missing := [path for path in paths if path not in existing_paths]:
         raise InputError(f"{core_files.url(missing[0])}: does not exist, and '{pattern}' names it")
-    return wanted
+    return paths
 
 
 class Assembly:
-    """The tables of a data set of shards: rows as they are found, and the pictures opened when all are. folder: where rows that do
-    not fit in memory may lie meanwhile."""
+    """The tables of a data set of shards. Rows are added first, and then all pictures are read. folder: for rows that
+    do not fit in memory."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self._folder = root, folder
-        self._found, self._captions = Rows(folder, _FOUND), Rows(folder, captions.SCHEMA)
+        self._images, self._captions = Rows(folder, _FOUND), Rows(folder, captions.SCHEMA)
         self._ids: list[int | str] = []
 
     @property
     def count(self) -> int:
-        """Of images."""
-        return self._found.count
+        """The number of images."""
+        return self._images.count
 
     def add(self, file: str, split: str, where: str, texts: Iterable[str]) -> None:
-        """An image and its captions. file: its address; where: it stands. Raises InputError for an address that is none."""
+        """Add an image and its captions. file: its address; where: its place, for messages. Raises InputError for
+        another name than an address."""
         locate(self.root, file, where, in_shards=True)
         for text in texts:
             self._captions.add(self._captions.count, self.count, text, split)
-        self._found.add(file, split, where)
+        self._images.add(file, split, where)
 
     def name(self, key: int | str, where: str) -> None:
-        """The id of the image that was added last; of all images or of none."""
+        """Set the id of the image that was added last. Either all images have an id or none."""
         size = sys.getsizeof(key) + _BESIDE_AN_ID
         memory.take(where, size)
-        self._found.beside(size)
-        self._captions.beside(size)
+        self._images.reserve(size)
+        self._captions.reserve(size)
         self._ids.append(key)
 
     def source(self) -> Source:
-        """Ids of images are those that were given, running numbers where there are none, as captions always have."""
-        found, told = self._found.table(), self._captions.table()
+        """The data set. Images have the ids that were set, or running numbers; captions have running numbers."""
+        pictures, sentences = self._images.table(), self._captions.table()
         keys, named = np.arange(self.count), dict[str, Any]()
         if self._ids:
-            numbers, named = numbered(self._ids, "image_id", lambda number: found["where"][number].as_py())
+            numbers, named = numbered(self._ids, "image_id", lambda number: pictures["where"][number].as_py())
             keys = np.array(numbers)
-            owners = pa.chunked_array([keys[chunk] for chunk in told["image_id"].chunks], pa.int64())
-            told = told.set_column(1, told.schema.field("image_id"), owners)
-        table, broken = self._scanned(found, keys)
-        return Source(table, told, core_files.url(self.root), broken, names=TextIds.of(**named) if named else None)
+            owners = pa.chunked_array([keys[chunk] for chunk in sentences["image_id"].chunks], pa.int64())
+            sentences = sentences.set_column(1, sentences.schema.field("image_id"), owners)
+        table, broken = self._scanned(pictures, keys)
+        return Source(table, sentences, core_files.url(self.root), broken, names=TextIds.of(**named) if named else None)
 
-    def _scanned(self, found: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
-        """images.parquet, and what of it is broken. found: of ``_FOUND``."""
-        read, rows, broken = Rows(self._folder, images.SCHEMA), _rows(found), []
-        results = readings(self.root, ((file, where) for file, _, where in _rows(found)), len(found))
-        for key, (file, split, where), (size, _, digest, why) in zip(keys, rows, results, strict=True):
+    def _scanned(self, pictures: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
+        """images.parquet and the lines of broken images. pictures: columns of ``_FOUND``."""
+        read, rows, broken = Rows(self._folder, images.SCHEMA), _rows(pictures), []
+        results = readings(self.root, ((file, where) for file, _, where in _rows(pictures)), len(pictures))
+        for key, (file, split, where), (size, _, digest, reason) in zip(keys, rows, results, strict=True):
             read.add(key, file, split, *size, digest)
-            if why is not None:
-                broken.append(f"{where}: {file} {why}")
+            if reason is not None:
+                broken.append(f"{where}: {file} {reason}")
         return read.table(), broken
 
 

@@ -1,12 +1,16 @@
-"""What every format hands back, and the checks that all of them share."""
+"""The tables that every format returns, and the checks that all of them share."""
 
+import hashlib
 import math
+import mmap
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -14,17 +18,18 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import files, memory, seeds, text
-from vse_pipe.core.errors import InputError, MissingResource, UsageError, missing
+from vse_pipe.core import arrays, files, memory, seeds, text
+from vse_pipe.core.console import track
+from vse_pipe.core.errors import Damage, InputError, MissingResource, UsageError, missing
 
-# In characters: what the csv module reads of a cell, and ten times what anybody wrote below a picture.
+# In characters: the limit of the csv module for a cell, ten times the longest real caption.
 LONGEST_CAPTION = 2**17
 _LONGEST_LINE = 2**20
-# Bytes of its ids, its image's row, and the place that messages name.
+# Bytes of a caption beside its text: ids, the row of its image, and the place for messages.
 _BESIDE_A_CAPTION = 500
-# Categories of Unicode: what separates, controls and formats.
+# Categories of Unicode for separators, controls and formats.
 _UNSEEN = ("Zs", "Zl", "Zp", "Cc", "Cf")
-# Numbers and texts by key, as ``TextIds.of`` takes them.
+# Numbers and texts by key, the arguments of ``TextIds.of``.
 Named = dict[str, tuple[np.ndarray, pa.Array]]
 _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "test": "test"}
 
@@ -41,13 +46,14 @@ class RegionRows:
 
 @dataclass(frozen=True)
 class Source:
-    """images and captions: the columns of ``vse_pipe.artifacts.images`` and ``.captions``, in the data set's order.
+    """images and captions: the columns of ``vse_pipe.artifacts.images`` and ``.captions``, in the order of the data
+    set.
 
-    root: the folder that the column ``file`` is relative to, itself relative to the project or absolute. broken: a line
-    for each image that is missing or does not decode; the stage decides whether it stops for them. phrases: the columns of
-    ``vse_pipe.artifacts.regions``, of data sets that know where in their pictures the things are that their captions name. regions: of a
-    data set of boxes in the pictures of another one. names: of data sets whose ids are text. left_out: a line for each file that
-    is no row although it could be a picture.
+    root: the folder of the names in the column ``file``, relative to the project or absolute. broken: a line for each
+    image that is missing or does not decode; the stage decides whether it stops. phrases: the columns of
+    ``vse_pipe.artifacts.regions``, for data sets with boxes of phrases. regions: for a data set of boxes in the
+    pictures of another data set. names: for text ids. left_out: a line for each file that could be a picture but is no
+    row.
     """
 
     images: pa.Table
@@ -61,8 +67,8 @@ class Source:
 
 
 def existing(source: Path) -> Path:
-    """``source`` if it exists. Raises MissingResource: no command makes the raw data; UsageError for a URL, which formats of shards
-    alone can read."""
+    """``source`` if it exists. Raises MissingResource, because no command makes raw data; UsageError for a URL, which
+    only formats of shards can read."""
     if files.is_remote(source):
         raise UsageError(
             f"source {files.url(source)}: object storage is read by the formats webdataset and parquet alone"
@@ -82,7 +88,7 @@ def split_of(name: str, where: str) -> str:
 
 
 def drawn_split(name: str, val: float, test: float, seed: int) -> str:
-    """From a hash of the seed and ``name``, so that it does not change when other images are added. val, test: shares."""
+    """The split by a hash of the seed and ``name``: it does not change when images are added. val, test: shares."""
     drawn = seeds.derive_seed(seed, "split", name) / 2**63
     if drawn < test:
         return "test"
@@ -90,9 +96,10 @@ def drawn_split(name: str, val: float, test: float, seed: int) -> str:
 
 
 def caption_text(text: str, where: str) -> str:
-    """``text`` unchanged: captions keep their case, quotes and spaces. Raises InputError when there is nothing to read, more
-    than ``LONGEST_CAPTION``, more in all captions than memory may hold, or half of a surrogate pair, as JSON can write it: no
-    file can hold that as UTF-8."""
+    """``text`` unchanged: captions keep their case, quotes and spaces.
+
+    Raises InputError for a text without visible characters or longer than ``LONGEST_CAPTION``, for more captions than
+    memory may hold, and for half of a surrogate pair, which JSON can hold and UTF-8 cannot."""
     if not text.strip():
         raise InputError(f"{where}: the caption is empty; write one or remove the row")
     if all(unicodedata.category(letter) in _UNSEEN for letter in text):
@@ -106,14 +113,14 @@ def caption_text(text: str, where: str) -> str:
 
 
 def file_name(name: str) -> str:
-    """The one spelling of a picture's name: ``a/b.png`` of ``./a//b.png``. ``..`` is left in place, and is refused later."""
+    """The normal form of a picture's name: ``a/b.png`` for ``./a//b.png``. ``..`` stays and is refused later."""
     if name.startswith("/"):
         return name
     return "/".join(part for part in name.split("/") if part not in ("", "."))
 
 
 def is_text(value: str) -> bool:
-    """Can it be written as UTF-8? Not so names of other encodings, as Python shows them, and some escapes of JSON."""
+    """Return whether ``value`` can be encoded as UTF-8. Names in other encodings and some escapes of JSON cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -122,16 +129,16 @@ def is_text(value: str) -> bool:
 
 
 class Unique:
-    """Remembers where each value was first given. ``add`` raises InputError when it is given again."""
+    """The values so far, each with its place. ``add`` raises InputError for a repeated value."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.first: dict[Any, str] = {}
 
     def add(self, value, where: str):
         if value in self.first:
             raise InputError(
-                f"{where}: {self.what} {value!r} was given to {self.first[value]} already; it must be unique"
+                f"{where}: {self.name} {value!r} was given to {self.first[value]} already; it must be unique"
             )
         self.first[value] = where
         return value
@@ -140,21 +147,22 @@ class Unique:
 def numbered(
     ids: Sequence[int | str], key: str, where: Callable[[int], str], called: str = ""
 ) -> tuple[list[int], Named]:
-    """The numbers of ids as the data set has them, and what ``TextIds.of`` takes: nothing where all are numbers, in text or not.
-    Else they are running numbers. where: of an id by its place; called: what the source calls it.
+    """The numbers of ids, and the arguments of ``TextIds.of``.
 
-    Raises InputError for ids that are given twice, and for texts that can be none.
+    Ids that are all numbers, also as text, keep their numbers and need no names. Other ids get running numbers. where:
+    returns the place of an id, for messages; called: the name of the id in the source. Raises InputError for repeated
+    ids and for texts that cannot be ids.
     """
-    odd = next((place for place, one in enumerate(ids) if not is_text(str(one))), None)
+    odd = next((place for place, value in enumerate(ids) if not is_text(str(value))), None)
     if odd is not None:
         raise InputError(f"{where(odd)}: {called or key} {text.shown_id(str(ids[odd]))} is no text that UTF-8 can hold")
     texts = pa.array(map(str, ids), pa.string())
-    if not all(isinstance(one, int) for one in ids) and not text.are_numbers(texts):
+    if not all(isinstance(value, int) for value in ids) and not text.are_numbers(texts):
         if wrong := text.objection(texts):
             raise InputError(f"{where(wrong[0])}: {called or key} {wrong[1]}")
         running = np.arange(len(texts))
         return running.tolist(), {key: (running, texts)}
-    numbers = [int(one) for one in ids]
+    numbers = [int(value) for value in ids]
     if len(set(numbers)) < len(numbers):
         unique = Unique(called or key)
         for place, number in enumerate(numbers):
@@ -163,8 +171,8 @@ def numbered(
 
 
 def read_text(path: Path) -> str:
-    """A whole UTF-8 file, a byte order mark dropped. Raises InputError with the line of the first byte that is not UTF-8, and
-    for a file that takes more memory than there may be."""
+    """The text of a UTF-8 file without a byte order mark. Raises InputError with the line of the first byte that is not
+    UTF-8, and for a file that needs more memory than allowed."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
     memory.require_text(path)
@@ -172,10 +180,10 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Lines of a UTF-8 file, cut at ``\\n`` alone: U+2028 and U+0085 belong to the caption they stand in.
+    """The lines of a UTF-8 file, split at ``\\n`` only: U+2028 and U+0085 are part of a caption.
 
-    A carriage return before the cut is dropped, and the final newline may be missing; one line is in memory at a time. Raises as
-    ``read_text``.
+    A carriage return before the break is dropped, and the final newline may be missing. A line at a time is in memory.
+    Raises as ``read_text``.
     """
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
@@ -187,11 +195,11 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def _decoded(content: bytes, path: Path, line: int, first: bool) -> str:
-    """line: the number of the first one in ``content``; first: whether a byte order mark may stand before it."""
+    """The text of ``content``. line: number of its first line; first: a byte order mark is allowed."""
     try:
         return content.decode("utf-8-sig" if first else "utf-8")
     except UnicodeDecodeError as error:
-        # utf-8-sig counts from behind the byte order mark, so the line is found in what the error carries.
+        # utf-8-sig counts from behind the byte order mark, so the line is counted in the object of the error.
         line += error.object.count(b"\n", 0, error.start)
         byte = error.object[error.start]
         raise InputError(
@@ -210,69 +218,158 @@ def caption_table(ids, image_ids, texts, splits) -> pa.Table:
 
 
 def phrase_table(rows: list[tuple], where: str) -> pa.Table:
-    """The columns of ``vse_pipe.artifacts.regions``. Raises InputError without rows, which no stage could use."""
+    """The columns of ``vse_pipe.artifacts.regions``. Raises InputError without rows."""
     if not rows:
         raise InputError(f"{where}: no phrase of the captions has a box")
     return pa.table([*zip(*rows, strict=True), [None] * len(rows)], schema=regions.PHRASES_SCHEMA)
 
 
-@dataclass(frozen=True)
-class Grouping:
-    """Image k has captions ``k * captions`` and on, and its features in row ``k * rows``; both counts are per image."""
+def refuse_rows(where: str, wrong: pa.Table, key: str, problem: str) -> None:
+    """Raise InputError when ``wrong`` has rows, naming ``key`` of the first. problem: may hold columns in braces."""
+    if wrong.num_rows:
+        first = wrong.slice(0, 1).to_pylist()[0]
+        more = f" (and {wrong.num_rows - 1} more)" if wrong.num_rows > 1 else ""
+        raise InputError(f"{where}{key} {first[key]}: {problem.format(**first)}{more}")
 
-    captions: int
-    rows: int
+
+# Rows in memory before they are written: some MB of captions.
+BLOCK = 2**14
 
 
-def group(captions: int, digests: np.ndarray, wanted: int | None, where: str) -> Grouping:
-    """captions: how many there are; digests: (rows, 32), equal for equal rows; wanted: captions per image, or None.
+class Rows:
+    """The rows of a table, written in blocks to an unnamed file in ``folder``, so that they need not fit in memory.
+    Bytes that ``memory.take`` counted for rows are released once the rows are written."""
 
-    VSE++ and its descendants divide the caption's number by 5 whenever the counts differ and never when they agree,
-    so a file that lost a caption is read without a word, and repeated rows count as so many images. Here the
-    number of captions per image is captions / rows, which must be whole; where the counts agree, it is how often each
-    row repeats its predecessor: the greatest common divisor of the lengths of the runs, as two images in a
-    row may be equal. Raises InputError when nothing fits or the repetition is uneven.
+    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+        self.count, self._schema = 0, schema
+        folder.mkdir(parents=True, exist_ok=True)
+        self._storage = TemporaryFile(dir=folder)  # noqa: SIM115 (without a name: gone when it is closed)
+        weakref.finalize(self, self._storage.close)
+        self._file = pa.ipc.new_file(self._storage, schema)
+        self._waiting: list[tuple[Any, ...]] = []
+        self._before = memory.taken()
+
+    def add(self, *row: Any) -> None:
+        """Add a row, its values in the order of the schema."""
+        self._waiting.append(row)
+        self.count += 1
+        if len(self._waiting) >= BLOCK:
+            self._write()
+
+    def reserve(self, size: int) -> None:
+        """Count ``size`` bytes that stay in memory when rows are written."""
+        self._before += size
+
+    def extend(self, *columns: Sequence[Any] | pa.Array | pa.ChunkedArray) -> None:
+        """Add rows as columns."""
+        self._write()
+        table = pa.table(list(columns), schema=self._schema)
+        self.count += table.num_rows
+        self._file.write_table(table)
+        memory.back_to(self._before)
+
+    def table(self) -> pa.Table:
+        """All rows, memory-mapped. No rows can be added afterwards."""
+        self._write()
+        self._file.close()
+        self._storage.flush()
+        content = mmap.mmap(self._storage.fileno(), 0, access=mmap.ACCESS_READ)
+        return pa.ipc.open_file(pa.py_buffer(content)).read_all()
+
+    def _write(self) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._file.write_table(
+                pa.table([list(column) for column in zip(*waiting, strict=True)], schema=self._schema)
+            )
+            memory.back_to(self._before)
+
+
+def blocks(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yield consecutive rows of ``table`` with the number of the first row."""
+    start = 0
+    for batch in table.to_batches(max_chunksize=BLOCK):
+        yield start, pa.Table.from_batches([batch])
+        start += len(batch)
+
+
+_BLOCK_BYTES = 64 * 2**20
+
+
+def open_array(path: Path) -> np.ndarray:
+    """Memory map (rows, D) or (rows, R, D) of float16, float32 or float64.
+
+    Raises MissingResource without the file; InputError for a file that is not .npy, pickled objects, another type or
+    shape, no rows, or another number of bytes than in the header.
     """
-    rows = len(digests)
-    if wanted is not None:
-        return _as_told(captions, digests, wanted, where)
-    if captions == rows:
-        repeated = _repetition(digests, where)
-        return Grouping(repeated, repeated)
-    if captions % rows:
-        raise InputError(
-            f"{where}: {captions} captions, {rows} rows of features: not a multiple; there must be one row per image or per caption"
-        )
-    return Grouping(captions // rows, 1)
+    if not path.is_file():
+        raise MissingResource(f"{path}: no such file")
+    array = arrays.open_npy(path, Damage(InputError, "copy it again"))
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
+        raise InputError(f"{path}: holds {array.dtype}, expected float16, float32 or float64")
+    if array.ndim not in (2, 3) or 0 in array.shape:
+        raise InputError(f"{path}: shape {array.shape}, expected (rows, D) or (rows, regions, D), none of them 0")
+    return array
 
 
-def _as_told(captions: int, digests: np.ndarray, wanted: int, where: str) -> Grouping:
-    rows = len(digests)
-    if captions == rows * wanted:
-        return Grouping(wanted, 1)
-    if captions != rows or rows % wanted:
-        raise InputError(
-            f"{where}: {captions} captions, {rows} rows of features: with captions_per_image {wanted} there must be "
-            f"{wanted} captions a row, or as many rows as captions and a multiple of {wanted}"
-        )
-    groups = digests.reshape(-1, wanted, digests.shape[1])
-    uneven = np.flatnonzero((groups != groups[:, :1]).any(axis=(1, 2)))
-    if len(uneven):
-        first = uneven[0] * wanted
-        raise InputError(
-            f"{where}: as many rows as captions, so captions_per_image {wanted} needs equal rows in groups of {wanted}; rows {first} to {first + wanted - 1} differ"
-        )
-    return Grouping(wanted, wanted)
+def row_digests(array: np.ndarray, path: Path) -> tuple[np.ndarray, dict[int, str]]:
+    """sha256 of the stored bytes of every row, uint8 (rows, 32), and lines of ``Source.broken`` for rows with values
+    that are not finite, by number. The file is read once in blocks, because it may be larger than the memory."""
+    row_bytes = math.prod(array.shape[1:]) * array.itemsize
+    memory.require(f"{path}: a row", row_bytes)
+    step = max(1, _BLOCK_BYTES // row_bytes)
+    starts = range(0, len(array), step)
+    digests = np.empty((len(array), 32), np.uint8)
+    broken: dict[int, str] = {}
+    for start in track(starts, len(starts), path.name):
+        block = np.ascontiguousarray(array[start : start + step])
+        finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
+        for row in (np.flatnonzero(~finite) + start).tolist():
+            broken[row] = f"{path.name}#{row} holds NaN or infinite values"
+        joined = b"".join(hashlib.sha256(row).digest() for row in block)
+        digests[start : start + len(block)] = np.frombuffer(joined, np.uint8).reshape(-1, 32)
+    return digests, broken
 
 
-def _repetition(digests: np.ndarray, where: str) -> int:
-    changes = np.flatnonzero((digests[1:] != digests[:-1]).any(axis=1)) + 1
-    lengths = np.diff(np.concatenate([[0], changes, [len(digests)]]))
-    common = math.gcd(*lengths.tolist())
-    repeats = lengths[lengths > 1].sum()
-    if common == 1 and repeats * 2 > len(digests):
-        raise InputError(
-            f"{where}: {repeats} of {len(digests)} rows are equal to the row before or after them, but not in groups of one size, "
-            "so nothing says which captions share an image; keep one row per image, or set captions_per_image"
-        )
-    return common
+_TEXT = pa.schema([captions.SCHEMA.field("text")])
+
+
+def texts(folder: Path, lines: Iterable[str]) -> pa.Table:
+    """The captions of a split on the disk, as a table with the column ``text``."""
+    rows = Rows(folder, _TEXT)
+    for line in lines:
+        rows.add(line)
+    return rows.table()
+
+
+class Splits:
+    """The tables of a data set, filled split by split; caption_id is a running number."""
+
+    def __init__(self, folder: Path) -> None:
+        self._images, self._captions = Rows(folder, images.SCHEMA), Rows(folder, captions.SCHEMA)
+        self._broken: list[str] = []
+
+    def add(
+        self, prefix: str, split: str, ids: np.ndarray, digests: np.ndarray, texts: pa.Table, broken: Sequence[str]
+    ) -> None:
+        """Add the images and captions of a split; every image has the same number of rows and of captions.
+
+        prefix: of the files of features; ids: int64 (n,); digests: uint8 (rows, 32); texts: of ``texts``; broken: of
+        ``Source``."""
+        repeated, per_image = len(digests) // len(ids), len(texts) // len(ids)
+        for start in range(0, len(ids), BLOCK):
+            part = ids[start : start + BLOCK]
+            rows = np.arange(start, start + len(part)) * repeated
+            hexes = [bytes(digest).hex() for digest in digests[rows]]
+            files, nothing = [f"{prefix}_ims.npy#{row}" for row in rows.tolist()], np.zeros(len(part), np.int32)
+            self._images.extend(part, files, pa.repeat(split, len(part)), nothing, nothing, hexes)
+        before = self._captions.count
+        for start, block in blocks(texts):
+            places = np.arange(start, start + len(block))
+            self._captions.extend(
+                before + places, ids[places // per_image], block["text"], pa.repeat(split, len(block))
+            )
+        self._broken += broken
+
+    def source(self, root: Path) -> Source:
+        return Source(self._images.table(), self._captions.table(), str(root), self._broken)

@@ -227,7 +227,6 @@ SIMILARITIES = Family("similarity", "vse_pipe.ranking.similarities", SimilarityT
 TEXT_ENCODERS = Family("text encoder", "vse_pipe.train.encoders.text", TextEncoderTraits())
 IMAGE_ENCODERS = Family("image encoder", "vse_pipe.train.encoders.image", ImageEncoderTraits())
 INFERENCES = Family("inference criterion", "vse_pipe.ranking.inference", CriterionTraits())
-SECTIONS = Family("section", "vse_pipe.report.sections", Traits())
 
 # The members that make up a run, by their key under runs.<name>.
 RUN_FAMILIES: dict[str, Family] = {

@@ -1,7 +1,7 @@
-"""The query bank: the queries whose scores correct the hubs among the ranked items."""
+"""The images and captions of a split, and the query bank whose scores correct the hubs among ranked items."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,11 +12,83 @@ from torch import Tensor
 
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking import matrix
-from vse_pipe.ranking.fragments import plain, pooled, same
-from vse_pipe.ranking.matrix import over_rows
+from vse_pipe.ranking import fragments
+from vse_pipe.ranking.fragments import Several, Sides, over_rows, plain, pooled, same, take
+from vse_pipe.ranking.metrics.recall import Relevance, Truth
 from vse_pipe.ranking.scores import Scores, Similarity, Some
-from vse_pipe.ranking.split import Split
+
+# Largest share of the mean squared length that is not the common mean.
+_COLLAPSED = 1e-4
+
+
+@dataclass(frozen=True)
+class Split:
+    """image_ids, caption_ids, caption_images: int64; images, captions: float32 vectors of the same width, or fragments.
+
+    relevance: correct pairs; without it a caption is correct for its image and the image for its captions.
+    """
+
+    image_ids: np.ndarray
+    caption_ids: np.ndarray
+    caption_images: np.ndarray
+    images: Sides
+    captions: Sides
+    relevance: Relevance | None = None
+
+    def fold(self, images: slice) -> "Split":
+        """Consecutive images with their captions, both in the file's order."""
+        ids = self.image_ids[images]
+        rows = np.flatnonzero(np.isin(self.caption_images, ids))
+        captions = self.caption_ids[rows], self.caption_images[rows]
+        chosen = take(self.captions, torch.from_numpy(rows))
+        return Split(ids, *captions, self.images[images], chosen, self.relevance)
+
+    def part(self, place: int) -> "Split":
+        """The split under one of several models."""
+        assert isinstance(self.images, Several)
+        assert isinstance(self.captions, Several)
+        return replace(self, images=self.images.parts[place], captions=self.captions.parts[place])
+
+    def scores(self, similarity: Similarity, memory: int, sets: int = 1) -> Scores:
+        """Images as queries; the transpose has captions as queries. memory (MiB) and sets: see ``Scores.from_sides``."""
+        return Scores.from_sides(self.images, self.captions, similarity, memory=memory, sets=sets)
+
+    def truth(self, direction: str) -> Truth:
+        """Correct items of all queries; under ``relevance`` a query may have none."""
+        if self.relevance is not None:
+            return Truth.by_pairs(*self.sides(direction), *self.relevance.pairs[direction])
+        sides = (self.image_ids, self.caption_images)
+        return Truth.by_image(*(sides if direction == "image_to_text" else reversed(sides)))
+
+    def clusters(self, direction: str) -> np.ndarray:
+        """The image of each judged query: queries of one image are not independent."""
+        images = self.image_ids if direction == "image_to_text" else self.caption_images
+        return images[self._judged(direction)]
+
+    def ids(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of the judged queries, which have a correct item, and of all items."""
+        queries, items = self.sides(direction)
+        return queries[self._judged(direction)], items
+
+    def unjudged(self, direction: str) -> int:
+        """The number of queries without a correct item."""
+        return len(self.sides(direction)[0]) - len(self.ids(direction)[0])
+
+    def sides(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of all queries and of all items."""
+        sides = (self.image_ids, self.caption_ids)
+        return sides if direction == "image_to_text" else sides[::-1]
+
+    def _judged(self, direction: str) -> np.ndarray | slice:
+        return slice(None) if self.relevance is None else self.truth(direction).judged()
+
+
+def collapsed(vectors: Float[Tensor, "rows dim"]) -> bool:
+    """Whether all vectors are nearly equal."""
+    energy = vectors.double().square().sum(dim=1).mean()
+    spread = (vectors.double() - vectors.double().mean(dim=0)).square().sum(dim=1).mean()
+    return bool(spread <= _COLLAPSED * energy)
+
 
 # From this number of strips on, symmetry saves more than its check costs. The check compares the scores of sampled
 # items; they may differ by this share of the largest score.
@@ -89,7 +161,7 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
         if but_itself:
             exponents[:, rows.start - first :][:, :height].fill_diagonal_(-torch.inf)
         sums = exponents.new_full((scores.shape[1],), -torch.inf, dtype=torch.float64)
-        sums[first:] = matrix.log_sum_exp(exponents)
+        sums[first:] = fragments.column_log_sums(exponents)
         if submatrix:
             sums[rows] = torch.logaddexp(sums[rows], exponents[:, height:].logsumexp(dim=1).double())
         return sums
@@ -129,23 +201,23 @@ class BankSource:
     def bank(
         self, fold: Split, scores: Scores, direction: str, similarity: Similarity, memory: int, sets: int = 1
     ) -> Bank:
-        """The bank for one direction of ``fold`` with these scores. memory (MiB), sets: see ``Scores.of``."""
+        """The bank for one direction of ``fold`` with these scores. memory (MiB), sets: see ``Scores.from_sides``."""
         of_images = direction == "image_to_text"
         source = fold if self.split is None else self.split
 
         def gallery() -> Scores:
             bank_items, ranked = (source.captions, fold.captions) if of_images else (source.images, fold.images)
             if not plain(bank_items):
-                return Scores.of(pooled(bank_items), pooled(ranked), cosine, memory=memory, sets=0)
+                return Scores.from_sides(pooled(bank_items), pooled(ranked), cosine, memory=memory, sets=0)
             # There is only one pass, so nothing is cached.
-            return Scores.of(bank_items, ranked, similarity, memory=memory, sets=0)
+            return Scores.from_sides(bank_items, ranked, similarity, memory=memory, sets=0)
 
         if self.split is None:
             return Bank(scores, True, gallery)
         if of_images:
-            queries = Scores.of(source.images, fold.captions, similarity, memory=memory, sets=sets)
+            queries = Scores.from_sides(source.images, fold.captions, similarity, memory=memory, sets=sets)
         else:
-            forward = Scores.of(fold.images, source.captions, similarity, memory=memory, sets=sets)
+            forward = Scores.from_sides(fold.images, source.captions, similarity, memory=memory, sets=sets)
             queries = forward.transposed()
         return Bank(queries, False, gallery)
 
@@ -203,7 +275,7 @@ class Shares:
         self.first, self.second, self.query = largest.double() * beta, runner_up.double() * beta, query
         # A strip of one query has second -inf, and -inf - -inf would be NaN.
         shares = torch.add(-self.second.nan_to_num(neginf=0.0).to(strip), strip, alpha=beta).exp_()
-        self.rest = matrix.total(shares.scatter_(0, self.query[None], 0.0))
+        self.rest = fragments.column_sums(shares.scatter_(0, self.query[None], 0.0))
         self.query += start
 
     @classmethod

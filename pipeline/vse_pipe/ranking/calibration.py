@@ -1,7 +1,11 @@
-"""Probability of a match given the score: a curve fitted on validation queries, measured on other queries.
-
-The pairs are each query with its best CANDIDATES items under the criterion. A pair matches where the data set says that
-the item is correct; true matches that the data set does not list count as wrong.
+"""Probability of a match from a score, and the calibration of such probabilities.
+A curve is fitted on validation queries and measured on other queries. The pairs are each query with its best CANDIDATES
+items under the criterion. A pair matches where the data set says that the item is correct; true matches that the data
+set does not list count as wrong.
+Isotonic: Zadrozny and Elkan, Transforming classifier scores into accurate multiclass probability estimates, KDD 2002.
+Platt: Probabilistic outputs for support vector machines, 1999, with his targets. Expected calibration error and
+reliability diagram: Guo et al., On calibration of modern neural networks, ICML 2017, here for the probability of one
+event instead of the likeliest class.
 """
 
 from collections.abc import Sequence
@@ -13,10 +17,115 @@ from jaxtyping import Bool, Float, Int64
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.evaluation import judged_items
 from vse_pipe.ranking.intervals import interval
-from vse_pipe.ranking.metrics.calibration import BINS, Reliability, ece_draws, fitted, reliability
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import top_k
+
+ISOTONIC, PLATT = "isotonic", "platt"
+BINS = 10
+# Draws in memory at once.
+_BLOCK = 64
+Values = Float[np.ndarray, " pairs"]
+Matched = Bool[np.ndarray, " pairs"]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Non-decreasing probabilities of scores. knots: for ISOTONIC (2, knots) scores and probabilities, linear between
+    them and constant beyond; for PLATT (2, 1), a >= 0 and b of ``1 / (1 + exp(-(a s + b)))``."""
+
+    method: str
+    knots: Float[np.ndarray, "2 knots"]
+
+    def __call__(self, scores: Float[np.ndarray, " items"]) -> Float[np.ndarray, " items"]:
+        first, second = self.knots
+        if self.method == ISOTONIC:
+            return np.interp(scores, first, second)
+        return 0.5 + 0.5 * np.tanh(0.5 * (first[0] * scores.astype(np.float64) + second[0]))
+
+
+def fitted(method: str, scores: Values, matched: Matched) -> Curve:
+    """method: ISOTONIC or PLATT. Where larger scores match less often than smaller ones, the curve is constant."""
+    values = scores.astype(np.float64)
+    return _isotonic(values, matched) if method == ISOTONIC else _platt(values, matched)
+
+
+def _isotonic(scores: Values, matched: Matched) -> Curve:
+    from sklearn.isotonic import IsotonicRegression
+
+    model = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(scores, matched.astype(np.float64))
+    return Curve(ISOTONIC, np.stack([model.X_thresholds_, model.y_thresholds_]))
+
+
+def _platt(scores: Values, matched: Matched) -> Curve:
+    from sklearn.linear_model import LogisticRegression
+
+    hits = int(matched.sum())
+    # Platt's targets, between 0 and 1: each pair enters as a match and as a mismatch, weighted by the target.
+    share = np.where(matched, (hits + 1) / (hits + 2), 1 / (len(matched) - hits + 2))
+    mean, spread = float(scores.mean()), float(scores.std())
+    slope, offset = 0.0, float(np.log(share.mean() / (1 - share.mean())))
+    if spread > 0:
+        both = np.concatenate([scores, scores])[:, None]
+        labels = np.repeat([1, 0], len(scores))
+        model = LogisticRegression(C=np.inf).fit((both - mean) / spread, labels, np.concatenate([share, 1 - share]))
+        if model.coef_[0, 0] > 0:
+            slope, offset = float(model.coef_[0, 0]), float(model.intercept_[0])
+    scaled = slope / spread if spread > 0 else 0.0
+    return Curve(PLATT, np.array([[scaled], [offset - scaled * mean]]))
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """BINS bins of equal width from 0 to 1. counts: pairs; probabilities: their mean; shares: share of matches, NaN in
+    empty bins. ece: distances of probabilities and shares, weighted by counts; brier: mean squared distance of
+    probability and event."""
+
+    counts: Int64[np.ndarray, " bins"]
+    probabilities: Float[np.ndarray, " bins"]
+    shares: Float[np.ndarray, " bins"]
+    ece: float
+    brier: float
+
+
+def reliability(probabilities: Values, matched: Matched) -> Reliability:
+    places = _places(probabilities)
+    counts = np.bincount(places, minlength=BINS)
+    sums, hits = (np.bincount(places, of, minlength=BINS) for of in (probabilities, matched.astype(np.float64)))
+    totals = np.where(counts, counts, np.nan)
+    brier = float(np.mean((probabilities - matched) ** 2))
+    ece = float(np.abs(sums - hits).sum() / len(places))
+    return Reliability(counts, sums / totals, hits / totals, ece, brier)
+
+
+def ece_draws(
+    probabilities: Values,
+    matched: Matched,
+    clusters: Int64[np.ndarray, " pairs"],
+    resamples: int,
+    rng: np.random.Generator,
+) -> Float[np.ndarray, " resamples"]:
+    """Expected calibration error of bootstrap draws of clusters."""
+    numbered = np.unique(clusters, return_inverse=True)[1]
+    size, places = int(numbered.max()) + 1, _places(probabilities)
+    cells = numbered * BINS + places
+    gaps = np.bincount(cells, probabilities - matched, size * BINS).reshape(size, BINS)
+    pairs = np.bincount(numbered, minlength=size).astype(np.float64)
+    errors = np.empty(resamples)
+    for start in range(0, resamples, _BLOCK):
+        drawn = rng.multinomial(size, np.full(size, 1 / size), min(_BLOCK, resamples - start)).astype(np.float64)
+        errors[start : start + len(drawn)] = np.abs(drawn @ gaps).sum(axis=1) / (drawn @ pairs)
+    return errors
+
+
+def _places(probabilities: Values) -> Int64[np.ndarray, " pairs"]:
+    return np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
+
+
+# Probability of a match given the score: a curve fitted on validation queries, measured on other queries.
+#
+# The pairs are each query with its best CANDIDATES items under the criterion. A pair matches where the data set says that
+# the item is correct; true matches that the data set does not list count as wrong.
 
 CANDIDATES = 10
 _DIGITS = 6

@@ -12,12 +12,10 @@ from torch import Tensor
 from vse_pipe.core import console, workers
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.alignment import over_pairs
-from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words, mean, plain, take
-from vse_pipe.ranking.fusion import Fused, must_be_finite, ranks
-from vse_pipe.ranking.matrix import empty
+from vse_pipe.ranking.bank import Split
+from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words, empty_scores, mean, plain, take
 from vse_pipe.ranking.scores import Scores, Similarity
-from vse_pipe.ranking.similarity import OfFragments
-from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.similarity import Fused, OfFragments, best_tied_ranks, must_be_finite
 from vse_pipe.ranking.tiles import top_k
 
 _AT_ONCE = 1 << 14
@@ -62,7 +60,7 @@ class Cascade:
 
     def __call__(self, images: Several, texts: Several) -> Float[Tensor, "images texts"]:
         """Images are the queries; ``texts`` are all items."""
-        scores = Scores.of(images.parts[0], texts.parts[0], self.first)
+        scores = Scores.from_sides(images.parts[0], texts.parts[0], self.first)
         pairs = ScoredPairs(images.parts[1], texts.parts[1], self.second, 0)
         return torch.cat([block for _, block in cascaded(scores, pairs.score, self.k).blocks()])
 
@@ -82,7 +80,9 @@ class ScoredPairs:
     @cached_property
     def _matrix(self) -> Float[Tensor, "images captions"]:
         """NaN where a pair is not scored yet."""
-        return empty((len(self._images), len(self._captions)), self._memory, self._images.device).fill_(torch.nan)
+        return empty_scores((len(self._images), len(self._captions)), self._memory, self._images.device).fill_(
+            torch.nan
+        )
 
     def score(self, images: Int[Tensor, "..."], captions: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Raises InputError on scores that are not finite."""
@@ -159,7 +159,7 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
         columns, seconds = (table[rows] for table in prepared())
         rest = strip.scatter(1, columns, -torch.inf).amax(dim=1, keepdim=True)
         rest = rest.where(rest.isfinite(), 0.0)  # where all are among the k
-        above = (k + 1 - ranks(seconds)).to(strip)
+        above = (k + 1 - best_tied_ranks(seconds)).to(strip)
         return strip.scatter(1, columns, rest + rest.abs().clamp_min(1.0) * above)
 
     return first.mapped(reordered, first.notes, stored=True)

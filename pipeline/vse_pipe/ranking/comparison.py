@@ -171,9 +171,9 @@ class Repetitions:
     @property
     def images(self) -> float:
         """The covariance over the draws, as a mean over all pairs of seeds; for a single seed its variance."""
-        of_mean, of_one = np.var(self.draws.mean(axis=0), ddof=1), np.var(self.draws, axis=1, ddof=1).mean()
+        of_mean, of_seed = np.var(self.draws.mean(axis=0), ddof=1), np.var(self.draws, axis=1, ddof=1).mean()
         seeds = len(self)
-        return float((seeds * of_mean - of_one) / (seeds - 1)) if seeds > 1 else float(of_one)
+        return float((seeds * of_mean - of_seed) / (seeds - 1)) if seeds > 1 else float(of_seed)
 
 
 @dataclass(frozen=True)
@@ -210,12 +210,12 @@ class Drawn:
         return p_value(self.draws - null)
 
 
-def of_one(method: Repetitions) -> Spread:
+def figure_spread(method: Repetitions) -> Spread:
     """The spread of a method's figure, or of a difference paired by seed."""
     return _spread(float(method.values.mean()), [method], method.images)
 
 
-def of_difference(a: Repetitions, b: Repetitions) -> Spread:
+def difference_spread(a: Repetitions, b: Repetitions) -> Spread:
     """The spread of B - A with different seeds and the same images (Welch's variance over seeds)."""
     together = np.cov(a.draws.mean(axis=0), b.draws.mean(axis=0))[0, 1]
     return _spread(float(b.values.mean() - a.values.mean()), [a, b], a.images + b.images - 2 * float(together))
@@ -242,7 +242,7 @@ def repetitions(evaluations: Sequence[Figures], samples: Sequence[Sample]) -> di
 def spreads(evaluations: Sequence[Figures], resamples: int, seed: int) -> dict[Address, Spread]:
     """The spread of every figure of a method with one evaluation per seed of the same images. Raises as ``sample``."""
     figures = repetitions(evaluations, sample(evaluations, resamples, seed))
-    return {address: of_one(figure) for address, figure in figures.items()}
+    return {address: figure_spread(figure) for address, figure in figures.items()}
 
 
 METRICS = (
@@ -332,7 +332,7 @@ def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, l
     models = [*a.models.values(), *(b.models[name] for name in (a.models if paired(a, b) else b.models))]
     for model in models[1:]:
         check(models[0], model)
-    figures = [Figures.of(model.ranks, model.occurrence) for model in models]
+    figures = [Figures.from_tables(model.ranks, model.occurrence) for model in models]
     estimates = [_checked(model, rows.estimate()) for model, rows in zip(models, figures, strict=True)]
     samples = sample(figures, resamples, seed)
     changed = swapped(figures[0], figures[1], resamples, seed) if len(models) == 2 else {}
@@ -348,7 +348,7 @@ def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, l
             doubt = Drawn(draws[1] - draws[0])
         elif draws is not None:
             left, right = (Repetitions(values[part], draws[part]) for part in (slice(len(a)), slice(len(a), None)))
-            doubt = of_one(right - left) if paired(a, b) else of_difference(left, right)
+            doubt = figure_spread(right - left) if paired(a, b) else difference_spread(left, right)
         rows.append(Difference(address, of_a, of_b, doubt))
     return sum(figures[0].images().values()), rows
 

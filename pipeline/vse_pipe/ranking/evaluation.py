@@ -9,14 +9,12 @@ from jaxtyping import Int
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking import tiles
+from vse_pipe.ranking.bank import Split
 from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.metrics import graded, hubness, recall
-from vse_pipe.ranking.metrics.graded import Cells
-from vse_pipe.ranking.metrics.listed import positions
+from vse_pipe.ranking.metrics.graded import Cells, positions
 from vse_pipe.ranking.metrics.recall import Ties, Truth
 from vse_pipe.ranking.scores import Chosen, Scores
-from vse_pipe.ranking.split import Split
 from vse_pipe.ranking.tiles import top_k
 
 
@@ -139,22 +137,10 @@ def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, dep
     for rows, (places, best) in scores.over_strips(placed):
         joined[truth.starts[rows.start] : truth.starts[rows.stop]] = places
         top[rows] = best
-    return _outcome(joined, top, truth, ks, depths)
+    return outcome(joined, top, truth, ks, depths)
 
 
-def rank_both(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, depths: Depths) -> list[Outcome]:
-    """``rank`` of both directions of the same scores, for judged queries; in one pass where possible."""
-    judged = [judged_items(scores, truth) for scores, truth in zip(sides, truths, strict=True)]
-    rankings = tiles.ranked(sides, truths, ties, max(KS))
-    if rankings is None:
-        return [rank(scores, truth, ties, depths=depths) for scores, truth in judged]
-    return [
-        _outcome(joined, top[truth.judged()], answerable, KS, depths)
-        for (joined, top), truth, (_, answerable) in zip(rankings, truths, judged, strict=True)
-    ]
-
-
-def _outcome(
+def outcome(
     joined: graded.Pairs, top: Int[np.ndarray, "queries best"], truth: Truth, ks: tuple[int, ...], depths: Depths
 ) -> Outcome:
     """joined: positions of correct items, query after query."""
@@ -214,7 +200,7 @@ def rank_graded(scores: Scores, cells: Cells, above: float, ties: Ties, depths: 
     return Ranked(rows, np.diff(correct.starts), ranks, depths.hits(ranks), measures)
 
 
-def of_pairs(scores: Scores, cells: Cells) -> np.ndarray:
+def pair_scores(scores: Scores, cells: Cells) -> np.ndarray:
     """The score of each graded cell, float64, in their order."""
     rows, places = np.unique(cells.rows, return_inverse=True)
     order, cell_scores = np.argsort(places, kind="stable"), np.empty(len(places))

@@ -138,7 +138,7 @@ class Figures:
     sides: dict[int, dict[str, FoldDirection]]
 
     @classmethod
-    def of(cls, ranks: pa.Table, occurrence: pa.Table) -> "Figures":
+    def from_tables(cls, ranks: pa.Table, occurrence: pa.Table) -> "Figures":
         """From ranks.parquet and occurrence.parquet. Raises InputError when the two do not belong together."""
         sides: dict[int, dict[str, FoldDirection]] = {}
         for fold in sorted(pc.unique(ranks["fold"]).to_pylist()):
@@ -262,7 +262,7 @@ def intervals(
     hubness: its pairs depend on all queries at once and cannot be counted for drawn queries. What a criterion learnt
     from a query bank also stays as it was. Raises InputError when the tables do not belong together.
     """
-    figures = Figures.of(ranks, occurrence)
+    figures = Figures.from_tables(ranks, occurrence)
     (draws,) = sample([figures], resamples, seed)
     limits: dict = {}
     for address, value in figures.estimate().items():

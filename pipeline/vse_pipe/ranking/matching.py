@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.fragments import per_row, spans
 from vse_pipe.ranking.inference.options import Mode
-from vse_pipe.ranking.matrix import per_row, spans
 from vse_pipe.ranking.metrics.recall import Truth
 from vse_pipe.ranking.scores import Scores, rows_of
 from vse_pipe.ranking.tiles import best_of, top_k
@@ -41,7 +41,7 @@ class Allowance:
 @dataclass(frozen=True)
 class MatchedPairs:
     """rows, columns: query and item of each matched pair in the order of Algorithm 1. lost: queries that count as
-    missed although they have a correct item; ``Ties`` finds them from the other fields. scores: of the pairs; tied:
+    missed although they have a correct item; ``TiedChoices`` finds them from the other fields. scores: of the pairs; tied:
     another item may have the same score for that query; same: a number, equal for queries with equal scores."""
 
     rows: Int[np.ndarray, " pairs"]
@@ -228,7 +228,7 @@ Levels = dict[float, int]
 
 
 @dataclass
-class Ties:
+class TiedChoices:
     """scores: of all matched queries; truth: the same queries and items. Both are numbered as in ``MatchedPairs``."""
 
     scores: Scores

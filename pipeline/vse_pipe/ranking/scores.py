@@ -12,9 +12,8 @@ from torch import Tensor
 
 from vse_pipe.core import workers
 from vse_pipe.core.errors import UsageError
-from vse_pipe.ranking.fragments import Several, Sides, plain
-from vse_pipe.ranking.fusion import Fused
-from vse_pipe.ranking.matrix import ScoreMatrix
+from vse_pipe.ranking.fragments import ScoreMatrix, Several, Sides, plain
+from vse_pipe.ranking.similarity import Fused
 
 # Rows or columns, as a slice or as numbers.
 Some = slice | Tensor
@@ -105,7 +104,7 @@ class Scores:
         self.parts: Parts | None = None
 
     @classmethod
-    def of(
+    def from_sides(
         cls,
         queries: Sides,
         items: Sides,
@@ -123,9 +122,9 @@ class Scores:
         is too small for one strip.
         """
         if isinstance(similarity, Fused):
-            return cls._of_fused(queries, items, similarity, block, memory, sets)
+            return cls._from_fusion(queries, items, similarity, block, memory, sets)
         if not (plain(queries) and plain(items)):
-            return cls._of_matrix(ScoreMatrix(queries, items, similarity, memory), block, queries.device)
+            return cls._from_matrix(ScoreMatrix(queries, items, similarity, memory), block, queries.device)
         left, right = _aligned(queries), _aligned(items)
         shape = (len(left), len(right))
         _must_take(shape, memory)
@@ -177,7 +176,7 @@ class Scores:
         return scores
 
     @classmethod
-    def _of_fused(
+    def _from_fusion(
         cls, queries: Sides, items: Sides, similarity: Fused, block: int | None, memory: int, sets: int
     ) -> "Scores":
         """Only the fused scores are cached. Scores of fragment models are cached too; they share the memory limit."""
@@ -185,13 +184,13 @@ class Scores:
         assert isinstance(items, Several)
         share = max(1, memory // len(queries.parts)) if memory else 0
         sides = zip(similarity.similarities, queries.parts, items.parts, strict=True)
-        parts = [cls.of(a, b, score, block, memory if plain(a) else share, sets=0) for score, a, b in sides]
+        parts = [cls.from_sides(a, b, score, block, memory if plain(a) else share, sets=0) for score, a, b in sides]
         shape = parts[0].shape
         _must_take(shape, memory)
         return cls.fused(parts, similarity.combine(queries.weights), block, _fits(shape, memory, sets))
 
     @classmethod
-    def _of_matrix(cls, scored: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
+    def _from_matrix(cls, scored: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
         """device: of the strips; a matrix in a file is on the CPU."""
 
         def backward(rows: slice) -> Tensor:

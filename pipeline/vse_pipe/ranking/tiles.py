@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
 from vse_pipe.core import console, workers
-from vse_pipe.ranking.matrix import over_rows
-from vse_pipe.ranking.metrics.listed import counted, descending
+from vse_pipe.ranking.fragments import over_rows
+from vse_pipe.ranking.metrics.graded import COUNTS, counted, descending
 from vse_pipe.ranking.metrics.recall import Ties, Truth
 from vse_pipe.ranking.scores import Parts, Scores, Shuffled
 
@@ -57,7 +57,7 @@ def tile_means(scores: Scores, k: int) -> Float[Tensor, " queries"] | None:
 
 
 def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Ranking] | None:
-    """For images and for captions: the positions of all correct items as in ``metrics.listed.positions``, and the k
+    """For images and for captions: the positions of all correct items as in ``metrics.graded.positions``, and the k
     best items of all queries.
 
     sides: both directions of the same scores, which ``fit``; each may be rescored. None where strips are needed:
@@ -170,10 +170,8 @@ class _Way:
         return torch.cat([best[rows].mean(dim=1) for rows in self.scores.strips()])
 
     def ranking(self, ties: Ties) -> Ranking:
-        positions = counted(
-            self.place[1], self.correct, ties, lambda strictly: (self.over if strictly else self.reached)[self.place]
-        )
-        return positions, self.items.astype(np.int64)
+        numbers = [(self.over if strictly else self.reached)[self.place] for strictly in COUNTS[ties]]
+        return counted(self.place[1], self.correct, ties, numbers), self.items.astype(np.int64)
 
 
 def _agrees(scores: Scores) -> bool:

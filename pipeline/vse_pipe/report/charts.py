@@ -15,7 +15,6 @@ import pandas as pd
 
 from vse_pipe.core.console import detail
 from vse_pipe.core.files import write_text
-from vse_pipe.report.hubness import log_histogram
 from vse_pipe.report.settings import Point
 
 
@@ -53,15 +52,14 @@ def library() -> str:
 
 def validation(histories: dict[str, pd.DataFrame]) -> dict:
     """rsum on the validation split per epoch, one line a run; a point marks the best epoch."""
-    rows = [
-        {"run": run, "epoch": int(epoch), "rsum": float(value), "kept": bool(kept)}
+    rows: list[dict[str, Any]] = [
+        {"run": run, "epoch": int(epoch), "rsum": float(value), "kept": bool(row == best)}
         for run, table in histories.items()
-        for epoch, value, kept in zip(
-            table["epoch"], table["val_rsum"], table.index == table["val_rsum"].idxmax(), strict=True
-        )
+        for best in [table["val_rsum"].idxmax()]
+        for row, epoch, value in zip(table.index, table["epoch"], table["val_rsum"], strict=True)
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=epochs_axis([int(epoch) for table in histories.values() for epoch in table["epoch"]]),
+        x=epochs_axis([row["epoch"] for row in rows]),
         y=alt.Y("rsum:Q", title="validation rsum", scale=alt.Scale(zero=False, nice=True)),
         tooltip=["run:N", "epoch:Q", alt.Tooltip("rsum:Q", format=".1f")],
     )
@@ -74,27 +72,24 @@ def validation(histories: dict[str, pd.DataFrame]) -> dict:
 
 def training(table: pd.DataFrame) -> dict:
     """Training loss per epoch of one run, on a separate axis, because losses differ in scale and meaning."""
-    rows = [
-        {"epoch": int(epoch), "loss": float(value)} for epoch, value in zip(table["epoch"], table["loss"], strict=True)
-    ]
+    epochs = [int(epoch) for epoch in table["epoch"]]
+    rows = [{"epoch": epoch, "loss": float(value)} for epoch, value in zip(epochs, table["loss"], strict=True)]
     y = alt.Y("loss:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
-    chart = alt.Chart(alt.Data(values=rows)).encode(
-        x=epochs_axis(list(map(int, table["epoch"]))), y=y, tooltip=["epoch:Q", alt.Tooltip("loss:Q", format=".4g")]
-    )
+    tip: list[Any] = ["epoch:Q", alt.Tooltip("loss:Q", format=".4g")]
+    chart = alt.Chart(alt.Data(values=rows)).encode(x=epochs_axis(epochs), y=y, tooltip=tip)
     return spec(chart.mark_line(strokeWidth=2, style="after-line"), height=SMALL)
 
 
 def sweep(points: list[Point], baselines: list[Point], title: str, name: str) -> dict:
     """rsum against the swept value: a line through the means, a band from lowest to highest for runs with equal values,
     a point and a vertical 95% interval a run, a horizontal line a baseline. name: of the line in the legend."""
-    rows = []
-    for point in points:
-        low, high = point.interval or (None, None)
-        row = {"x": point.x, "rsum": point.rsum, "low": low, "high": high, "run": point.run, "series": name}
-        rows.append(row)
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=_swept([point.x for point in points if point.x is not None], title)
-    )
+    rows = [
+        {"x": point.x, "rsum": point.rsum, "low": low, "high": high, "run": point.run, "series": name}
+        for point in points
+        for low, high in [point.interval or (None, None)]
+    ]
+    axis = _swept([point.x for point in points if point.x is not None], title)
+    base = alt.Chart(alt.Data(values=rows)).encode(x=axis)
     level: list[dict[str, Any]] = [{"rsum": point.rsum, "run": point.run, "series": point.run} for point in baselines]
     # The line comes first in the domain and so has the accent's colour, like its band and its points.
     names = [name, *(row["series"] for row in level)]
@@ -157,52 +152,38 @@ def losses(table: pd.DataFrame) -> dict:
     component of the mixture. table: histogram.csv."""
     is_labelled = table["matched"].notna().all()
     kinds = list(KINDS) if is_labelled else [_UNKNOWN]
-    bars = [bar for row in table.to_dict("records") for bar in _stacked(row, kinds)]
+    bars = []
+    for row in table.to_dict("records"):
+        foot = 0
+        for kind in kinds:
+            count = int(row[kind])
+            bar = {"low": row["low"], "high": row["high"], "from": foot, "to": foot + count}
+            bars.append({**bar, "kind": kind, "count": count})
+            foot += count
     scale = alt.Scale(domain=list(KINDS) if is_labelled else [*KINDS, _UNKNOWN])
     colour = alt.Color("kind:N", title=None, scale=scale)
     x = alt.X("low:Q", title="loss of the pair", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False))
-    tip = [
-        alt.Tooltip("low:Q", format=".3f"),
-        alt.Tooltip("high:Q", format=".3f"),
-        alt.Tooltip("kind:N"),
-        alt.Tooltip("count:Q"),
-    ]
+    tip = [alt.Tooltip("low:Q", format=".3f"), alt.Tooltip("high:Q", format=".3f"), "kind:N", "count:Q"]
     layers = [
         alt.Chart(alt.Data(values=bars))
         .mark_bar(opacity=0.55)
         .encode(x=x, x2="high:Q", y=alt.Y("from:Q", title="pairs"), y2="to:Q", color=colour, tooltip=tip)
     ]
-    lines = [
-        {"low": (row["low"] + row["high"]) / 2, "expected": row[f"expected_{kind}"], "kind": kind}
-        for kind in KINDS
-        for row in table.to_dict("records")
-    ]
     if table["expected_matched"].notna().all():
+        lines = [
+            {"low": (row["low"] + row["high"]) / 2, "expected": row[f"expected_{kind}"], "kind": kind}
+            for kind in KINDS
+            for row in table.to_dict("records")
+        ]
         line = alt.Chart(alt.Data(values=lines)).mark_line(strokeWidth=2)
-        layers.append(
-            line.encode(x="low:Q", y="expected:Q", color=colour, strokeDash=alt.StrokeDash("kind:N", legend=None))
-        )
+        dash = alt.StrokeDash("kind:N", legend=None)
+        layers.append(line.encode(x="low:Q", y="expected:Q", color=colour, strokeDash=dash))
     return spec(alt.layer(*layers), height=_HEIGHT)
-
-
-def _stacked(row: dict, kinds: list[str]) -> list[dict]:
-    """One bar a kind, stacked."""
-    bars, foot = [], 0
-    for kind in kinds:
-        count = int(row[kind])
-        bars.append(
-            {"low": row["low"], "high": row["high"], "from": foot, "to": foot + count, "kind": kind, "count": count}
-        )
-        foot += count
-    return bars
 
 
 def costs(table: pd.DataFrame) -> dict:
     """Median transport cost of matched and of mismatched pairs per epoch, in a band from the first to the third
-    quartile.
-
-    table: rows of ``quartiles``.
-    """
+    quartile. table: rows of ``quartiles``."""
     base = alt.Chart(alt.Data(values=table.to_dict("records"))).encode(
         x=epochs_axis(table["epoch"].tolist()),
         color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=list(KINDS))),
@@ -229,7 +210,8 @@ def alignment(mean: list[float]) -> dict:
 
 
 def quartiles(table: pd.DataFrame) -> pd.DataFrame:
-    """epoch, kind, low, median, high from costs.csv, with values spread evenly within a bin; kinds without pairs are absent."""
+    """epoch, kind, low, median, high from costs.csv, with values spread evenly within a bin; kinds without pairs are
+    absent."""
     rows = []
     for epoch, bins in table.groupby("epoch"):
         for kind in KINDS:
@@ -246,9 +228,6 @@ def _quantile(bins: pd.DataFrame, counts, share: float) -> float:
     row = bins.iloc[place]
     inside = (share * below[-1] - (below[place] - counts[place])) / counts[place]
     return float(row["low"] + inside * (row["high"] - row["low"]))
-
-
-_CALIBRATION_HEIGHT = 260
 
 
 def reliability(measured: dict[str, dict]) -> dict:
@@ -268,23 +247,16 @@ def _calibration_layout(criteria: tuple[str, ...]) -> dict:
     x = alt.X("told:Q", title="probability told", scale=unit, axis=alt.Axis(grid=False, tickCount=5))
     y = alt.Y("matched:Q", title=None, scale=unit, axis=alt.Axis(tickCount=5))
     colour = alt.Color("criterion:N", legend=None, scale=alt.Scale(domain=list(criteria)))
-    tip = [
-        alt.Tooltip("criterion:N"),
-        alt.Tooltip("told:Q", format=".3f"),
-        alt.Tooltip("matched:Q", format=".3f"),
-        alt.Tooltip("pairs:Q"),
-    ]
+    shares = (alt.Tooltip(f"{name}:Q", format=".3f") for name in ("told", "matched"))
+    tip: list[Any] = ["criterion:N", *shares, "pairs:Q"]
     base = alt.Chart(alt.Data(values=[])).encode(x=x, y=y, color=colour, tooltip=tip)
     ends = alt.Data(values=[{"told": 0, "matched": 0}, {"told": 1, "matched": 1}])
     right = alt.Chart(ends).mark_line(strokeDash=[4, 4], strokeWidth=1, opacity=0.5).encode(x=x, y=y)
     layers = alt.layer(right, base.mark_line(strokeWidth=1.75), base.mark_point(filled=True, size=45, opacity=1))
-    layout = spec(layers, height=_CALIBRATION_HEIGHT)
+    layout = spec(layers, height=260)
     for layer in layout["layer"][1:]:  # the top level holds the rows of these layers
         del layer["data"]
     return layout
-
-
-_ROW = 22
 
 
 def balance(rows: list[tuple[str, int, int]]) -> dict:
@@ -299,7 +271,6 @@ def balance(rows: list[tuple[str, int, int]]) -> dict:
 
 @cache
 def _change_layout(criteria: int) -> dict:
-    """The chart without bars, because Altair takes long to check a chart."""
     x = alt.X("at:Q", title=None, axis=alt.Axis(labelExpr="abs(datum.value)", tickCount=5, format="d"))
     y = alt.Y("criterion:N", title=None, sort=None, axis=alt.Axis(domain=False, ticks=False))
     tip = ["criterion:N", "change:N", "queries:Q"]
@@ -308,19 +279,15 @@ def _change_layout(criteria: int) -> dict:
         base.mark_bar(style=kind, height={"band": 0.7}).transform_filter(alt.datum.change == kind)
         for kind in ("repaired", "broken")
     ]
-    return spec(alt.layer(*layers), height=_ROW * criteria + 10)
+    return spec(alt.layer(*layers), height=22 * criteria + 10)
 
 
-_RELAXATION_HEIGHT = 190
 PARTS = ("validation", "ranked")
 
 
 def curves(tables: dict[str, pd.DataFrame], names: dict[str, str]) -> dict:
     """R@K against lambda for one direction and K, one colour a criterion and one dash a split; a point marks the chosen
-    lambda.
-
-    tables: rows of relaxation.parquet by criterion. names: of the two splits, by PARTS.
-    """
+    lambda. tables: rows of relaxation.parquet by criterion. names: of the two splits, by PARTS."""
     rows = [
         {"criterion": name, "split": names[part], "lambda": lam, "recall": round(value, 3), "chosen": chosen}
         for name, table in tables.items()
@@ -333,7 +300,6 @@ def curves(tables: dict[str, pd.DataFrame], names: dict[str, str]) -> dict:
 
 @cache
 def _relaxation_layout(criteria: tuple[str, ...], splits: tuple[str, ...]) -> dict:
-    """The chart without rows, because Altair takes long to check a chart."""
     tip = ["criterion:N", "split:N", alt.Tooltip("lambda:Q"), alt.Tooltip("recall:Q", format=".1f")]
     x_axis = alt.Axis(grid=False, tickCount=10)
     x = alt.X("lambda:Q", title="λ", axis=x_axis, scale=alt.Scale(zero=False, nice=False))
@@ -343,7 +309,7 @@ def _relaxation_layout(criteria: tuple[str, ...], splits: tuple[str, ...]) -> di
     base = alt.Chart(alt.Data(values=[])).encode(x=x, y=y)
     lines = base.mark_line(strokeWidth=1.75).encode(color=colour, strokeDash=dash, tooltip=tip)
     points = base.mark_point(filled=True, size=55, opacity=1).encode(color=colour, tooltip=tip)
-    return spec(alt.layer(lines, points.transform_filter("datum.chosen")), height=_RELAXATION_HEIGHT)
+    return spec(alt.layer(lines, points.transform_filter("datum.chosen")), height=190)
 
 
 # N_k as the papers draw it (HAL and RGM, Figs. 2 and 3): both axes logarithmic, before and after a criterion.
@@ -414,3 +380,25 @@ def _layout() -> dict:
     old = empty.mark_line(style="before").encode(x=x, y=y)
     new = empty.mark_line(style="after-line", strokeWidth=2, point={"size": 16, "style": "after-point"})
     return spec(alt.layer(mean, old, new.encode(x=x, y=y, tooltip=tip)), height=SMALL)
+
+
+_GROWTH = 1.25
+
+
+def log_histogram(n: np.ndarray) -> list[tuple[int, int, int]]:
+    """(first N_k, last N_k, items) of each bin with items, for N_k of at least 1: 1, 2, 3, 4 to 5, 6 to 7, 8 to 10, ...
+
+    A bin ends a quarter above its start, so that bins have equal widths on a log axis and a long tail is readable."""
+    edges = log_edges(int(n.max(initial=0)))
+    counts, _ = np.histogram(n, edges)
+    return [
+        (low, high - 1, int(count)) for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True) if count
+    ]
+
+
+def log_edges(largest: int) -> list[int]:
+    """The starts of the bins of ``log_histogram`` and the end of the last one; at least two edges."""
+    edges = [1]
+    while edges[-1] <= largest or len(edges) < 2:
+        edges.append(max(edges[-1] + 1, int(edges[-1] * _GROWTH) + 1))
+    return edges

@@ -1,15 +1,17 @@
-"""Claims of papers: their file, their verdicts from evaluations, and their table for terminal, Markdown and page."""
+"""Claims of papers: their file, their verdicts from evaluations, and these as tables, Markdown and JSON."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from vse_pipe.artifacts import evaluation, model_files
-from vse_pipe.core.errors import InputError, MissingResource, ParamsError, UsageError, unknown
+from vse_pipe.core.console import document, stdout
+from vse_pipe.core.errors import InputError, MissingResource, ParamsError, UsageError, missing, unknown
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
@@ -17,7 +19,7 @@ from vse_pipe.project.params.reader import described
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import ADDRESSES, SIGNIFICANT, Compared, Difference, Method, differences
 from vse_pipe.ranking.intervals import holm
-from vse_pipe.report.formatting import spread
+from vse_pipe.report.formatting import markdown_row, spread
 
 
 def problem(params: Params, model: str) -> str | None:
@@ -65,7 +67,8 @@ def _a_figure(name: str) -> str:
 
 
 class ClaimSide(Strict):
-    """One side of a claim. run: of params.yaml, or a name under the file's ``runs``. criterion: null for the claim's."""
+    """One side of a claim. run: of params.yaml, or a name under the file's ``runs``. criterion: null for the
+    claim's."""
 
     run: str
     criterion: str | None = None
@@ -126,12 +129,8 @@ def read(path: Path) -> ClaimsFile:
     try:
         return ClaimsFile.model_validate(read_document(path))
     except ValidationError as error:
-        raise ParamsError(
-            [
-                f"{path.name} {'.'.join(map(str, issue['loc']))}: {described(ClaimsFile, issue)}"
-                for issue in error.errors()
-            ]
-        ) from error
+        addresses = [(".".join(map(str, issue["loc"])), described(ClaimsFile, issue)) for issue in error.errors()]
+        raise ParamsError([f"{path.name} {address}: {text}" for address, text in addresses]) from error
 
 
 HOLDS, FAILS, UNSURE, NONE = "holds", "does not hold", "cannot be told from these data", "no verdict"
@@ -197,14 +196,12 @@ def _measured(
             return Judged(claim, left, right, NONE, str(error))
     difference = measured[pair].get(claim.address)
     if difference is None or difference.doubt is None:
-        return Judged(
-            claim, left, right, NONE, "a matching's tables do not hold this figure query by query", difference
-        )
+        reason = "a matching's tables do not hold this figure query by query"
+        return Judged(claim, left, right, NONE, reason, difference)
     return Judged(claim, left, right, UNSURE, "", difference, difference.doubt.interval(), _p_value(claim, difference))
 
 
 def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, criterion: str) -> str | None:
-    """The reason why a side allows no verdict."""
     models = params.models(run)
     for model in models:
         folder = paths.evaluated(model, criterion)
@@ -260,14 +257,8 @@ def cells(judged: Judged) -> list[str]:
     if judged.interval is None:
         return [*head, *sides, f"{judged.mean:+z.2f}", "-", "-", verdict_text(judged)]
     low, high = judged.interval
-    return [
-        *head,
-        *sides,
-        f"{judged.mean:+z.2f}",
-        f"{low:+z.2f} to {high:+z.2f}",
-        f"{judged.p:.3f}",
-        verdict_text(judged),
-    ]
+    numbers = [f"{judged.mean:+z.2f}", f"{low:+z.2f} to {high:+z.2f}", f"{judged.p:.3f}"]
+    return [*head, *sides, *numbers, verdict_text(judged)]
 
 
 def verdict_text(judged: Judged) -> str:
@@ -286,3 +277,61 @@ def caption(resamples: int, seed: int) -> str:
         f"mean ± standard deviation over seeds; {resamples} draws of images, seed {seed}; "
         "p corrected for all claims with a verdict"
     )
+
+
+_STYLES = {HOLDS: "green", FAILS: "red"}
+
+
+def terminal(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    title = f"{file.title}: {counted(verdicts)}"
+    table = Table(title=escape(title), caption=escape(caption(resamples, seed)), show_lines=True)
+    for place, name in enumerate(_stacked(HEADER)):
+        table.add_column(name, overflow="fold", no_wrap=place == 2)  # the column of numbers
+    for verdict in verdicts:
+        table.add_row(*map(escape, _stacked(cells(verdict))), style=_STYLES.get(verdict.verdict, ""))
+    stdout.print(table)
+
+
+def _stacked(cells: Sequence[str]) -> list[str]:
+    """Nine cells as four cells of up to three lines: claim and source, sides, numbers, verdict. Nine columns are too
+    narrow."""
+    return ["\n".join(cells[start:end]) for start, end in ((0, 2), (2, 5), (5, 8), (8, 9))]
+
+
+def markdown(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
+    rows = "\n".join(map(markdown_row, [HEADER, ["---"] * len(HEADER), *map(cells, verdicts)]))
+    stdout.file.write(f"### {file.title}\n\n{counted(verdicts)}\n\n{rows}\n\n{caption(resamples, seed)}\n")
+
+
+def as_document(file: ClaimsFile, verdicts: list[Judged], resamples: int, seed: int) -> None:
+    """``{"title", "resamples", "seed", "claims": [{"text", "source", "figure", "says", "margin", "left", "right",
+    "verdict", "why", "left_values", "right_values", "difference", "interval", "p"}]}``; the last five are optional."""
+    claims = [_plain(verdict) for verdict in verdicts]
+    document({"title": file.title, "resamples": resamples, "seed": seed, "claims": claims})
+
+
+def _plain(verdict: Judged) -> dict[str, Any]:
+    claim = verdict.claim.model_dump(include={"text", "source", "figure", "says", "margin"})
+    texts = {"left": verdict.left, "right": verdict.right, "verdict": verdict.verdict, "why": verdict.reason}
+    plain: dict[str, Any] = {**claim, **texts}
+    if verdict.difference is not None and verdict.mean is not None:
+        sides = {"left_values": verdict.difference.b, "right_values": verdict.difference.a}
+        plain |= {name: np.round(values, 6).tolist() for name, values in sides.items()}
+        plain["difference"] = round(verdict.mean, 6)
+    if verdict.interval is not None and verdict.p is not None:
+        plain |= {"interval": [round(end, 6) for end in verdict.interval], "p": round(verdict.p, 6)}
+    return plain
+
+
+def find_file(name: str, start: Path) -> Path:
+    """A packaged file of claims by name, or a path relative to ``start``. Raises MissingResource with a similar
+    name."""
+    path = start / name
+    if path.is_file():
+        return path
+    if name not in PACKAGED:
+        raise MissingResource(missing(f"{name}: no such file of claims", name, PACKAGED))
+    return PACKAGED[name]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import SECTIONS
 from vse_pipe.project.sources import SourceFiles
 from vse_pipe.project.stages import Declaration
 from vse_pipe.report.claims import PACKAGED
@@ -25,7 +24,6 @@ STAGES = (
         option="",
         output=lambda name: paths.REPORTS / "index.html",
         inputs=lambda params, name: [paths.DATA / room for room in _ROOMS],
-        families={SECTIONS: ""},
         reads=_reads,
     ),
 )

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +19,7 @@ from vse_pipe.report import charts, formatting, settings
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.reading import UNCOMPUTED
 from vse_pipe.report.results import Group, Results, RunResult, TrainedRun
+from vse_pipe.report.sections import criteria, examples, figures, hubness, localisation, training
 
 
 def notes(results: Results, collector: Collector) -> list[str]:
@@ -101,28 +101,28 @@ def _criteria(results: Results) -> Iterator[str]:
             yield f"criterion {name}: ranked with {', '.join(changed)}; `vse-pipe evaluate` or `dvc repro` ranks anew."
 
 
-# The page is one HTML file that sends no requests. A section is a module and a template of the same name in
-# ``sections``. The module has ``TITLE`` and ``context(results, collector) -> dict | None``; None leaves the section
-# out. SECTIONS is the reading order. The templates escape all text of data sets; the security policy of the page allows
-# two scripts by their digests and no request.
+# The page is one HTML file that sends no requests: its security policy allows two scripts by their digests and no
+# request. Templates escape all text of data sets.
 
+# (name, title, context) of each section, in reading order. sections/<name>.html is its template; ``context`` returns
+# the template's values, or None to leave the section out.
 SECTIONS = (
-    "summary",
-    "rankings",
-    "published",
-    "claims",
-    "sweeps",
-    "curves",
-    "relaxation",
-    "audit",
-    "localisation",
-    "judged",
-    "calibration",
-    "hubness",
-    "changes",
-    "examples",
-    "failures",
-    "setup",
+    ("summary", "Summary", figures.summary),
+    ("rankings", "All runs and criteria", figures.rankings),
+    ("published", "Beside published figures", figures.published),
+    ("claims", "Claims", figures.claims),
+    ("sweeps", "Sweeps", training.sweeps),
+    ("curves", "Learning curves", training.curves),
+    ("relaxation", "Recall against λ", criteria.relaxation),
+    ("audit", "Training pairs", training.audit),
+    ("localisation", "Phrases and their boxes", localisation.localisation),
+    ("judged", "Judgements", figures.judged),
+    ("calibration", "How sure a score is", criteria.calibration),
+    ("hubness", "Hubness", hubness.hubness),
+    ("changes", "What each criterion changed", criteria.changes),
+    ("examples", "Example retrievals", examples.examples),
+    ("failures", "Worst failures", examples.failures),
+    ("setup", "Parameters, fingerprints and versions", training.setup),
 )
 # Keeps the page below 10 MB; the difference is for the markup of the symbols.
 LIMIT = 9_000_000
@@ -141,17 +141,14 @@ def render(results: Results, collector: Collector) -> str:
     """The whole document, below LIMIT unless its tables alone are larger. Raises InputError from the sections."""
     # Pictures fill the rest of the page. Those that do not fit even when small are linked, which needs a second round.
     while True:
-        names = SECTIONS if results.groups else ()
-        sections = [section for name in names if (section := _section(name, results, collector))]
+        sections = list(_sections(results, collector)) if results.groups else []
         room = LIMIT - len(_document(results, collector, sections, {}, collector.side).encode())
         symbols, side, is_complete = collector.symbols(max(0, room))
         if is_complete:
             return _document(results, collector, sections, symbols, side)
 
 
-def _document(
-    results: Results, collector: Collector, sections: list[Section], symbols: dict[str, str], side: int
-) -> str:
+def _document(results: Results, collector: Collector, sections: list[Section], symbols: dict, side: int) -> str:
     scripts = [_trusted(charts.library()), _asset("page.js")]
     return (
         page_environment()
@@ -190,13 +187,11 @@ def page_environment() -> Environment:
     return formatting.template_environment(_FOLDER)
 
 
-def _section(name: str, results: Results, collector: Collector) -> Section | None:
-    module = importlib.import_module(f"vse_pipe.report.sections.{name}")
-    context = module.context(results, collector)
-    if context is None:
-        return None
-    html = page_environment().get_template(f"sections/{name}.html").render(**context)
-    return Section(name, module.TITLE, _trusted(html))
+def _sections(results: Results, collector: Collector) -> Iterator[Section]:
+    for name, title, context in SECTIONS:
+        if (values := context(results, collector)) is not None:
+            html = page_environment().get_template(f"sections/{name}.html").render(**values)
+            yield Section(name, title, _trusted(html))
 
 
 def _asset(name: str) -> Markup:
@@ -231,14 +226,7 @@ def render_timings(timings: list[Row], title: str) -> str:
     """The document. timings: from ``rows``."""
     seconds = [spent for _, _, spent in timings if spent is not None]
     longest = max(seconds, default=0.0)
-    return (
-        page_environment()
-        .get_template("template/timings.html")
-        .render(
-            title=title,
-            rows=[(*row, 100 * (row[2] or 0.0) / longest if longest else 0.0) for row in timings],
-            total=sum(seconds),
-            absent=len(timings) - len(seconds),
-            style=style(),
-        )
-    )
+    rows = [(*row, 100 * (row[2] or 0.0) / longest if longest else 0.0) for row in timings]
+    absent = len(timings) - len(seconds)
+    template = page_environment().get_template("template/timings.html")
+    return template.render(title=title, rows=rows, total=sum(seconds), absent=absent, style=style())

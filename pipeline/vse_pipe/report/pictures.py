@@ -72,7 +72,6 @@ def fit(make: Callable[[int], dict[Key, bytes]], side: int, budget: int) -> tupl
 
 
 def _first(thumbnails: dict[Key, bytes], budget: int) -> dict[Key, bytes]:
-    """The first thumbnails that fit."""
     first = {}
     for symbol, webp in thumbnails.items():
         budget -= embedded_size(webp)
@@ -87,7 +86,8 @@ Reader = Callable[[Path], bytes | None]
 
 @dataclass(frozen=True)
 class Picture:
-    """symbol: id of the SVG symbol, None without a picture. label: a description. link: to a picture outside of the page."""
+    """symbol: id of the SVG symbol, None without a picture. label: a description. link: to a picture outside of the
+    page."""
 
     symbol: str | None
     label: str

@@ -50,7 +50,8 @@ def present(params: Params) -> Present:
         if moved and _untrained(moved.run):
             lacking = [moved.run]
         criteria = ranked_under(params, name)
-        evaluated = [criterion for criterion in criteria if _is_evaluated(name, criterion)]
+        folders = {criterion: paths.evaluated(name, criterion) for criterion in criteria}
+        evaluated = [key for key, folder in folders.items() if all((folder / file).is_file() for file in _EVALUATED)]
         absent = [criterion for criterion in criteria if criterion not in evaluated]
         if kind == "run" and (untrained := _untrained(name)):
             missing.append((f"run {name}", f"{untrained} does not exist; {_advice('train', name)}"))
@@ -77,9 +78,8 @@ def present(params: Params) -> Present:
     for key, kind, command, folder, file in extras:
         named = getattr(params.report, key)
         present_runs[key] = [run for run in named if (folder(run) / file).is_file()]
-        missing += [
-            (f"{kind} of {run}", f"not made; {_advice(command, run)}") for run in named if run not in present_runs[key]
-        ]
+        absent = [run for run in named if run not in present_runs[key]]
+        missing += [(f"{kind} of {run}", f"not made; {_advice(command, run)}") for run in absent]
     return Present(_reduced(params, inferences, present_runs), inferences, missing)
 
 
@@ -91,10 +91,6 @@ def _untrained(run: str) -> str:
     """The first file of the training that does not exist; "" when all exist."""
     files = [paths.trained(run) / name for name in (model_files.HISTORY, CONFIG)]
     return next((str(path) for path in files if not path.is_file()), "")
-
-
-def _is_evaluated(name: str, inference: str) -> bool:
-    return all((paths.evaluated(name, inference) / file).is_file() for file in _EVALUATED)
 
 
 def _reduced(params: Params, inferences: dict[str, list[str]], extras: dict[str, list[str]]) -> Params:
@@ -120,7 +116,6 @@ def _evaluated_models(models: tuple[str, ...], inferences: dict[str, list[str]])
 
 
 def _sweep(params: Params, node: SweepNode, inferences: dict[str, list[str]]) -> SweepNode:
-    """The sweep without the runs that lack its criterion."""
 
     def is_evaluated(run: str) -> bool:
         models = _evaluated_models(params.models(run), inferences)
@@ -147,10 +142,9 @@ def repeated(name: str, runs: Sequence[RunResult], params: Params) -> RunResult:
     common = [criterion for criterion in first.evaluations if all(criterion in run.evaluations for run in runs)]
     if not common:
         raise InputError(f"run {name}: its seeds have no criterion in common; run `vse-pipe evaluate --run {name}`")
+    again = f"run `vse-pipe evaluate --run {name}` again"
     if len({run.evaluations[criterion].metrics.get("data") for run in runs for criterion in common}) > 1:
-        raise InputError(
-            f"run {name}: its seeds were evaluated on different data; run `vse-pipe evaluate --run {name}` again"
-        )
+        raise InputError(f"run {name}: its seeds were evaluated on different data; {again}")
     evaluations: dict[str, Evaluation] = {
         key: _repeated_evaluation(name, [run.evaluations[key] for run in runs], params) for key in common
     }
@@ -164,9 +158,8 @@ def _repeated_evaluation(name: str, evaluations: list[Evaluation], params: Param
     if params.evaluate.resamples > 1:
         metrics["intervals"] = _intervals(evaluations, params.evaluate.resamples, params.seed)
     deviations = _numbers(documents, statistics.stdev) if len(evaluations) > 1 else {}
-    return RepeatedEvaluation(
-        name, first.inference, metrics, first.ranks, first.occurrence, first.relaxation, deviations
-    )
+    tables = first.ranks, first.occurrence, first.relaxation
+    return RepeatedEvaluation(name, first.inference, metrics, *tables, deviations)
 
 
 def _intervals(evaluations: list[Evaluation], resamples: int, seed: int) -> dict:
@@ -176,7 +169,7 @@ def _intervals(evaluations: list[Evaluation], resamples: int, seed: int) -> dict
 
     intervals: dict = {}
     for address, spread in spreads(
-        [Figures.of(result.ranks, result.occurrence) for result in evaluations], resamples, seed
+        [Figures.from_tables(result.ranks, result.occurrence) for result in evaluations], resamples, seed
     ).items():
         nest(intervals, address, within(address, spread.interval()))
     return intervals
@@ -266,7 +259,6 @@ def read(params: Params) -> Results:
 
 
 def _catalogue(dataset: str, runs: list[RunResult]) -> DatasetIndex:
-    """The pictures and captions of the data set that the runs were evaluated on."""
     origins = [
         evaluation.origin(
             paths.evaluated(model.name, name), measured.metrics, f"run `vse-pipe evaluate --run {model.name}` again"
@@ -293,9 +285,8 @@ def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
     if node and not node.tells(metrics.get("ensemble", {})):
         problems.append(f"ensemble is {metrics.get('ensemble')}, not what params.yaml ensembles.{run} says")
     if (moved := params.transfers.get(run)) and not moved.tells(metrics.get("transfer")):
-        problems.append(
-            f"transfer is {metrics.get('transfer')}, not what params.yaml transfers.{run} says; embed it anew"
-        )
+        recorded = metrics.get("transfer")
+        problems.append(f"transfer is {recorded}, not what params.yaml transfers.{run} says; embed it anew")
     if problems:
         advice = f"run `vse-pipe evaluate --run {run} --inference {inference}` again"
         raise InputError("\n".join(f"{folder / evaluation.METRICS}: {problem}; {advice}" for problem in problems))
@@ -357,7 +348,6 @@ def _history(run: str, node: Run) -> pd.DataFrame:
     elif not np.isfinite(table[list(_CURVES)].to_numpy(dtype=float)).all():
         problem = f"{', '.join(_CURVES)} must be finite numbers in every row"
     if problem:
-        raise InputError(
-            f"{paths.trained(run) / model_files.HISTORY}: {problem}; run `vse-pipe train --run {run}` again"
-        )
+        path = paths.trained(run) / model_files.HISTORY
+        raise InputError(f"{path}: {problem}; run `vse-pipe train --run {run}` again")
     return table

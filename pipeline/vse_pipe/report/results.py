@@ -41,10 +41,9 @@ def _audit(params: Params, run: str) -> Audit:
     folder = paths.audited(run)
     metrics = audit.read_metrics(folder)
     absent = [name for name in _OF_AUDIT if name not in metrics]
-    problem = f"{absent[0]} is missing" if absent else ""
     where, mend = folder / audit.METRICS, joins.repair_advice(f"audit@{run}", f"vse-pipe audit --run {run}")
-    if problem:
-        raise InputError(f"{where}: {problem}; {mend}")
+    if absent:
+        raise InputError(f"{where}: {absent[0]} is missing; {mend}")
     joins.require_model(where, metrics["model_sha256"], paths.trained(run), run, mend)
     joins.require(paths.prepared(params.dataset(run)), audit.origin(where, metrics, mend))
     # Ids stay integers in columns with nulls.
@@ -67,7 +66,8 @@ class Pick:
 def mix(baseline: pd.DataFrame, contrast: pd.DataFrame, count: int, generator: np.random.Generator) -> list[Pick]:
     """At most ``count`` queries, the kinds by turns; right means a hit at 1.
 
-    baseline, contrast: ranks of the same queries, indexed by query_id in ascending order, so that only the generator chooses."""
+    baseline, contrast: ranks of the same queries, indexed by query_id in ascending order, so that only the generator
+    chooses."""
     before, after = baseline["hit_1"].to_numpy(), contrast["hit_1"].to_numpy()
     masks = {"repaired": ~before & after, "right": before & after, "wrong": ~before & ~after, "broken": before & ~after}
     ids = baseline.index.to_numpy()
@@ -367,17 +367,14 @@ def read_localisation(params: Params) -> dict[str, Localisation]:
 def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]) -> Localisation:
     folder = paths.localized(run)
     metrics = localisation.read_metrics(folder)
-    settings = params.localize.model_dump()
-    problem = next((f"{name} is missing" for name in _OF_LOCALISATION if name not in metrics), "") or next(
-        (f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}" for name, value in settings.items() if metrics.get(name) != value),
-        "",
-    )  # fmt: skip
-    where, mend = (
-        folder / localisation.METRICS,
-        joins.repair_advice(f"localize@{entry(run)}", f"vse-pipe localize --run {run}"),
-    )
-    if problem:
-        raise InputError(f"{where}: {problem}; {mend}")
+    problems = [f"{name} is missing" for name in _OF_LOCALISATION if name not in metrics]
+    for name, value in params.localize.model_dump().items():
+        if metrics.get(name) != value:
+            problems.append(f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}")
+    where = folder / localisation.METRICS
+    mend = joins.repair_advice(f"localize@{entry(run)}", f"vse-pipe localize --run {run}")
+    if problems:
+        raise InputError(f"{where}: {problems[0]}; {mend}")
     joins.require_model(where, metrics["model_sha256"], paths.trained(run), run, mend)
     prepared = paths.prepared(params.runs[run].dataset)
     digests = localisation.data(prepared).items()

@@ -63,11 +63,8 @@ def of_run(run: TrainedRun, params: Params) -> list[MemberOptions]:
     if SCHEMES.traits(node.scheme.name).trains:
         now = node.train.model_dump(mode="json")
         trained = config.get("train")
-        rows.append(
-            MemberOptions(
-                "train", OptionValue(""), compared(trained or now, {} if copied else now), trained is not None
-            )
-        )
+        options = compared(trained or now, {} if copied else now)
+        rows.append(MemberOptions("train", OptionValue(""), options, trained is not None))
         seed = config.get("seed")
         (option,) = compared({"seed": node.seed if seed is None else seed}, {} if copied else {"seed": node.seed})
         number = OptionValue(option.text.removeprefix("seed "), option.now)
@@ -119,13 +116,9 @@ def _criterion(name: str, results: Results) -> list[CriterionOptions]:
 
 def compared(recorded: dict, now: dict) -> list[OptionValue]:
     """The options of ``recorded`` in the order of ``now``, with the value of ``now`` if it differs."""
-    return [
-        OptionValue(
-            f"{key} {value_text(recorded[key])}",
-            value_text(now[key]) if key in now and now[key] != recorded[key] else None,
-        )
-        for key in dict.fromkeys([*(key for key in now if key in recorded), *recorded])
-    ]
+    keys = dict.fromkeys([*(key for key in now if key in recorded), *recorded])
+    changed = {key: value_text(now[key]) for key in keys if key in now and now[key] != recorded[key]}
+    return [OptionValue(f"{key} {value_text(recorded[key])}", changed.get(key)) for key in keys]
 
 
 def listed(values: dict) -> str:
@@ -234,7 +227,6 @@ def _point(run: RunResult, node: SweepNode, x: int | float | None) -> Point:
 
 
 def _models(run: RunResult) -> list[TrainedRun]:
-    """The trained models of a run: all seeds of a run with seeds."""
     return [model for model in run.repetitions or (run,) if isinstance(model, TrainedRun) and len(model.history)]
 
 

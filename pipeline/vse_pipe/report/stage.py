@@ -1,22 +1,26 @@
-"""report writes reports/metrics.json for git, reports/plots/*.csv for DVC, and index.html and timings.html for
-people."""
+"""report writes metrics.json for git, plots/*.csv for DVC, and index.html and timings.html for people, in reports/."""
 
 import contextlib
 import os
 from collections.abc import Sized
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
+from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.files import csv_text, json_text, whole_file
 from vse_pipe.core.locks import claim
 from vse_pipe.pictures.images import shown
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.report import formatting, outputs, settings
+from vse_pipe.report import formatting, settings
 from vse_pipe.report import page as report_page
 from vse_pipe.report.page import render, title
 from vse_pipe.report.pictures import Collector
-from vse_pipe.report.reading import missing_lines, read
+from vse_pipe.report.reading import RepeatedEvaluation, localised, missing_lines, read
+from vse_pipe.report.results import Evaluation, Results, RunResult
 
 _PLURALS = {"criterion": "criteria"}
 
@@ -28,14 +32,9 @@ def report(params: Params) -> Path:
     same bytes. Missing outputs are named by a warning and on the page. Raises as ``reading.read``."""
     with claim(paths.REPORT):
         results = read(params)
-        tables = {
-            "rsum": outputs.rsum,
-            "history": outputs.history,
-            "occurrence": outputs.occurrence,
-            "sweeps": settings.table,
-        }
+        tables = {"rsum": rsum, "history": history, "occurrence": occurrence, "sweeps": settings.table}
         plots = {name: make(results) for name, make in tables.items()}
-        figures = outputs.metrics(results)
+        figures = report_metrics(results)
         collector = Collector(shown, params.report.thumbnail)
         html = render(results, collector)
         spent = report_page.rows(params)
@@ -47,9 +46,8 @@ def report(params: Params) -> Path:
     for line in missing_lines(results.missing):
         warn(f"not in the report: {line}")
     if collector.unreadable:
-        warn(
-            f"{len(collector.unreadable)} pictures cannot be read, the first is {collector.unreadable[0]}; the page says so"
-        )
+        count, first = len(collector.unreadable), collector.unreadable[0]
+        warn(f"{count} pictures cannot be read, the first is {first}; the page says so")
     counted: list[tuple[str, Sized]] = [
         ("run", results.params.runs),
         ("ensemble", results.params.ensembles),
@@ -73,3 +71,107 @@ def _write_together(contents: dict[Path, str]) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
+
+
+# Finer than one query in a million; excludes the last bits of a float, which differ between machines.
+_DECIMALS = 4
+# A pull request is judged by these. All figures are in data/evaluate/, on the page, and in `vse-pipe compare`.
+_OF_A_DIRECTION = ("r@1",)
+# Sizes of the split never change, so they are no metrics.
+_COUNTS = ("queries", "items", "judgements", "unranked")
+_FURTHER = {"judged", "plausible"}
+_SUMS = ("rsum", "hs_sum")
+
+
+def report_metrics(results: Results) -> dict:
+    """{run: {criterion: {direction: {"r@1": number}, "rsum": number, "hs_sum": number}, "data": digest, "localisation":
+    ...}}.
+
+    A criterion has hs_sum, "judged" and "plausible" only if they are defined. A run with seeds has means, "seeds", and
+    "sd" and "interval" of the sums; a transfer has "transfer"."""
+    return {run.name: _figures(run) | _localisation(results, run) for run in results.methods()}
+
+
+def _figures(run: RunResult) -> dict:
+    data: dict = {} if run.data is None else {"data": run.data}
+    if run.moved:
+        data["transfer"] = run.best.metrics["transfer"]
+    if run.repetitions:
+        data["seeds"] = run.seeds
+    return data | {name: _numbers(result.metrics) | _spread(result) for name, result in run.evaluations.items()}
+
+
+def _spread(result: Evaluation) -> dict:
+    """{"sd": {metric: number}, "interval": {metric: [low, high]}} of the sums, for a run with seeds."""
+    if not isinstance(result, RepeatedEvaluation):
+        return {}
+    ends = {name: result.interval_of((name,)) for name in _SUMS}
+    figures = {
+        "sd": _rounded({name: result.deviations.get(name) for name in _SUMS}),
+        "interval": {name: [round(end, _DECIMALS) for end in pair] for name, pair in ends.items() if pair},
+    }
+    return {name: content for name, content in figures.items() if content}
+
+
+def _localisation(results: Results, run: RunResult) -> dict:
+    """{"localisation": {metric: number, "types": {type: {metric: number}}}}; empty for a run without a localisation."""
+    measured = localised(results, run)
+    if measured is None:
+        return {}
+    types = {name: _rounded(figures) for name, figures in measured["types"].items()}
+    return {"localisation": {**_rounded(measured["all"]), "types": types}}
+
+
+def _rounded(figures: dict) -> dict:
+    numbers = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+    return {name: round(value, _DECIMALS) for name, value in numbers.items() if not isinstance(value, bool)}
+
+
+def _numbers(measured: dict) -> dict:
+    content: dict = _rounded({name: measured[name] for name in _SUMS})
+    for direction in DIRECTIONS:
+        content[direction] = _rounded({name: measured[direction][name] for name in _OF_A_DIRECTION})
+    for key in _FURTHER & measured.keys():
+        content[key] = {direction: _without_counts(measured[key][direction]) for direction in DIRECTIONS}
+    if calibration := measured.get("calibration"):
+        content["calibration"] = {
+            direction: {name: round(calibration[direction][name], _DECIMALS) for name in ("ece", "brier")}
+            for direction in DIRECTIONS
+        }
+    return content
+
+
+def _without_counts(figures: dict) -> dict:
+    """Rounded figures without sizes, in nested dictionaries too."""
+    nested = {name: _without_counts(value) for name, value in figures.items() if isinstance(value, dict)}
+    return nested | {name: value for name, value in _rounded(figures).items() if name not in _COUNTS}
+
+
+def rsum(results: Results) -> pd.DataFrame:
+    """run, inference, rsum: one row per run and criterion."""
+    rows = [
+        {"run": result.run, "inference": result.inference, "rsum": round(result.rsum, _DECIMALS)}
+        for run in results.methods()
+        for result in run.evaluations.values()
+    ]
+    return pd.DataFrame(rows, columns=["run", "inference", "rsum"])
+
+
+def history(results: Results) -> pd.DataFrame:
+    """run, epoch, val_rsum, loss: one row per run and epoch."""
+    columns = ["run", "epoch", "val_rsum", "loss"]
+    tables = [run.history.assign(run=run.name)[columns] for run in results.with_curves()]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
+
+
+def occurrence(results: Results) -> pd.DataFrame:
+    """run, inference, direction, n_10, items: how many items are among the best 10 of exactly n_10 queries."""
+    columns = ["run", "inference", "direction", "n_10", "items"]
+    tables = [pd.DataFrame(columns=columns)]
+    for run in results.runs():
+        for result in run.evaluations.values():
+            for direction in DIRECTIONS:
+                values, counts = np.unique(result.items(direction)["n_10"].to_numpy(), return_counts=True)
+                names = {"run": result.run, "inference": result.inference, "direction": direction}
+                tables.append(pd.DataFrame({"n_10": values, "items": counts}).assign(**names))
+    return pd.concat(tables[1:] or tables, ignore_index=True)[columns]

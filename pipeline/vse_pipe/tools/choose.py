@@ -1,4 +1,5 @@
-"""choose: train every setting of a grid, a YAML file of values by run and address, and write the best ones into params.yaml."""
+"""choose: train every setting of a grid, a YAML file of values by run and address, and write the best ones into
+params.yaml."""
 
 import hashlib
 import itertools
@@ -31,7 +32,8 @@ class Candidate:
 
     @property
     def out(self) -> Path:
-        """Its folder below data/choose/<run>/. The name depends on the values alone, so a grid can grow or change its order."""
+        """Its folder below data/choose/<run>/. The name depends on the values alone, so a grid can grow or change its
+        order."""
         digest = hashlib.sha256(json.dumps(self.values, sort_keys=True).encode()).hexdigest()
         return paths.DATA / "choose" / self.run / digest[:12]
 
@@ -126,8 +128,8 @@ class Training:
 
 
 def params_of(setting: Candidate, overrides: list[str], further: Sequence[Check]) -> Params:
-    """Params with the setting; its run has the seed of params.yaml. Raises ParamsError for an unfit value, UsageError for a run
-    that trains nothing."""
+    """Params with the setting; its run has the seed of params.yaml. Raises ParamsError for an unfit value, UsageError
+    for a run that trains nothing."""
     params = load(PARAMS, [*overrides, *setting.overrides], further=further)
     run = replace(params.runs[params.models(setting.run)[0]], seed=params.seed)
     if not SCHEMES.traits(run.scheme.name).trains:
@@ -170,8 +172,8 @@ def write(chosen: list[Candidate], seeds: int, further: Sequence[Check]) -> None
 
 
 def check(runs: Sequence[str], seeds: int, overrides: list[str], further: Sequence[Check]) -> None:
-    """Raises ParamsError before hours of training if the runs cannot have seeds, such as the runs that ``first`` of an ensemble
-    names."""
+    """Raises ParamsError before hours of training if the runs cannot have seeds, such as the runs that ``first`` of an
+    ensemble names."""
     load(PARAMS, [*overrides, *_repeated(runs, seeds)], further=further)
 
 

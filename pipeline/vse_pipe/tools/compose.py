@@ -12,15 +12,15 @@ from vse_pipe.core.console import document, line, ruled, stdout
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate import ensemble, judgements, stage
-from vse_pipe.evaluate.external import inputs as external
-from vse_pipe.evaluate.external.inputs import InputFiles
-from vse_pipe.evaluate.judgements import NOWHERE, Names, of_dataset
+from vse_pipe.evaluate import files as external
+from vse_pipe.evaluate.files import InputFiles
+from vse_pipe.evaluate.judgements import NOWHERE, Names, dataset_names
 from vse_pipe.evaluate.measure import Inputs
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import cascade
-from vse_pipe.ranking.metrics import compositional
+from vse_pipe.ranking.metrics import recall
 from vse_pipe.ranking.metrics.recall import places
 
 
@@ -54,22 +54,24 @@ _DIGITS = 6
 def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> dict:
     """Figures of a run or an ensemble on the split ``evaluate.split``, in percent.
 
-    sets: a table of sets. Raises InputError for a file with other columns or with ids that are not embedded, IntegrityError for
-    embeddings of another model or of other data than the present ones.
+    sets: a table of sets. Raises InputError for a file with other columns or with ids that are not embedded,
+    IntegrityError for embeddings of another model or of other data than the present ones.
     """
     resolved = resolve_device(device)
     options = params.evaluate.model_copy(update={"bank": "test"})  # no criterion corrects scores, so no bank is needed
     embedded = ensemble.embedded(params, run, resolved)
     inputs = stage.read_inputs(embedded, run, options, resolved)
-    names = of_dataset(paths.prepared(params.dataset(run)), embedded.origin(options.split))
+    names = dataset_names(paths.prepared(params.dataset(run)), embedded.origin(options.split))
     return _figures(sets, inputs, names, params.evaluate)
 
 
 def compose_files(files: InputFiles, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:
     """Figures as in ``compose_run``, for vectors in files. The files need not pair captions with images."""
-    inputs = external.read(files, params, resolve_device(device), paired=False)
+    inputs = external.read_files(files, params, resolve_device(device), paired=False)
     images, captions = zip(KEYS, (inputs.ranked.image_ids, inputs.ranked.caption_ids), strict=True)
-    return _figures(sets, inputs, (Names.of_key(*images, inputs.names), Names.of_key(*captions, inputs.names)), params)
+    return _figures(
+        sets, inputs, (Names.from_key(*images, inputs.names), Names.from_key(*captions, inputs.names)), params
+    )
 
 
 def _figures(path: Path, inputs: Inputs, names: tuple[Names, Names], params: EvaluateParams) -> dict:
@@ -98,7 +100,6 @@ def _figures(path: Path, inputs: Inputs, names: tuple[Names, Names], params: Eva
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """The table of sets, of one of two kinds that have different columns."""
     table = judgements.read(path, [], [*_TWO_BY_TWO, *_TRUE_OR_FALSE, _CATEGORY])
     for columns in (_TWO_BY_TWO, _TRUE_OR_FALSE):
         if set(columns) <= set(table.columns):
@@ -106,7 +107,7 @@ def _read(path: Path) -> pd.DataFrame:
     raise InputError(f"{path}: expected a header with {', '.join(_TWO_BY_TWO)}, or with {', '.join(_TRUE_OR_FALSE)}")
 
 
-def _answers(inputs: Inputs, rows_by_column: dict[str, np.ndarray], memory: int) -> compositional.Answers:
+def _answers(inputs: Inputs, rows_by_column: dict[str, np.ndarray], memory: int) -> recall.Answers:
     inner = inputs.about["similarity"] in _INNER_PRODUCTS
 
     def scored(images: Sequence[str], captions: Sequence[str]) -> np.ndarray:
@@ -116,12 +117,12 @@ def _answers(inputs: Inputs, rows_by_column: dict[str, np.ndarray], memory: int)
 
     if "negative_id" in rows_by_column:
         scores = scored(["image_id"] * 2, ["caption_id", "negative_id"])
-        return compositional.true_or_false(scores[:, 0], scores[:, 1])
+        return recall.true_or_false(scores[:, 0], scores[:, 1])
     scores = scored(["image_0", "image_0", "image_1", "image_1"], ["caption_0", "caption_1"] * 2)
-    return compositional.two_by_two(scores.reshape(-1, 2, 2))
+    return recall.two_by_two(scores.reshape(-1, 2, 2))
 
 
-def _shares(answers: compositional.Answers) -> dict:
+def _shares(answers: recall.Answers) -> dict:
     """Shares of sets in percent, with Wilson's 95% intervals and chance."""
     from scipy.stats import binomtest
 
@@ -130,5 +131,5 @@ def _shares(answers: compositional.Answers) -> dict:
         figures[name] = round(100.0 * float(right.mean()), _DIGITS)
         ends = binomtest(int(right.sum()), len(right)).proportion_ci(method="wilson")
         figures["intervals"][name] = [round(100.0 * end, _DIGITS) for end in (ends.low, ends.high)]
-        figures["chance"][name] = round(compositional.CHANCE[name], _DIGITS)
+        figures["chance"][name] = round(recall.SET_CHANCE[name], _DIGITS)
     return figures

@@ -14,7 +14,8 @@ from vse_pipe.core.console import document, line, say
 from vse_pipe.core.errors import PipelineError
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-# Runs in a separate process: torch and torchvision from two package indexes can be installed together and crash when used.
+# Runs in a separate process: torch and torchvision from two package indexes can be installed together and crash when
+# used.
 _PROBE = """
 import json, warnings
 warnings.simplefilter("ignore")

@@ -1,4 +1,5 @@
-"""encode: vectors of the user's captions or pictures by a trained run, equal to the vectors of ``embed`` for the same content."""
+"""encode: vectors of the user's captions or pictures by a trained run, equal to the vectors of ``embed`` for the same
+content."""
 
 import contextlib
 import csv
@@ -22,8 +23,8 @@ from vse_pipe.core.errors import InputError, MissingResource, PipelineError, Usa
 from vse_pipe.embed.earlier import Fitted, fitted
 from vse_pipe.embed.stage import about_model
 from vse_pipe.embed.vectors import BATCH, parts_of
-from vse_pipe.extract.backbone import Failure
 from vse_pipe.extract.compute import Arrays, Read, batches
+from vse_pipe.extract.job import Failure
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.prepare.formats.options import ENDINGS
@@ -32,7 +33,7 @@ from vse_pipe.prepare.source import caption_text, read_lines
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import BACKBONES, SIMILARITIES
-from vse_pipe.tools.search.encoders import PhotoEncoder
+from vse_pipe.tools.search.network import PhotoEncoder
 from vse_pipe.train import model as train_model
 from vse_pipe.train import restore
 from vse_pipe.train.encoders.image import finetune
@@ -44,8 +45,8 @@ _AHEAD = 4
 
 @dataclass(frozen=True)
 class EncodedPictures:
-    """Consecutive pictures. places: int64, positions of the readable pictures; vectors: one row for each; failures: of the other
-    pictures, with the position as ``image_id``."""
+    """Consecutive pictures. places: int64, positions of the readable pictures; vectors: one row for each; failures: of
+    the other pictures, with the position as ``image_id``."""
 
     places: np.ndarray
     vectors: Float32[np.ndarray, "pictures dim"]
@@ -89,26 +90,26 @@ class Encoder:
         return self._read.unknown_share(sentences)
 
     def captions(self, sentences: Iterable[str], count: int) -> Iterator[Float32[np.ndarray, "captions dim"]]:
-        """Consecutive blocks of vectors, one row for each sentence. sentences: ``count`` texts, possibly more than fit in memory.
+        """Consecutive blocks of vectors, one row for each sentence. sentences: ``count`` texts, possibly more than fit
+        in memory.
 
-        The same sentences in the same order have exactly the vectors of ``embed``. In another order they differ by rounding, since
-        a batch is padded to its longest caption. Raises InputError and IntegrityError as ``fitted``.
+        The same sentences in the same order have exactly the vectors of ``embed``. In another order they differ by
+        rounding, since a batch is padded to its longest caption. Raises InputError and IntegrityError as ``fitted``.
         """
         with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
             words = self._read.treated(Path(folder) / self._read.name, np.arange(count), sentences)
             for part in parts_of(count, self.dim, self.params.embed.memory):
                 places = np.arange(part.start, part.stop)
-                vectors = train_model.captions(
-                    self._model, words, places, self.device, title="encoding captions, batches"
-                )
+                label = "encoding captions, batches"
+                vectors = train_model.captions(self._model, words, places, self.device, title=label)
                 assert isinstance(vectors, torch.Tensor)
                 yield vectors.numpy()
 
     def images(self, folder: Path, files: Sequence[str]) -> Iterator[EncodedPictures]:
         """Blocks of the pictures ``files`` below ``folder``, with exactly the vectors of ``embed`` on the same machine.
 
-        Raises UsageError if no network here computes the run's features, MissingResource and IntegrityError for missing or other
-        weights.
+        Raises UsageError if no network here computes the run's features, MissingResource and IntegrityError for missing
+        or other weights.
         """
         read, size = self._reader(folder)
         items = [Item(place, file, "", str(folder / file)) for place, file in enumerate(files)]
@@ -170,9 +171,7 @@ class Encoder:
         with devices.inference(self.device, self._photo_encoder.computing):
             return self._photo_encoder.forward(arrays).features
 
-    def _block(
-        self, inputs: list[np.ndarray], size: int, places: list[int], failures: list[Failure]
-    ) -> EncodedPictures:
+    def _block(self, inputs: list, size: int, places: list[int], failures: list[Failure]) -> EncodedPictures:
         """size: rows of a batch. The last batch is filled up, because the last bits depend on the number of rows."""
         vectors = np.empty((0, self.dim), np.float32)
         if inputs:
@@ -200,8 +199,9 @@ def encode_captions(
 ) -> dict:
     """Write ``out``, a row for each caption of ``source``; returns counts.
 
-    source: a text file with a caption in each line, whose ids are 0, 1, 2, ..., or a .csv or .tsv with a header. column: the
-    column of captions. Raises UsageError for an unfit column or run, InputError for an empty caption or a repeated id, with the line.
+    source: a text file with a caption in each line, whose ids are 0, 1, 2, ..., or a .csv or .tsv with a header.
+    column: the column of captions. Raises UsageError for an unfit column or run, InputError for an empty caption or a
+    repeated id, with the line.
     """
     _require_free(out)
     encoder = Encoder.open(params, run, resolve_device(device))
@@ -227,10 +227,11 @@ def encode_captions(
 
 
 def encode_images(params: Params, run: str, source: Path, out: Path, device: str = "auto") -> dict:
-    """Write ``out``, a row for each picture in ``source`` and its folders; returns counts, and the pictures that cannot be read.
+    """Write ``out``, a row for each picture in ``source`` and its folders; returns counts, and the pictures that cannot
+    be read.
 
-    A picture's id is its path below ``source``. Raises UsageError for a run without a network for pictures, InputError if no picture
-    can be read.
+    A picture's id is its path below ``source``. Raises UsageError for a run without a network for pictures, InputError
+    if no picture can be read.
     """
     _require_free(out)
     if not source.is_dir():
@@ -266,8 +267,8 @@ def encode_images(params: Params, run: str, source: Path, out: Path, device: str
 
 @dataclass(frozen=True)
 class CaptionFile:
-    """An iterable of captions that reads the file on each pass. ids, image_ids: int64, or text if they are no numbers; image_ids:
-    None if the file does not name the picture of a caption."""
+    """An iterable of captions that reads the file on each pass. ids, image_ids: int64, or text if they are no numbers;
+    image_ids: None if the file does not name the picture of a caption."""
 
     path: Path
     column: str | None
@@ -325,9 +326,8 @@ def _column(header: list[str], names: Iterable[str], path: Path) -> str:
     for name in names:
         if name in header:
             return name
-    raise UsageError(
-        f"{path}: no column {' or '.join(names)}; name that of the captions with --column: {', '.join(header)}"
-    )
+    absent = " or ".join(names)
+    raise UsageError(f"{path}: no column {absent}; name that of the captions with --column: {', '.join(header)}")
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
@@ -353,7 +353,8 @@ def _cells(path: Path) -> Iterator[list[str]]:
 
 
 def _ids(cells: list[str], path: Path, unique: bool = False) -> np.ndarray:
-    """int64 if all ids are numbers, else text. Raises InputError for an invalid id, or with ``unique`` for a repeated one."""
+    """int64 if all ids are numbers, else text. Raises InputError for an invalid id, or with ``unique`` for a repeated
+    one."""
     texts = pa.array(cells, pa.string())
     distinct = texts if unique else texts.unique()
     if wrong := text.objection(distinct):

@@ -18,7 +18,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.schema import Name
 from vse_pipe.project.params.typed import Params
-from vse_pipe.tools.search.encoders import NO_NETWORK
+from vse_pipe.tools.search.network import NO_NETWORK
 
 FORMAT = "folder"
 # Share of pictures that may fail: pictures that the network's transform refuses must not stop the search of all others.
@@ -26,8 +26,8 @@ _MAX_ERRORS = 0.5
 
 
 def source_of(folder: Path) -> str:
-    """The folder as params.yaml names it: relative to the project's root, which is the working directory, or absolute. Raises
-    UsageError if it is no folder, or if the project lies in it."""
+    """The folder as params.yaml names it: relative to the project's root, which is the working directory, or absolute.
+    Raises UsageError if it is no folder, or if the project lies in it."""
     root, source = Path.cwd().resolve(), folder.resolve()
     if not source.is_dir():
         raise UsageError(f"index: {folder} is no folder")
@@ -38,13 +38,9 @@ def source_of(folder: Path) -> str:
 
 def dataset_of(params: Params, source: str, name: str | None) -> str:
     """The name of the data set of that folder, or a new name. Raises UsageError if an entry has the name already."""
-    matches = [
-        key
-        for key, dataset in params.datasets.items()
-        if dataset.format.name == FORMAT
-        and Path(dataset.source).resolve() == Path(source).resolve()
-        and name in (None, key)
-    ]
+    folders = {key: entry.source for key, entry in params.datasets.items() if entry.format.name == FORMAT}
+    target = Path(source).resolve()
+    matches = [key for key, place in folders.items() if Path(place).resolve() == target and name in (None, key)]
     if matches:
         return matches[-1]
     # DVC splits addresses of entries at dots.
@@ -70,8 +66,8 @@ def is_pair(params: Params, name: str, pair: dict[str, str]) -> bool:
 
 
 def pair_entries(source: str, dataset: str, pair: dict[str, str], device: str) -> dict[str, dict]:
-    """Entries of params.yaml, by section, for a data set with a pretrained pair and no training. pair: options that both
-    sides of ``open_clip`` share."""
+    """Entries of params.yaml, by section, for a data set with a pretrained pair and no training. pair: options that
+    both sides of ``open_clip`` share."""
     both = {"dataset": dataset}
     run = {"noise": f"{dataset}_pairs", "loss": "infonce", "scheme": "zero_shot", "similarity": "cosine"}
     sides = {"features": f"{dataset}_seen", "texts": f"{dataset}_said", "text": "identity", "image": "identity"}
@@ -89,8 +85,8 @@ def _folder_dataset(source: str) -> dict[str, str]:
 
 
 def missing_entries(params: Params, source: str, dataset: str, run: str) -> dict[str, dict]:
-    """Entries that params.yaml lacks, by section. run: a name in params.yaml. Raises UsageError if no network here computes the
-    features of the run, MissingResource if it is not trained."""
+    """Entries that params.yaml lacks, by section. run: a name in params.yaml. Raises UsageError if no network here
+    computes the features of the run, MissingResource if it is not trained."""
     first = params.models(run)[0]
     node = params.runs[first]
     backbone = params.features[node.features].backbone
@@ -105,9 +101,8 @@ def missing_entries(params: Params, source: str, dataset: str, run: str) -> dict
         entries["datasets"] = {dataset: _folder_dataset(source)}
     if not any((entry.dataset, entry.backbone) == (dataset, backbone) for entry in params.features.values()):
         source_entry = read_document(paths.PARAMS)["features"][node.features]
-        options = {
-            key: value for key, value in source_entry.items() if key not in ("dataset", "on_error", "max_errors")
-        }
+        removed = ("dataset", "on_error", "max_errors")
+        options = {key: value for key, value in source_entry.items() if key not in removed}
         entries["features"] = {f"{node.features}_{dataset}": {"dataset": dataset, **options, "max_errors": _MAX_ERRORS}}
     if not any((entry.run, entry.dataset) == (first, dataset) for entry in params.transfers.values()):
         free = dataset not in {*params.evaluated(), *params.groups, *params.runs}
@@ -116,7 +111,8 @@ def missing_entries(params: Params, source: str, dataset: str, run: str) -> dict
 
 
 def index(params: Params, names: list[str], device: str = "auto") -> list[Path]:
-    """Compute everything that searches of these runs and transfers read, only new pictures if an earlier call did the others.
+    """Compute everything that searches of these runs and transfers read, only new pictures if an earlier call did the
+    others.
 
     Returns the folders. Raises as the stages do; finished artefacts then stay.
     """

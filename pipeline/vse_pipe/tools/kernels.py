@@ -1,8 +1,8 @@
 """Compile numba's loops and bundle Vega in advance, so that the first stage need not do it.
 
-``make setup`` runs ``python -m vse_pipe.tools.kernels``. Both results lie in ``__pycache__`` next to their source and are
-renewed when the source changes. The functions of ``train`` and ``evaluate`` call the loops, so that numba compiles them for the
-types in use.
+``make setup`` runs ``python -m vse_pipe.tools.kernels``. Both results lie in ``__pycache__`` next to their source and
+are renewed when the source changes. The functions of ``train`` and ``evaluate`` call the loops, so that numba compiles
+them for the types in use.
 """
 
 import numpy as np
@@ -13,9 +13,7 @@ from vse_pipe.evaluate.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.ranking import criteria, kernels
-from vse_pipe.ranking.bank import BankSource, cosine
-from vse_pipe.ranking.metrics import listed
-from vse_pipe.ranking.split import Split
+from vse_pipe.ranking.bank import BankSource, Split, cosine
 from vse_pipe.ranking.statistics_kernels import by_class
 from vse_pipe.report import charts
 
@@ -24,8 +22,8 @@ _IMAGES, _EACH, _DIM, _SEED = 60, 5, 8, 1
 
 
 def compile_all() -> None:
-    """Rank random vectors under every criterion, take a step of a recurrent encoder and of order violations, and call the loops
-    that a small gallery does not reach."""
+    """Rank random vectors under every criterion, take a step of a recurrent encoder and of order violations, and call
+    the loops that a small gallery does not reach."""
     inputs = Inputs(_split(0), BankSource("test"), _split(_IMAGES), BankSource("val"), cosine, {})
     chosen = [criteria.parse(name, {}) for name in INFERENCES.names()]
     for _ in measure(inputs, chosen, EvaluateParams(resamples=1)):
@@ -37,8 +35,8 @@ def compile_all() -> None:
     SIMILARITIES.load("order").score(vectors, vectors, SIMILARITIES.options("order")()).sum().backward()
     zero, bounds = np.zeros(1, np.int64), np.arange(2)
     by_class(np.ones((1, 1), np.int64), bounds, zero, bounds, zero, zero + 1, bounds, zero, False)
-    listed.compiled(torch.zeros(1, 1), bounds, np.zeros(1, np.float32), False)
     score, item = np.zeros((1, 1), np.float32), np.zeros((1, 1), np.int32)
+    kernels.count(score, bounds, score[0], False, zero)
     for loop in (kernels.of_rows, kernels.of_columns):
         loop(score, 0, 0, score, item, item, score, item, 0, 1)
 

@@ -1,4 +1,5 @@
-"""data/code/ and data/sources/: for each stage of dvc.yaml a list of its modules and a list of its files from outside."""
+"""data/code/ and data/sources/: for each stage of dvc.yaml a list of its modules and a list of its files from
+outside."""
 
 import hashlib
 import json
@@ -13,7 +14,8 @@ from vse_pipe.core.locks import claim
 from vse_pipe.project import paths, sources
 from vse_pipe.project.sources import SourceFiles
 
-# Results of the last call. DVC starts a call at every `dvc repro`, and most of its time would go into imports and params.yaml.
+# Results of the last call. DVC starts a call at every `dvc repro`, and most of its time would go into imports and
+# params.yaml.
 CODE_CACHE = Path(".dvc") / "tmp" / "code.json"
 SOURCES_CACHE = Path(".dvc") / "tmp" / "sources.json"
 
@@ -21,8 +23,8 @@ SOURCES_CACHE = Path(".dvc") / "tmp" / "sources.json"
 def write_code(overrides: list[str], find: Callable[[], dict[str, str]]) -> None:
     """Write ``paths.CODE`` in the working directory, whole or not at all.
 
-    find: returns the lists by stage, as ``vse_pipe.project.code.listings``. It is called only if params.yaml, ``overrides`` or a
-    module of this package has changed since the last call.
+    find: returns the lists by stage, as ``vse_pipe.project.code.listings``. It is called only if params.yaml,
+    ``overrides`` or a module of this package has changed since the last call.
     """
     state = state_of(overrides)
     lists = _cached(CODE_CACHE, state, "lists")
@@ -36,19 +38,16 @@ def write_code(overrides: list[str], find: Callable[[], dict[str, str]]) -> None
 def write_sources(overrides: list[str], find: Callable[[], dict[str, list[SourceFiles]]]) -> None:
     """Write ``paths.SOURCES`` in the working directory, whole or not at all; nothing if it is up to date.
 
-    find: returns the files by stage, as ``vse_pipe.project.stages.sources``. It is called only if params.yaml, ``overrides``, a
-    module of this package, or a file that lists other files has changed since the last call.
+    find: returns the files by stage, as ``vse_pipe.project.stages.sources``. It is called only if params.yaml,
+    ``overrides``, a module of this package, or a file that lists other files has changed since the last call.
     """
     state = state_of(overrides)
     with claim(paths.SOURCES):
         before = _texts()
         cached = _cached(SOURCES_CACHE, state, "files")
         try:
-            if cached is None:
-                now = _listed(find(), before)
-            else:
-                files = {stage: list(map(SourceFiles.from_json, rows)) for stage, rows in cached.items()}
-                now = _listed(files, before)
+            files = {stage: list(map(SourceFiles.from_json, rows)) for stage, rows in (cached or {}).items()}
+            now = _listed(find() if cached is None else files, before)
         except sources.NamesUnknown:
             cached, now = None, _listed(find(), before)
         if cached is None and SOURCES_CACHE.parents[1].is_dir():
@@ -92,9 +91,6 @@ def _listed(files: dict[str, list[SourceFiles]], before: dict[str, str]) -> dict
 
 
 def _texts() -> dict[str, str]:
-    """Texts of ``paths.SOURCES`` by stage."""
     files = [path for path in paths.SOURCES.rglob("*") if path.is_file()]
-    return {
-        "@".join(path.relative_to(paths.SOURCES).parts): path.read_text(encoding="utf-8", errors="surrogateescape")
-        for path in files
-    }
+    texts = [path.read_text(encoding="utf-8", errors="surrogateescape") for path in files]
+    return {"@".join(path.relative_to(paths.SOURCES).parts): text for path, text in zip(files, texts, strict=True)}

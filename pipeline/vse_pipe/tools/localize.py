@@ -16,11 +16,11 @@ from vse_pipe.core.console import line as console_line
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UnreadableImage, UsageError
 from vse_pipe.core.files import may_replace, whole_file
-from vse_pipe.localize import inputs
+from vse_pipe.localize import stage
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box
 from vse_pipe.pictures.images import Item
-from vse_pipe.prepare.regions import Seen, settled
+from vse_pipe.prepare.regions import Picture, settled
 from vse_pipe.prepare.source import is_text
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import PROPOSALS
@@ -45,7 +45,8 @@ class Photo:
 
 @contextlib.contextmanager
 def unpacked(content: bytes, name: str) -> Iterator[Photo]:
-    """The photo in a temporary folder. name: for messages. Raises UnreadableImage if ``content`` is no readable picture."""
+    """The photo in a temporary folder. name: for messages. Raises UnreadableImage if ``content`` is no readable
+    picture."""
     with tempfile.TemporaryDirectory(prefix="vse-pipe-") as path:
         folder, digest = Path(path), hashlib.sha256(content).hexdigest()
         (folder / _FILE).write_bytes(content)
@@ -59,7 +60,8 @@ def unpacked(content: bytes, name: str) -> Iterator[Photo]:
 
 @dataclass(frozen=True)
 class FoundBox:
-    """The best of ``candidates`` boxes. score: similarity to the phrase, larger is closer; unknown, notes: of the phrase's words."""
+    """The best of ``candidates`` boxes. score: similarity to the phrase, larger is closer; unknown, notes: of the
+    phrase's words."""
 
     phrase: str
     box: Box
@@ -70,8 +72,8 @@ class FoundBox:
 
 
 def find(params: Params, run: str, photo: Photo, phrases: Sequence[str], device: str) -> list[FoundBox]:
-    """The best box of each phrase. run: a run that ``check`` accepts. Raises InputError for a phrase without a known word, and
-    if no box is proposed."""
+    """The best box of each phrase. run: a run that ``check`` accepts. Raises InputError for a phrase without a known
+    word, and if no box is proposed."""
     network = open_run(params, run, "test", resolve_device(device))
     if isinstance(network, Together):
         warn(f"localize {run}: of the run's two networks the first alone is asked")
@@ -95,12 +97,13 @@ def _proposed(params: Params, dataset: str, photo: Photo, device: str) -> list[B
     settings = params.datasets[dataset].format.params
     options = PROPOSALS.options(settings.proposals).model_validate(settings.options)
     proposer = PROPOSALS.load(settings.proposals).proposer(options, settings.count, params.seed, device)
-    image = Seen(photo.folder, photo.item(), *photo.picture.size)
+    image = Picture(photo.folder, photo.item(), *photo.picture.size)
     corners = settled(proposer(image), image, settings.count).boxes.astype(int).tolist()
     return [Box(x1, y1, x2 - x1 + 1, y2 - y1 + 1) for x1, y1, x2, y2 in corners]
 
 
-# Okabe and Ito's colours, which colour-blind people can tell apart, without black and yellow, which are hard to see here.
+# Okabe and Ito's colours, which colour-blind people can tell apart, without black and yellow, which are hard to see
+# here.
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _TEXT, _LINE, _MARGIN = 16, 24, 8
 # Characters of a phrase in the drawing.
@@ -108,8 +111,8 @@ _WIDEST = 100
 
 
 def drawn(photo: Image.Image, boxes: list[FoundBox]) -> Image.Image:
-    """The photo with a frame of three pixels around each box, a white frame inside it for contrast, and a line of text for each
-    phrase, cut after 100 characters."""
+    """The photo with a frame of three pixels around each box, a white frame inside it for contrast, and a line of text
+    for each phrase, cut after 100 characters."""
     font = ImageFont.load_default(_TEXT)
     phrases = [row.phrase if len(row.phrase) <= _WIDEST else f"{row.phrase[:_WIDEST]}..." for row in boxes]
     lines = [f"{number}  {plain(phrase)}" for number, phrase in enumerate(phrases, start=1)]
@@ -174,7 +177,7 @@ class Question:
 
 def check(params: Params, run: str) -> None:
     """Raises UsageError for a run of whole pictures or fragments, and proposals from a file."""
-    inputs.check_localizable(params, run)
+    stage.check_localizable(params, run)
     dataset = params.runs[run].dataset
     about = params.datasets[dataset].format
     if about.name != "regions":
@@ -184,7 +187,8 @@ def check(params: Params, run: str) -> None:
 
 
 def localize(params: Params, run: str, content: bytes, question: Question, device: str, as_json: bool) -> None:
-    """Draw and print the best box of each phrase. content: the bytes of the photo. Raises as ``unpacked`` and ``find``."""
+    """Draw and print the best box of each phrase. content: the bytes of the photo. Raises as ``unpacked`` and
+    ``find``."""
     with unpacked(content, question.name) as photo:
         rows = find(params, run, photo, question.phrases, device)
         write(question.out, photo.picture, rows)

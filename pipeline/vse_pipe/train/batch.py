@@ -71,7 +71,7 @@ class Scored:
         return torch.ones_like(self.scores[0]) if self.targets is None else self.targets
 
     @classmethod
-    def of(
+    def from_scores(
         cls,
         scores: Tensor,
         owners: Tensor | None = None,

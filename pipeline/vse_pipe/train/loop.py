@@ -17,8 +17,7 @@ from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import DeadRun, PipelineError, out_of_memory, shortage
 from vse_pipe.core.seeds import derive_seed
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
-from vse_pipe.ranking.metrics.convergence import converged, waited
-from vse_pipe.ranking.metrics.recall import Truth, best_ranks, hits_at, recall
+from vse_pipe.ranking.metrics.recall import Truth, best_ranks, converged, hits_at, recall, waited
 from vse_pipe.ranking.metrics.recall import chance as recall_by_chance
 from vse_pipe.ranking.scores import Scores, Similarity
 from vse_pipe.train import checkpoint
@@ -59,7 +58,7 @@ def validator(
         with contextlib.ExitStack() as modes:
             for model in models:
                 modes.enter_context(train_model.evaluating(model))
-            scores = Scores.of(image_side, texts, score)
+            scores = Scores.from_sides(image_side, texts, score)
             recalls = _recalls(scores, image_truth, "i2t") | _recalls(scores.transposed(), caption_truth, "t2i")
         return {**recalls, "val_rsum": round(sum(recalls.values()), 6)}
 

@@ -181,7 +181,7 @@ class Scheme:
         owners, setting = batch.owners.to(scores.device), self.setting
         matches = setting.pairs.matches(batch.pairs, scores.device)
         mask = setting.train.mask_same_image
-        return Scored.of(scores, owners, mask, images, texts, matches=matches, passed=self.passed)
+        return Scored.from_scores(scores, owners, mask, images, texts, matches=matches, passed=self.passed)
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         return self.setting.loss(self.scored(images, texts, batch))
@@ -223,7 +223,7 @@ def values_of_pairs(
                 images, texts = model.encode(batch, device, precision)
                 scores = model.score(images, texts)
                 matches = pairs.matches(batch.pairs, scores.device)
-                scored = Scored.of(scores, batch.owners.to(scores.device), mask_same_image, matches=matches)
+                scored = Scored.from_scores(scores, batch.owners.to(scores.device), mask_same_image, matches=matches)
                 values[batch.pairs] = judge(scored).cpu().numpy()
     finally:
         model.train(was_training)

@@ -22,7 +22,6 @@ from vse_pipe.project.registry import (
     PROTOCOLS,
     RUN_FAMILIES,
     SAMPLERS,
-    SECTIONS,
     TEXT_FEATURES,
     Family,
 )
@@ -32,7 +31,7 @@ from vse_pipe.train.checkpoint import code_of
 pytestmark = pytest.mark.acceptance
 
 FAMILIES = (
-    *(FORMATS, PROPOSALS, BACKBONES, ENGINES, TEXT_FEATURES, PROTOCOLS, INFERENCES, SECTIONS),
+    *(FORMATS, PROPOSALS, BACKBONES, ENGINES, TEXT_FEATURES, PROTOCOLS, INFERENCES),
     *RUN_FAMILIES.values(),
 )
 Member = tuple[Family, str]
@@ -142,7 +141,7 @@ def test_a_comment_in_a_member_trains_its_runs_alone_anew(project, monkeypatch):
 
 def test_the_whole_status_says_the_same(project):
     repo, params = project
-    members = [(ENGINES, "ray"), (FORMATS, "csv"), (RUN_FAMILIES["loss"], "max"), (SECTIONS, SECTIONS.names()[0])]
+    members = [(ENGINES, "ray"), (FORMATS, "csv"), (RUN_FAMILIES["loss"], "max")]
     with edited(*members) as files:
         stages = {name for name, changes in repo.status().items() if "changed deps" in str(changes)}
         assert stages == stale(repo, files)

@@ -105,25 +105,21 @@ NAN = VALUES[1].copy()
 NAN[2, 3] = np.nan
 
 
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        (row(1, num_boxes=10), r"a.tsv row 2: image_id 9 has 10 boxes, expected 3"),
-        (row(1, num_boxes="many"), r"a.tsv row 2: image_id 9: num_boxes b'many' is not a number"),
-        (row(1, features=coded(VALUES[1])[:-1]), r"a.tsv row 2: features are not base64"),
-        (row(1, features="%" + coded(VALUES[1])[1:]), r"a.tsv row 2: features are not base64"),
-        (row(1, boxes=coded(BOXES[1, :2])), r"a.tsv row 2: boxes have 32 bytes, expected 48: 3 x 4 float32"),
-        (row(1, features=coded(VALUES[1].astype(np.float64))), "row 2: features have 120 bytes, expected 60"),
-        (row(1, features=coded(NAN)), r"a.tsv row 2: features hold NaN or infinite values"),
-        (row(1, image_id=NUMBERS[0]), r"a.tsv row 2: image_id 391895 is in tsv/a.tsv row 1 already"),
-        (row(1, image_id="9x"), r"a.tsv row 2: image_id b'9x' is not a whole number"),
-        (row(1, image_id="9" * 5000), r"a.tsv row 2: image_id b'9+' is not a whole number"),
-        ("9\t40\t36", r"a.tsv row 2: 3 columns, expected 6: image_id, image_w"),
-        ("", r"a.tsv row 2: 1 columns, expected 6"),
-        (row(1, image_id=8), r"images.parquet row 1: no row of a.tsv has image_id 9 \(9.jpg\); key: file says"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("bad", "message"), [
+    (row(1, num_boxes=10), r"a.tsv row 2: image_id 9 has 10 boxes, expected 3"),
+    (row(1, num_boxes="many"), r"a.tsv row 2: image_id 9: num_boxes b'many' is not a number"),
+    (row(1, features=coded(VALUES[1])[:-1]), r"a.tsv row 2: features are not base64"),
+    (row(1, features="%" + coded(VALUES[1])[1:]), r"a.tsv row 2: features are not base64"),
+    (row(1, boxes=coded(BOXES[1, :2])), r"a.tsv row 2: boxes have 32 bytes, expected 48: 3 x 4 float32"),
+    (row(1, features=coded(VALUES[1].astype(np.float64))), "row 2: features have 120 bytes, expected 60"),
+    (row(1, features=coded(NAN)), r"a.tsv row 2: features hold NaN or infinite values"),
+    (row(1, image_id=NUMBERS[0]), r"a.tsv row 2: image_id 391895 is in tsv/a.tsv row 1 already"),
+    (row(1, image_id="9x"), r"a.tsv row 2: image_id b'9x' is not a whole number"),
+    (row(1, image_id="9" * 5000), r"a.tsv row 2: image_id b'9+' is not a whole number"),
+    ("9\t40\t36", r"a.tsv row 2: 3 columns, expected 6: image_id, image_w"),
+    ("", r"a.tsv row 2: 1 columns, expected 6"),
+    (row(1, image_id=8), r"images.parquet row 1: no row of a.tsv has image_id 9 \(9.jpg\); key: file says"),
+], ids=str)  # fmt: skip
 def test_refuses(folder: Path, bad: str, message: str) -> None:
     prepared()
     written(row(0), bad, row(2), row(3))

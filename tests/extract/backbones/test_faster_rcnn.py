@@ -19,11 +19,11 @@ from tests.naive import data as naive
 from vse_pipe.artifacts import features
 from vse_pipe.core.errors import InputError, MissingResource, UnknownMember, UsageError
 from vse_pipe.extract import stage
-from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones import faster_rcnn as _boxes
 from vse_pipe.extract.backbones import torchvision
 from vse_pipe.extract.backbones.faster_rcnn import Regions, build
 from vse_pipe.extract.backbones.options import FasterRcnnOptions as Params
+from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import detector
 from vse_pipe.pictures.images import Item
 
@@ -183,22 +183,19 @@ def test_a_file_of_weights_for_the_detector(folder: Path) -> None:
         build(Params(**given), seed=1)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"detector": "fasterrcnn_resnet50"}, UnknownMember, "unknown detector 'fasterrcnn_resnet50'; did you mean"),
-        ({"detector": "ssd300_vgg16"}, UnknownMember, "unknown detector 'ssd300_vgg16'"),
-        ({"detector_weights": "COCO_V2"}, UnknownMember, "has no weights 'COCO_V2'; did you mean 'COCO_V1'"),
-        ({"detector_weights": "imagenet"}, UnknownMember, "has no weights 'imagenet'; known: COCO_V1"),
-        ({"detector_weights": "no.pth"}, MissingResource, "no.pth: no such weights file"),
-        ({"detector_args": {"classes": 2}}, UsageError, "detector_args classes; did you mean 'num_classes'"),
-        ({"detector_args": {"num_classes": "2"}}, UsageError, "does not take detector_args {'num_classes': '2'}"),
-        ({"detector_args": {"min_size": 2}}, UsageError, "detector_args cannot set min_size"),
-        ({"trunk": "resnet81"}, UnknownMember, "unknown torchvision model 'resnet81'"),
-        ({"trunk": "squeezenet1_1"}, UsageError, "trunk squeezenet1_1 cannot be cut at stride 16"),
-        ({"weights": "no.pth"}, MissingResource, "no.pth: no such weights file"),
-    ],
-)
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"detector": "fasterrcnn_resnet50"}, UnknownMember, "unknown detector 'fasterrcnn_resnet50'; did you mean"),
+    ({"detector": "ssd300_vgg16"}, UnknownMember, "unknown detector 'ssd300_vgg16'"),
+    ({"detector_weights": "COCO_V2"}, UnknownMember, "has no weights 'COCO_V2'; did you mean 'COCO_V1'"),
+    ({"detector_weights": "imagenet"}, UnknownMember, "has no weights 'imagenet'; known: COCO_V1"),
+    ({"detector_weights": "no.pth"}, MissingResource, "no.pth: no such weights file"),
+    ({"detector_args": {"classes": 2}}, UsageError, "detector_args classes; did you mean 'num_classes'"),
+    ({"detector_args": {"num_classes": "2"}}, UsageError, "does not take detector_args {'num_classes': '2'}"),
+    ({"detector_args": {"min_size": 2}}, UsageError, "detector_args cannot set min_size"),
+    ({"trunk": "resnet81"}, UnknownMember, "unknown torchvision model 'resnet81'"),
+    ({"trunk": "squeezenet1_1"}, UsageError, "trunk squeezenet1_1 cannot be cut at stride 16"),
+    ({"weights": "no.pth"}, MissingResource, "no.pth: no such weights file"),
+])  # fmt: skip
 def test_refuses(folder: Path, options: dict, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         build(Params(**{**SMALL, **options}), seed=1)
@@ -221,16 +218,13 @@ def test_every_published_detector_names_its_digest() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"shorter": 601, "longer": 600}, "longer 600 is less than shorter 601"),
-        ({"weights": "random", "sha256": "0" * 64}, "sha256 is given, but random weights"),
-        ({"detector_weights": "random", "detector_sha256": "0" * 64}, "detector_sha256 is given, but random"),
-        ({"detector_weights": "cocov1"}, "expected imagenet, random or a path that ends in"),
-        ({"regions": 0}, "greater than 0"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"shorter": 601, "longer": 600}, "longer 600 is less than shorter 601"),
+    ({"weights": "random", "sha256": "0" * 64}, "sha256 is given, but random weights"),
+    ({"detector_weights": "random", "detector_sha256": "0" * 64}, "detector_sha256 is given, but random"),
+    ({"detector_weights": "cocov1"}, "expected imagenet, random or a path that ends in"),
+    ({"regions": 0}, "greater than 0"),
+])  # fmt: skip
 def test_refuses_options(options: dict, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Params(**options)

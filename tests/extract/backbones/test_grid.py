@@ -99,14 +99,11 @@ def test_cells_match_the_loop_and_cover_the_map(rows: int, columns: int, height:
     assert covered.all()
 
 
-@pytest.mark.parametrize(
-    ("mode", "size", "expected"),
-    [
-        ("shorter", (100, 50), (25.0, 0.0, 75.0, 50.0)),
-        ("shorter", (30, 60), (0.0, 15.0, 30.0, 45.0)),
-        ("exact", (100, 50), (0.0, 0.0, 100.0, 50.0)),
-    ],
-)
+@pytest.mark.parametrize(("mode", "size", "expected"), [
+    ("shorter", (100, 50), (25.0, 0.0, 75.0, 50.0)),
+    ("shorter", (30, 60), (0.0, 15.0, 30.0, 45.0)),
+    ("exact", (100, 50), (0.0, 0.0, 100.0, 50.0)),
+])  # fmt: skip
 def test_the_boxes_are_those_of_the_crop_in_the_picture(tmp_path, mode, size, expected) -> None:
     """A picture whose crop is red and whose rest is blue: the window must be where the red is."""
     left, top, right, bottom = (int(edge) for edge in expected)
@@ -144,15 +141,12 @@ def test_maps_of_other_families(folder: Path, name: str) -> None:
     assert (name == "squeezenet1_1") <= (found.shape[2] == 512)
 
 
-@pytest.mark.parametrize(
-    ("name", "dim", "pooled"),
-    [
-        ("resnet18", 512, True),
-        ("vit_tiny_patch16_224", 192, False),
-        ("swin_tiny_patch4_window7_224", 768, True),
-        ("mobilenetv3_small_050", 288, False),
-    ],
-)
+@pytest.mark.parametrize(("name", "dim", "pooled"), [
+    ("resnet18", 512, True),
+    ("vit_tiny_patch16_224", 192, False),
+    ("swin_tiny_patch4_window7_224", 768, True),
+    ("mobilenetv3_small_050", 288, False),
+])  # fmt: skip
 def test_maps_of_timm(folder: Path, name: str, dim: int, pooled: bool) -> None:
     given = {"model": name, "weights": "random", "image_size": 224}
     backbone = build(Params(**given, library="timm"), seed=1)
@@ -188,41 +182,27 @@ def test_a_weights_file_is_loaded_strictly_and_checked(folder: Path) -> None:
         build(Params(model="resnet18", **small), seed=1)
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"model": "resnet81"}, UnknownMember, "unknown torchvision model 'resnet81'; did you mean 'resnet18'"),
-        ({"model": "vit_b_32"}, UsageError, "torchvision vit_b_32 ends with tokens, so it has no map"),
-        (
-            {"model": "resnet18", "image_size": 64},
-            UsageError,
-            "a map of 2 x 2 for images of 64 pixels, smaller than the grid of 7 x 7: set rows and columns",
-        ),
-        ({"model": "resnet18", "image_size": 32}, UsageError, "a map of 1 x 1 for images of 32 pixels"),
-        (
-            {"model": "random_filters", "model_args": {"filter": 2}},
-            UsageError,
-            r"random_filters does not take model_args \{'filter': 2\}",
-        ),
-        ({"model": "random_filters", "image_size": 5}, UsageError, "size 7 of the filters is larger than image_size 5"),
-    ],
-)
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"model": "resnet81"}, UnknownMember, "unknown torchvision model 'resnet81'; did you mean 'resnet18'"),
+    ({"model": "vit_b_32"}, UsageError, "torchvision vit_b_32 ends with tokens, so it has no map"),
+    ({"model": "resnet18", "image_size": 64}, UsageError,
+     "a map of 2 x 2 for images of 64 pixels, smaller than the grid of 7 x 7: set rows and columns"),
+    ({"model": "resnet18", "image_size": 32}, UsageError, "a map of 1 x 1 for images of 32 pixels"),
+    ({"model": "random_filters", "model_args": {"filter": 2}}, UsageError,
+     r"random_filters does not take model_args \{'filter': 2\}"),
+    ({"model": "random_filters", "image_size": 5}, UsageError, "size 7 of the filters is larger than image_size 5"),
+])  # fmt: skip
 def test_refuses(folder: Path, options: dict, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         build(Params(**{"weights": "random", **options}), seed=1)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"model": "resnet18", "crops": "ten"}, "Input should be 'center'"),
-        (
-            {"model": "random_filters", "weights": "imagenet"},
-            "random_filters has no trained weights: weights must be random, not imagenet",
-        ),
-        ({"model": "resnet18", "rows": 0}, "greater than 0"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"model": "resnet18", "crops": "ten"}, "Input should be 'center'"),
+    ({"model": "random_filters", "weights": "imagenet"},
+     "random_filters has no trained weights: weights must be random, not imagenet"),
+    ({"model": "resnet18", "rows": 0}, "greater than 0"),
+])  # fmt: skip
 def test_refuses_options(options: dict, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Params(**options)

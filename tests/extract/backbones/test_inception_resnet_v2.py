@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.extract.backbones.nothing import NOTHING
+from tests.extract.project import NOTHING
 from vse_pipe.core.errors import MissingResource
 from vse_pipe.extract import networks
 from vse_pipe.extract.backbones import inception_resnet_v2

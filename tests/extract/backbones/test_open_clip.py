@@ -14,8 +14,8 @@ from vse_pipe.core.files import sha256
 from vse_pipe.extract import networks, pair
 from vse_pipe.extract.backbones.open_clip import build
 from vse_pipe.extract.backbones.options import OpenClipOptions as Params
+from vse_pipe.extract.backbones.options import PairParams
 from vse_pipe.extract.pair import transform
-from vse_pipe.extract.params import PairParams
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
 

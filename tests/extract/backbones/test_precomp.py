@@ -80,24 +80,17 @@ def with_nan() -> np.ndarray:
 GOOD = [f"train_ims.npy#{row}" for row in ORDER]
 
 
-@pytest.mark.parametrize(
-    ("array", "files", "message"),
-    [
-        (
-            with_nan(),
-            GOOD,
-            r"train_ims.npy#4 \(image_id 10\) holds NaN or infinite values; to leave such images out, set on_error",
-        ),
-        (rows(), [*GOOD[:3], "train_ims.npy#5"], "row 3: train_ims.npy#5 does not exist, the file has 5 rows"),
-        (rows(), ["cat.jpg", *GOOD[1:]], "row 0: file 'cat.jpg' names no row of features, expected <name>.npy#<row>"),
-        (rows(), ["../train_ims.npy#0", *GOOD[1:]], "row 0: file '../train_ims.npy' lies outside its root"),
-        (rows(), ["dev_ims.npy#0", *GOOD[1:]], "dev_ims.npy: no such file"),
-        (rows(dtype="int64"), GOOD, r"train_ims.npy: int64 \(5, 3\), expected \(rows, D\) or \(rows, R, D\)"),
-        (rows((5,)), GOOD, r"train_ims.npy: float16 \(5,\), expected"),
-        (np.array([{"a": 1}] * 5, dtype=object), GOOD, "train_ims.npy: holds pickled Python objects"),
-    ],
-    ids=["nan", "row", "image", "outside", "missing", "integers", "shape", "pickle"],
-)
+@pytest.mark.parametrize(("array", "files", "message"), [
+    (with_nan(), GOOD,
+     r"train_ims.npy#4 \(image_id 10\) holds NaN or infinite values; to leave such images out, set on_error"),
+    (rows(), [*GOOD[:3], "train_ims.npy#5"], "row 3: train_ims.npy#5 does not exist, the file has 5 rows"),
+    (rows(), ["cat.jpg", *GOOD[1:]], "row 0: file 'cat.jpg' names no row of features, expected <name>.npy#<row>"),
+    (rows(), ["../train_ims.npy#0", *GOOD[1:]], "row 0: file '../train_ims.npy' lies outside its root"),
+    (rows(), ["dev_ims.npy#0", *GOOD[1:]], "dev_ims.npy: no such file"),
+    (rows(dtype="int64"), GOOD, r"train_ims.npy: int64 \(5, 3\), expected \(rows, D\) or \(rows, R, D\)"),
+    (rows((5,)), GOOD, r"train_ims.npy: float16 \(5,\), expected"),
+    (np.array([{"a": 1}] * 5, dtype=object), GOOD, "train_ims.npy: holds pickled Python objects"),
+], ids=["nan", "row", "image", "outside", "missing", "integers", "shape", "pickle"])  # fmt: skip
 def test_refuses(folder: Path, array: np.ndarray, files: list[str], message: str) -> None:
     Path("raw").mkdir()
     np.save("raw/train_ims.npy", array)

@@ -82,15 +82,12 @@ def test_reads_files_of_any_size_as_squares(tmp_path):
         assert (pixels.shape, pixels.dtype) == ((1, 9, 9, 3), np.uint8)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"size": 9, "image_size": 8}, "size 9 is larger than image_size 8"),
-        ({"filters": 0}, "greater than 0"),
-        ({"stride": 0}, "greater than 0"),
-        ({"weights": "imagenet"}, "Extra inputs are not permitted"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"size": 9, "image_size": 8}, "size 9 is larger than image_size 8"),
+    ({"filters": 0}, "greater than 0"),
+    ({"stride": 0}, "greater than 0"),
+    ({"weights": "imagenet"}, "Extra inputs are not permitted"),
+])  # fmt: skip
 def test_refuses(options, message):
     with pytest.raises(ValidationError, match=message):
         Params(**options)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.extract.backbones.nothing import NOTHING
+from tests.extract.project import NOTHING
 from vse_pipe.extract import networks
 from vse_pipe.extract.backbones import resnet152
 

@@ -8,10 +8,10 @@ import timm
 import torch
 
 from vse_pipe.core.errors import InputError, UnknownMember, UsageError
-from vse_pipe.extract import published as _timm
+from vse_pipe.extract import published
+from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.backbones.options import TimmOptions as Params
 from vse_pipe.extract.backbones.timm import build
-from vse_pipe.extract.params import ImageParams
 
 # With the length of their features.
 NAMES = {
@@ -28,7 +28,7 @@ NAMES = {
 
 
 def shape(name: str) -> tuple[int, ...]:
-    found = _timm.timm_classifier(name, ImageParams(weights="random"), {})
+    found = published.timm_classifier(name, ImageParams(weights="random"), {})
     size = found.published.image_size
     with torch.device("meta"), torch.inference_mode():
         return tuple(found.strip(found.make()).eval()(torch.empty(2, 3, size, size)).shape)
@@ -70,11 +70,11 @@ def test_a_file_for_other_arguments_needs_them(folder: Path) -> None:
 
 
 def test_the_tag_says_where_weights_come_from() -> None:
-    released = _timm.timm_classifier("resnet18.a1_in1k", ImageParams(), {})
+    released = published.timm_classifier("resnet18.a1_in1k", ImageParams(), {})
     assert released.source.url.endswith("resnet18_a1_0-d63eafa0.pth")
     assert released.source.digest == "d63eafa0"
     assert (released.published.image_size, released.published.resize) == (224, 235)
-    on_the_hub = _timm.timm_classifier("vit_base_patch16_224.augreg2_in21k_ft_in1k", ImageParams(), {})
+    on_the_hub = published.timm_classifier("vit_base_patch16_224.augreg2_in21k_ft_in1k", ImageParams(), {})
     assert (
         on_the_hub.source.url
         == "https://huggingface.co/timm/vit_base_patch16_224.augreg2_in21k_ft_in1k/resolve/main/model.safetensors"
@@ -82,33 +82,16 @@ def test_the_tag_says_where_weights_come_from() -> None:
     assert on_the_hub.source.digest == ""
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"model": "resnet1888"}, UnknownMember, "unknown timm model 'resnet1888'; did you mean 'resnet18"),
-        (
-            {"model": "resnet18.a9_in1k"},
-            UnknownMember,
-            "unknown timm model 'resnet18.a9_in1k'; did you mean 'resnet18.a",
-        ),
-        (
-            {"model": "vit_base_patch16_224.augreg2_in21k_ft_in1k"},
-            UsageError,
-            "set sha256 to the digest its publisher gives",
-        ),
-        ({"model": "resnet18", "weights": "IMAGENET1K_V1"}, UsageError, "in timm the tag says it"),
-        (
-            {"model": "resnet18", "weights": "random", "model_args": {"depht": 3}},
-            UsageError,
-            "does not take model_args",
-        ),
-        (
-            {"model": "vit_tiny_patch16_224", "weights": "random", "image_size": 96},
-            UsageError,
-            "timm vit_tiny_patch16_224 does not take images of 96 pixels",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"model": "resnet1888"}, UnknownMember, "unknown timm model 'resnet1888'; did you mean 'resnet18"),
+    ({"model": "resnet18.a9_in1k"}, UnknownMember, "unknown timm model 'resnet18.a9_in1k'; did you mean 'resnet18.a"),
+    ({"model": "vit_base_patch16_224.augreg2_in21k_ft_in1k"}, UsageError,
+     "set sha256 to the digest its publisher gives"),
+    ({"model": "resnet18", "weights": "IMAGENET1K_V1"}, UsageError, "in timm the tag says it"),
+    ({"model": "resnet18", "weights": "random", "model_args": {"depht": 3}}, UsageError, "does not take model_args"),
+    ({"model": "vit_tiny_patch16_224", "weights": "random", "image_size": 96}, UsageError,
+     "timm vit_tiny_patch16_224 does not take images of 96 pixels"),
+])  # fmt: skip
 def test_refuses(folder: Path, options: dict, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         build(Params(**options), seed=1)

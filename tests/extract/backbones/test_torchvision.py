@@ -1,4 +1,4 @@
-"""torchvision's classifiers by name."""
+"""torchvision's classifiers, and networks without their classifiers."""
 
 import inspect
 import urllib.error
@@ -8,14 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torchvision import models
 from torchvision.models.regnet import BlockParams
 
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
 from vse_pipe.extract import published
+from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.backbones.options import TorchvisionOptions as Params
 from vse_pipe.extract.backbones.torchvision import build
-from vse_pipe.extract.params import ImageParams
+from vse_pipe.extract.networks import Extractor, dimensions, without_classifier
+from vse_pipe.pictures.transforms import Transform
 
 # With the length of their features.
 FAMILIES = {
@@ -125,28 +128,16 @@ def test_densenets_published_names_are_translated() -> None:
     assert old.keys() != found.keys()
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"model": "resnet125"}, UnknownMember, "unknown torchvision model 'resnet125'; did you mean 'resnet152'"),
-        ({"model": "fasterrcnn_resnet50_fpn"}, UnknownMember, "unknown torchvision model 'fasterrcnn_resnet50_fpn'"),
-        (
-            {"model": "resnet18", "weights": "IMAGENET1K_V3"},
-            UnknownMember,
-            "no weights 'IMAGENET1K_V3'; did you mean 'IMAGENET1K_V1'",
-        ),
-        (
-            {"model": "alexnet", "weights": "random", "image_size": 16},
-            UsageError,
-            "torchvision alexnet does not take images of 16 pixels",
-        ),
-        (
-            {"model": "alexnet", "weights": "random", "model_args": {"width": 2}},
-            UsageError,
-            r"does not take model_args \{'width': 2\}",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("options", "error", "message"), [
+    ({"model": "resnet125"}, UnknownMember, "unknown torchvision model 'resnet125'; did you mean 'resnet152'"),
+    ({"model": "fasterrcnn_resnet50_fpn"}, UnknownMember, "unknown torchvision model 'fasterrcnn_resnet50_fpn'"),
+    ({"model": "resnet18", "weights": "IMAGENET1K_V3"}, UnknownMember,
+     "no weights 'IMAGENET1K_V3'; did you mean 'IMAGENET1K_V1'"),
+    ({"model": "alexnet", "weights": "random", "image_size": 16}, UsageError,
+     "torchvision alexnet does not take images of 16 pixels"),
+    ({"model": "alexnet", "weights": "random", "model_args": {"width": 2}}, UsageError,
+     r"does not take model_args \{'width': 2\}"),
+])  # fmt: skip
 def test_refuses(folder: Path, options: dict, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         build(Params(**options), seed=1)
@@ -171,3 +162,35 @@ def test_the_global_generator_is_not_touched(folder: Path) -> None:
     state = torch.random.get_rng_state()
     build(Params(model="squeezenet1_1", weights="random", image_size=64), seed=1)
     assert torch.equal(torch.random.get_rng_state(), state)
+
+
+TRANSFORM = Transform(8, 8, "exact", "bilinear", "center", (0.5,) * 3, (0.25,) * 3)
+
+
+def test_the_last_layer_gives_way() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 10))
+    images = torch.randn(2, 4)
+    expected = model[:2](images)
+    assert torch.equal(without_classifier(model, 10)(images), expected)
+
+
+def test_another_last_layer_is_refused() -> None:
+    with pytest.raises(UsageError, match="Sequential: its last layer '0' has 3 outputs, not 1000 classes"):
+        without_classifier(nn.Sequential(nn.Linear(4, 3)), 1000)
+
+
+@pytest.mark.parametrize(
+    ("net", "message"),
+    [
+        (nn.Conv2d(3, 5, 9), "toy does not take images of 8 pixels: .*[Kk]ernel size"),
+        (nn.Conv2d(3, 5, 3), r"toy gives features of shape \(5, 6, 6\) for an image, expected one vector"),
+    ],
+)
+def test_a_network_that_gives_no_vector_is_refused(net: nn.Module, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        dimensions(Extractor(net, TRANSFORM), 8, "toy")
+
+
+def test_dimensions() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 5, 3), nn.Flatten())
+    assert dimensions(Extractor(net, TRANSFORM), 8, "toy") == 180

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.extract.backbones.nothing import NOTHING
+from tests.extract.project import NOTHING
 from vse_pipe.extract import networks
 from vse_pipe.extract.backbones import vgg19
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.extract.texts.vector_files import WORDS, as_npz, vectors
+from tests.extract.texts.project import WORDS, as_npz, vectors
 from tests.naive import extract as naive
 from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.texts import mean_vectors as method

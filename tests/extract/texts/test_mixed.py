@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.extract.texts import project
-from tests.extract.texts.vector_files import WORDS, as_npz, vectors
+from tests.extract.texts.project import WORDS, as_npz, vectors
 from tests.naive.extract import texts_unit
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import texts
@@ -16,7 +16,7 @@ from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import mean_vectors, tfidf
 from vse_pipe.extract.texts import mixed as method
-from vse_pipe.tools.search.encoders import text_inputs
+from vse_pipe.tools.search.network import text_inputs
 
 TEXTS = ["a red dog", "red red ball", "unknown zebra", "a big dog runs", "DOG"]
 CORPUS = Corpus(TEXTS, ["train", "train", "val", "train", "test"])
@@ -60,29 +60,16 @@ def test_what_was_learnt_is_enough_for_another_sentence(tmp_path: Path, monkeypa
     np.testing.assert_allclose(vector[0], read.array[3], atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("parts", "told"),
-    [
-        ([{"method": "tfidf"}], "texts.both.parts: list should have at least 2 items"),
-        (
-            [{"method": "tfidf"}, {"method": "words"}],
-            "texts.both.parts.1.method: 'words' cannot be a part; those that can",
-        ),
-        (
-            [{"method": "tfidf"}, {"method": "tfid"}],
-            "texts.both.parts.1.method: unknown text features 'tfid'; did you mean",
-        ),
-        (
-            [{"method": "tfidf", "sice": 3}, {"method": "tfidf"}],
-            "texts.both.parts.0.sice: unknown key; did you mean 'size'",
-        ),
-        ([{"method": "mixed"}, {"method": "tfidf"}], "texts.both.parts.0"),
-        (
-            [{"method": "tfidf", "weight": 0.0}, {"method": "tfidf"}],
-            "texts.both.parts.0.weight: input should be greater",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("parts", "told"), [
+    ([{"method": "tfidf"}], "texts.both.parts: list should have at least 2 items"),
+    ([{"method": "tfidf"}, {"method": "words"}], "texts.both.parts.1.method: 'words' cannot be a part; those that can"),
+    ([{"method": "tfidf"}, {"method": "tfid"}],
+     "texts.both.parts.1.method: unknown text features 'tfid'; did you mean"),
+    ([{"method": "tfidf", "sice": 3}, {"method": "tfidf"}],
+     "texts.both.parts.0.sice: unknown key; did you mean 'size'"),
+    ([{"method": "mixed"}, {"method": "tfidf"}], "texts.both.parts.0"),
+    ([{"method": "tfidf", "weight": 0.0}, {"method": "tfidf"}], "texts.both.parts.0.weight: input should be greater"),
+])  # fmt: skip
 def test_parts_that_do_not_fit(tmp_path: Path, parts: list[dict], told: str) -> None:
     both = {"dataset": "toy", "method": "mixed", "parts": parts}
     with pytest.raises(ParamsError) as error:

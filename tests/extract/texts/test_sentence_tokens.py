@@ -20,7 +20,7 @@ from vse_pipe.embed.earlier import fitted, require_encoder
 from vse_pipe.extract import text_methods, text_stage
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.extract.texts import sentence_tokens as method
-from vse_pipe.tools.search.encoders import text_inputs
+from vse_pipe.tools.search.network import text_inputs
 
 
 class Encoder:
@@ -138,17 +138,14 @@ def test_a_sentence_is_not_read_by_other_files(tiny):
             require_encoder(options, meta, "texts")
 
 
-@pytest.mark.parametrize(
-    ("model", "local"),
-    [
-        ("minilm", False),
-        ("sentence-transformers/all-MiniLM-L6-v2", False),
-        ("data/raw/minilm", True),
-        ("./minilm", True),
-        ("~/minilm", True),
-        ("/minilm", True),
-    ],
-)
+@pytest.mark.parametrize(("model", "local"), [
+    ("minilm", False),
+    ("sentence-transformers/all-MiniLM-L6-v2", False),
+    ("data/raw/minilm", True),
+    ("./minilm", True),
+    ("~/minilm", True),
+    ("/minilm", True),
+])  # fmt: skip
 def test_a_folder_that_is_missing_is_told_from_a_name_on_the_hub(tmp_path, monkeypatch, model, local):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -56,11 +56,7 @@ def test_captions_go_through_the_encoder(installed: None) -> None:
     fetched, (name, options), asked = Encoder.asked
     assert fetched == {"revision": "0123abc", "allow_patterns": ["*.json", "*.txt", "*.model", "*.safetensors"]}
     assert name == "cache/hub/name"
-    assert options == {
-        "device": "cpu",
-        "trust_remote_code": False,
-        "model_kwargs": {"use_safetensors": True},
-    }
+    assert options == {"device": "cpu", "trust_remote_code": False, "model_kwargs": {"use_safetensors": True}}
     assert asked["batch_size"] == 7
     assert asked["normalize_embeddings"] is False
     assert state.about == {"device": "cpu", "longest": 128}

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vse_pipe.core.text import END, PAD, SPECIAL, START, UNK
-from vse_pipe.extract.text_methods import Corpus
+from vse_pipe.extract.text_methods import Corpus, build_vocabulary, encode, tokenize
 from vse_pipe.extract.texts import words as method
-from vse_pipe.extract.tokens import build, encode, tokenize
 
 
 def test_tokens_are_lower_case_treebank_words():
@@ -16,16 +15,16 @@ def test_tokens_are_lower_case_treebank_words():
 
 
 def test_words_below_the_count_are_left_out_and_order_is_count_then_word():
-    assert build(["b a", "a b", "a c", "b d", "a"], min_count=2) == [*SPECIAL, "a", "b"]
+    assert build_vocabulary(["b a", "a b", "a c", "b d", "a"], min_count=2) == [*SPECIAL, "a", "b"]
 
 
 def test_build_does_not_depend_on_the_order_of_captions():
     texts = ["red ball", "blue ball", "red cube", "a blue cube"]
-    assert build(texts, 1) == build(texts[::-1], 1)
+    assert build_vocabulary(texts, 1) == build_vocabulary(texts[::-1], 1)
 
 
 def test_a_caption_cannot_smuggle_in_a_special_token():
-    assert build(["<pad>"] * 9, min_count=1).count("<pad>") == 1
+    assert build_vocabulary(["<pad>"] * 9, min_count=1).count("<pad>") == 1
 
 
 def test_encode_marks_start_end_and_unknown_words_and_cuts_long_captions():
@@ -39,7 +38,7 @@ def test_encode_marks_start_end_and_unknown_words_and_cuts_long_captions():
 
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=6))
 def test_padding_equals_a_plain_loop(texts):
-    words = build(texts, 1)
+    words = build_vocabulary(texts, 1)
     captions, _ = encode(texts, words, max_words=8)
     tokens, lengths = captions.padded(np.arange(len(texts)))
     for row, text in enumerate(texts):
@@ -50,7 +49,7 @@ def test_padding_equals_a_plain_loop(texts):
 
 @pytest.mark.parametrize("text", ["", "   ", "\u2028", "\U0001f600"])
 def test_odd_captions_have_at_least_start_and_end(text):
-    captions, _ = encode([text], build([], 1), 10)
+    captions, _ = encode([text], build_vocabulary([], 1), 10)
     assert captions.lengths[0] >= 2
 
 

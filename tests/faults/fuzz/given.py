@@ -15,9 +15,9 @@ from PIL import Image
 from safetensors.torch import save_file
 from scipy import io
 
-from tests.evaluate.external import files as embedded
+from tests.evaluate import files as embedded
 from tests.extract.backbones import test_bottom_up as bottom_up
-from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
+from tests.extract.texts.project import WORDS, as_binary, as_npz, as_text, vectors
 from tests.faults.fuzz.child import Reader
 from tests.prepare import _data as data
 from tests.prepare.formats.test_parquet import hub
@@ -27,20 +27,20 @@ from tests.rules.sources import ROOT
 from vse_pipe.artifacts import pairs
 from vse_pipe.core import states, word_vectors
 from vse_pipe.core.files import sha256
-from vse_pipe.evaluate.external import inputs
-from vse_pipe.evaluate.external import readers as external_readers
+from vse_pipe.evaluate import readers as external_readers
+from vse_pipe.evaluate import vectors as evaluate_vectors
 from vse_pipe.extract.backbones import precomp
 from vse_pipe.extract.backbones.bottom_up import read_row, tsv_index
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.prepare.proposals import file as from_file
 from vse_pipe.prepare.proposals.file import proposer, read_boxes
-from vse_pipe.prepare.regions import Seen
+from vse_pipe.prepare.regions import Picture
 from vse_pipe.prepare.stage import check
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.overlay import apply
-from vse_pipe.tools.check import dvc_yaml
+from vse_pipe.tools import check as tools_check
 
 _KINDS = {"png": {}, "jpg": {}, "gif": {}, "webp": {}, "bmp": {}, "tiff": {"compression": "tiff_lzw"}, "ppm": {}}
 _INDEX = np.random.default_rng(0).permutation(12)
@@ -126,7 +126,7 @@ def _prepared(kind: str, source: str, **options: object) -> object:
 
 def _proposed(path: Path) -> object:
     params = from_file.Params(path=str(path))
-    return read_boxes(path, None), proposer(params, 3, 1)(Seen(Path(), Item(7, "12.png", "", "x"), 120, 80))
+    return read_boxes(path, None), proposer(params, 3, 1)(Picture(Path(), Item(7, "12.png", "", "x"), 120, 80))
 
 
 def _noise(path: Path) -> object:
@@ -150,7 +150,7 @@ def _overlay(path: Path) -> object:
 
 
 def _dvc(path: Path) -> object:
-    return dvc_yaml.read(path, {"runs": {"sum": {}}, "datasets": {"toy": {"format": "csv"}}})
+    return tools_check.read_dvc_yaml(path, {"runs": {"sum": {}}, "datasets": {"toy": {"format": "csv"}}})
 
 
 def _picture(path: Path) -> object:
@@ -160,14 +160,22 @@ def _picture(path: Path) -> object:
 def _sides() -> Iterable[Reader]:
     for name in _NPY["images"]:
         yield Reader(
-            f"evaluate images {name}", name, partial(inputs.read_images, _NPY["images"][0], "cosine", _NPY["images"][1])
+            f"evaluate images {name}",
+            name,
+            partial(evaluate_vectors.read_images, _NPY["images"][0], "cosine", _NPY["images"][1]),
         )
     for name in _NPY["captions"]:
         first, ids, owners = _NPY["captions"]
-        yield Reader(f"evaluate captions {name}", name, partial(inputs.read_captions, first, "dot", ids, owners))
-    yield Reader("evaluate images parquet", Path("a.parquet"), partial(inputs.read_images, Path("a.parquet"), "cosine"))
+        yield Reader(
+            f"evaluate captions {name}", name, partial(evaluate_vectors.read_captions, first, "dot", ids, owners)
+        )
     yield Reader(
-        "evaluate captions parquet", Path("b.parquet"), partial(inputs.read_captions, Path("b.parquet"), "dot")
+        "evaluate images parquet", Path("a.parquet"), partial(evaluate_vectors.read_images, Path("a.parquet"), "cosine")
+    )
+    yield Reader(
+        "evaluate captions parquet",
+        Path("b.parquet"),
+        partial(evaluate_vectors.read_captions, Path("b.parquet"), "dot"),
     )
     for name in ("qrels.txt", "qrels.parquet"):
         yield Reader(f"evaluate {name}", Path(name), partial(external_readers.read_qrels, name))

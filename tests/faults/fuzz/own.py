@@ -31,7 +31,7 @@ from vse_pipe.artifacts import (
     texts,
 )
 from vse_pipe.core.errors import IntegrityError
-from vse_pipe.extract.backbone import Failure, Output
+from vse_pipe.extract.job import Failure, Output
 from vse_pipe.extract.shards import Shard, Shards
 from vse_pipe.project import step
 from vse_pipe.project.lock import Lock
@@ -87,8 +87,8 @@ def _localised(folder: Path) -> None:
 
 def _shard() -> object:
     shards = Shards(Path("shards"), _MARK)
-    path = shards.found()[0]
-    return shards.rows(0, path), shards.beside(0, path), shards.manifest(0, path)
+    path = shards.files()[0]
+    return shards.rows(0, path), shards.boxes_and_scores(0, path), shards.manifest(0, path)
 
 
 def _boxes() -> object:

@@ -48,7 +48,7 @@ def check_scan_t2i_mean_max_loss(arrays: Vectors) -> list[Result]:
     similarity, loss = SIMILARITIES.load("scan_t2i"), LOSSES.load("max")
     words = Words.from_padded(captions, torch.tensor(arrays["cap_lens"]))
     scores = similarity.score(images, words, similarity.Params(temperature=9.0))
-    total = loss.loss(Scored.of(scores), loss.Params(margin=0.2)).total()
+    total = loss.loss(Scored.from_scores(scores), loss.Params(margin=0.2)).total()
     total.backward()
     return [
         compare("loss", total, arrays["loss"]),

@@ -29,7 +29,7 @@ def _matrix(scores: Scores) -> np.ndarray:
 
 
 def _products(queries: torch.Tensor, items: torch.Tensor) -> Scores:
-    return Scores.of(queries, items, lambda left, right: left @ right.T)
+    return Scores.from_sides(queries, items, lambda left, right: left @ right.T)
 
 
 def check_csls_muse(arrays: Vectors) -> list[Result]:

@@ -17,7 +17,7 @@ def _contrastive(loss: str, similarity: str, arrays: Vectors) -> list[Result]:
     images, texts = arrays.leaves("im", "s")
     measure, member = SIMILARITIES.load(similarity), LOSSES.load(loss)
     scores = measure.score(images, texts, measure.Params())
-    total = member.loss(Scored.of(scores), member.Params(margin=float(arrays["margin"]))).total()
+    total = member.loss(Scored.from_scores(scores), member.Params(margin=float(arrays["margin"]))).total()
     total.backward()
     return [
         compare("scores", scores, arrays["scores"]),
@@ -37,10 +37,10 @@ def check_hal_aaai_local(arrays: Vectors) -> list[Result]:
     """HAL's Eq. 7 without the memory bank: the authors' value and gradient, and the paper's value in float64."""
     images, texts = arrays.leaves("im", "s")
     options = {name: float(arrays[name]) for name in ("gamma", "eps")}
-    code = hal.loss(Scored.of(images @ texts.T), hal.Params(variant="code", **options)).total()
+    code = hal.loss(Scored.from_scores(images @ texts.T), hal.Params(variant="code", **options)).total()
     code.backward()
     scores = images.detach().double() @ texts.detach().double().T
-    paper = hal.loss(Scored.of(scores), hal.Params(variant="paper", **options)).total()
+    paper = hal.loss(Scored.from_scores(scores), hal.Params(variant="paper", **options)).total()
     return [
         compare("loss_code", code, arrays["loss_code"]),
         compare("loss_paper", paper, arrays["loss_paper"], atol=1e-7, rtol=1e-6),
@@ -78,7 +78,7 @@ def _hal_with_bank(
     excluded = memory_bank.left_out(torch.tensor(arrays["indices"]), torch.tensor(arrays["mb_ind"]))
     weights = memory_bank.weights(scores, images @ bank_texts.T, bank_images @ texts.T, excluded, weighting)
     params = hal.Params(gamma=float(arrays["gamma"]), eps=float(arrays["eps"]), variant=variant)
-    return hal.loss(Scored.of(scores, weights=weights), params).total(), weights
+    return hal.loss(Scored.from_scores(scores, weights=weights), params).total(), weights
 
 
 def check_hal_emnlp(arrays: Vectors) -> list[Result]:
@@ -94,7 +94,7 @@ def check_hal_emnlp(arrays: Vectors) -> list[Result]:
 
     def total(leaf: torch.Tensor, **options) -> torch.Tensor:
         params = hal_emnlp.Params(margin=0.2, k=k, reading=reading, **options)
-        return hal_emnlp.loss(Scored.of(leaf), params).total()
+        return hal_emnlp.loss(Scored.from_scores(leaf), params).total()
 
     results = [
         compare("S", scores, arrays["S"], **TIGHT),
@@ -115,7 +115,7 @@ def check_loss_sigmoid(arrays: Vectors) -> list[Result]:
     images, texts = arrays.leaves("images", "texts")
     logits = sigmoid.network(sigmoid.Params()).double()
     logits.load_state_dict({name: torch.tensor(arrays[name]) for name in ("log_scale", "bias")})
-    total = sigmoid.loss(Scored.of(images @ texts.T), sigmoid.Params(), logits).total()
+    total = sigmoid.loss(Scored.from_scores(images @ texts.T), sigmoid.Params(), logits).total()
     total.backward()
     learned = {"images": images, "texts": texts, **dict(logits.named_parameters())}
     gradients = [compare(f"grad_{name}", leaf.grad, arrays[f"grad_{name}"], **TIGHT) for name, leaf in learned.items()]
@@ -165,7 +165,7 @@ def _structure_loss(arrays: Vectors) -> float:
     factors = dict(zip(("lambda1", "lambda2", "lambda3"), arrays["lam"].tolist(), strict=True))
     params = structure.Params(margin=float(arrays["margin"]), top=int(arrays["K"]), **factors)
     images, texts = torch.tensor(arrays["x"]).double()[image], torch.tensor(arrays["y"]).double()[text]
-    batch = Scored.of(images @ texts.T, image, images=images, texts=texts, matches=matches)
+    batch = Scored.from_scores(images @ texts.T, image, images=images, texts=texts, matches=matches)
     return structure.loss(batch, params).total().item()
 
 
@@ -181,7 +181,7 @@ def check_two_branch_code(arrays: Vectors) -> list[Result]:
         variant="topk_mean",
     )
     repeated = images[owners]
-    total = structure.loss(Scored.of(repeated @ texts.T, owners, images=repeated, texts=texts), params).total()
+    total = structure.loss(Scored.from_scores(repeated @ texts.T, owners, images=repeated, texts=texts), params).total()
     total.backward()
     return [
         compare("loss", total, arrays["loss"]),

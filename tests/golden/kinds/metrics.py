@@ -122,7 +122,7 @@ def _directions(images: np.ndarray, captions: np.ndarray, similarity: str = "cos
     image_ids = np.arange(len(images))
     owners = np.repeat(image_ids, len(captions) // len(images))
     measure = partial(member.score, params=member.Params())
-    scores = Scores.of(torch.from_numpy(images), torch.from_numpy(captions), measure)
+    scores = Scores.from_sides(torch.from_numpy(images), torch.from_numpy(captions), measure)
     return (
         _direction(scores, Truth.by_image(image_ids, owners)),
         _direction(scores.transposed(), Truth.by_image(owners, image_ids)),

@@ -51,7 +51,7 @@ def check_bmm_posterior(arrays: Vectors) -> list[Result]:
 def check_l2rm_warmup_and_sample_loss(arrays: Vectors) -> list[Result]:
     """L2RM's warm-up: InfoNCE with and without reverse cross entropy, the hinge losses, and the loss of each pair."""
     (scores,) = arrays.leaves("S")
-    batch, tau, margin = Scored.of(scores), float(arrays["tau"]), float(arrays["margin"])
+    batch, tau, margin = Scored.from_scores(scores), float(arrays["tau"]), float(arrays["margin"])
 
     def total(name: str, **options) -> torch.Tensor:
         member = LOSSES.load(name)
@@ -139,7 +139,7 @@ def check_loss_crcl(arrays: Vectors) -> list[Result]:
     """CRCL from similarities and the last visit's targets: refined targets, the loss, its parts and its gradient."""
     member, tau = LOSSES.load("crcl"), float(arrays["tau"])
     (scores,) = arrays.leaves("scores")
-    batch = Scored.of(scores)
+    batch = Scored.from_scores(scores)
     chances = own_chances(batch, tau).detach()
     floor = 0.1 if arrays["confident"] else 0.0
     targets = refined(torch.from_numpy(arrays["y_last"]), chances, float(arrays["alpha"]), floor)
@@ -156,7 +156,7 @@ def check_loss_decl(arrays: Vectors) -> list[Result]:
     options = {name: float(arrays[name]) for name in ("tau", "margin", "lambda1", "lambda2")}
     params = member.Params(hardest=int(arrays["hardest"]), **options)
     (scores,) = arrays.leaves("raw")
-    batch = Scored.of(scores)
+    batch = Scored.from_scores(scores)
     terms = member.loss(replace(batch, targets=torch.from_numpy(arrays["preds"]).to(scores.dtype)), params)
     terms.total().backward()
     with_hinge, without_hinge = (

@@ -150,20 +150,17 @@ def test_what_surrounds_a_phrase_stays_as_it_is(tmp_path):
     assert [(phrase.start, phrase.text) for phrase in found] == [(4, "a man"), (text.index("xs"), "x")]
 
 
-@pytest.mark.parametrize(
-    ("line", "mark"),
-    [
-        ("a [/EN#1/people man", "[/EN#1/people man"),
-        ("[/EN#1/people a [/EN#2/other hat] man]", "[/EN#1/people a "),
-        ("[/EN#1/people a [red] man]", "[/EN#1/people a [red] man]"),
-        ("[/EN#1 a man]", "[/EN#1 a man]"),
-        ("[/EN#1/people]", "[/EN#1/people]"),
-        ("[/EN#x/people a man]", "[/EN#x/people a man]"),
-        ("[/EN#1234567890123456789/people a man]", "[/EN#1234567890123456789/people a man]"),
-        ("/EN#1/people a man]", "/EN#1/people a man]"),
-        ("a [ man", "[ man"),
-    ],
-)
+@pytest.mark.parametrize(("line", "mark"), [
+    ("a [/EN#1/people man", "[/EN#1/people man"),
+    ("[/EN#1/people a [/EN#2/other hat] man]", "[/EN#1/people a "),
+    ("[/EN#1/people a [red] man]", "[/EN#1/people a [red] man]"),
+    ("[/EN#1 a man]", "[/EN#1 a man]"),
+    ("[/EN#1/people]", "[/EN#1/people]"),
+    ("[/EN#x/people a man]", "[/EN#x/people a man]"),
+    ("[/EN#1234567890123456789/people a man]", "[/EN#1234567890123456789/people a man]"),
+    ("/EN#1/people a man]", "/EN#1/people a man]"),
+    ("a [ man", "[ man"),
+])  # fmt: skip
 def test_marks_that_are_not_whole(tmp_path, line, mark):
     pair(tmp_path, [LINES[0], line])
     with pytest.raises(InputError) as caught:

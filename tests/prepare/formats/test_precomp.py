@@ -1,4 +1,4 @@
-"""Precomputed features: rows per image and per caption, ids, arrays that must be refused."""
+"""Precomputed features: rows per image and per caption, ids, groups of captions, arrays that must be refused."""
 
 import hashlib
 
@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.hostile import Hostile
+from tests.naive import data as naive
 from tests.naive.data import vsepp_image_rows
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, precomp, read, rows, three_splits
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.prepare import arrays
+from vse_pipe.prepare import source
+from vse_pipe.prepare.formats.precomp import Grouping, group
 
 
 def test_one_row_per_image(tmp_path):
@@ -89,7 +91,7 @@ def test_fortran_order_has_the_digests_of_its_rows(tmp_path):
 def test_blocks_do_not_show(tmp_path, monkeypatch):
     precomp(tmp_path, {"test": (rows(7), list("abcdefg"))})
     whole = read("precomp", tmp_path, tmp_path / "out", splits=["test"]).images
-    monkeypatch.setattr(arrays, "_BLOCK_BYTES", 3 * 16)
+    monkeypatch.setattr(source, "_BLOCK_BYTES", 3 * 16)
     assert read("precomp", tmp_path, tmp_path / "out", splits=["test"]).images.equals(whole)
     np.save(tmp_path / "test_ims.npy", np.where(np.arange(7)[:, None] == 5, np.nan, rows(7)).astype("float32"))
     broken = read("precomp", tmp_path, tmp_path / "out", splits=["test"]).broken
@@ -157,13 +159,10 @@ def test_image_ids(tmp_path, ids, expected):
 BAD_IDS = [
     ("twice", {"train": "a\nb\na\n"}, "train_ids.txt: id 'a' names 2 images"),
     ("count", {"train": "a\nb\n"}, "train_ids.txt: 2 ids, expected one per image (3) or one per caption (6)"),
-    (
-        "groups",
-        {"train": "5\n5\n9\n7\n7\n7\n"},
-        "train_ids.txt line 4: id '7', but the 2 captions of that image begin with id '9'",
-    ),
+    ("groups", {"train": "5\n5\n9\n7\n7\n7\n"},
+     "train_ids.txt line 4: id '7', but the 2 captions of that image begin with id '9'"),
     ("name in two splits", {"train": "a\nb\nc\n", "dev": "d\n", "test": "e\na\n"}, "_ids.txt: id 'a' names 2 images"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("ids", "message"), [case[1:] for case in BAD_IDS], ids=[case[0] for case in BAD_IDS])
@@ -212,13 +211,10 @@ BAD_ARRAYS = [
     ("empty file", _raw(b""), "train_ims.npy: not a whole .npy file ("),
     ("text", _raw(b"<html>not found</html>"), "train_ims.npy: not a whole .npy file ("),
     ("archive", _archive, "train_ims.npy: not a whole .npy file ("),
-    (
-        "objects",
-        lambda path: np.save(path, np.array([Hostile(path.parent / "pwned.txt")] * 3), allow_pickle=True),
-        "holds pickled Python objects",
-    ),
+    ("objects", lambda path: np.save(path, np.array([Hostile(path.parent / "pwned.txt")] * 3), allow_pickle=True),
+     "holds pickled Python objects"),
     ("pickle", _raw(b"cbuiltins\nopen\n(Vpwned.txt\nVw\ntR."), "train_ims.npy: not a whole .npy file ("),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("spoil", "message"), [case[1:] for case in BAD_ARRAYS], ids=[case[0] for case in BAD_ARRAYS])
@@ -234,18 +230,15 @@ def test_bad_array(tmp_path, monkeypatch, spoil, message):
 
 
 BAD_CAPTIONS = [
-    (
-        "lost line",
-        b"a\nb\nc\nd\ne\n",
-        "train_caps.txt and train_ims.npy: 5 captions, 3 rows of features: not a multiple",
-    ),
+    ("lost line", b"a\nb\nc\nd\ne\n",
+     "train_caps.txt and train_ims.npy: 5 captions, 3 rows of features: not a multiple"),
     ("empty line", b"a\nb\n\nd\ne\nf\n", "train_caps.txt line 3: the caption is empty"),
     ("empty at the end", b"a\nb\nc\nd\ne\nf\n\n", "train_caps.txt line 7: the caption is empty"),
     ("blank", b"a\nb\nc\n \t\r\ne\nf\n", "train_caps.txt line 4: the caption is empty"),
     ("not UTF-8", b"a\nb\nc\ncaf\xe9\ne\nf\n", "train_caps.txt line 4: byte 0xe9 is not UTF-8"),
     ("UTF-16", "a\nb\n".encode("utf-16"), "train_caps.txt line 1: byte 0xff is not UTF-8"),
     ("no captions", b"", "train_caps.txt: no captions"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -268,11 +261,6 @@ def test_missing_file(tmp_path, name):
     assert read("precomp", tmp_path, tmp_path / "out", splits=["test", "train"]).images.num_rows == 5
 
 
-def test_missing_source(tmp_path):
-    with pytest.raises(MissingResource, match="nowhere does not exist"):
-        read("precomp", tmp_path / "nowhere", tmp_path / "out")
-
-
 def test_header_written_by_python_2(tmp_path):
     precomp(tmp_path, {"test": (rows(3), ["a", "b", "c"])})
     path = tmp_path / "test_ims.npy"
@@ -280,3 +268,61 @@ def test_header_written_by_python_2(tmp_path):
     path.write_bytes(content.replace(b"(3, 4)", b"(3L, 4)", 1).replace(b" \n", b"\n", 1))
     assert len(path.read_bytes()) == len(content)
     assert read("precomp", tmp_path, tmp_path / "out", splits=["test"]).images.num_rows == 3
+
+
+def digests(values: list[int]) -> np.ndarray:
+    joined = b"".join(hashlib.sha256(str(value).encode()).digest() for value in values)
+    return np.frombuffer(joined, np.uint8).reshape(-1, 32)
+
+
+TABLE = [
+    ("one row an image", 10, [1, 2], None, Grouping(5, 1)),
+    ("rows repeated", 10, [1] * 5 + [2] * 5, None, Grouping(5, 5)),
+    ("one caption an image", 3, [1, 2, 3], None, Grouping(1, 1)),
+    ("equal neighbours among images", 15, [1] * 5 + [2] * 10, None, Grouping(5, 5)),
+    ("one equal pair among single captions", 6, [1, 2, 2, 3, 4, 5], None, Grouping(1, 1)),
+    ("seven captions an image", 14, [1, 2], None, Grouping(7, 1)),
+    ("told, one row an image", 10, [1, 2], 5, Grouping(5, 1)),
+    ("told, rows repeated", 10, [1] * 5 + [2] * 5, 5, Grouping(5, 5)),
+    ("told one, rows repeated", 4, [1, 1, 2, 2], 1, Grouping(1, 1)),
+    ("told a divisor", 4, [1, 1, 1, 1], 2, Grouping(2, 2)),
+]
+
+
+@pytest.mark.parametrize(
+    ("captions", "values", "wanted", "expected"), [case[1:] for case in TABLE], ids=[case[0] for case in TABLE]
+)
+def test_groups(captions, values, wanted, expected):
+    assert group(captions, digests(values), wanted, "here") == expected
+
+
+BAD = [
+    ("not a multiple", 9, [1, 2], None, "here: 9 captions, 2 rows of features: not a multiple"),
+    ("more rows", 2, [1, 2, 3], None, "here: 2 captions, 3 rows of features: not a multiple"),
+    ("uneven", 7, [1, 1, 1, 2, 2, 3, 3], None,
+     "here: 7 of 7 rows are equal to the row before or after them, but not in groups"),
+    ("told another", 10, [1, 2], 4, "with captions_per_image 4 there must be 4 captions a row"),
+    ("told, no multiple", 7, [1, 2, 3, 4, 5, 6, 7], 5, "as many rows as captions and a multiple of 5"),
+    ("told, rows differ", 10, [1] * 5 + [2, 2, 2, 2, 3], 5, "rows 5 to 9 differ"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("captions", "values", "wanted", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD]
+)
+def test_refused(captions, values, wanted, message):
+    with pytest.raises(InputError) as caught:
+        group(captions, digests(values), wanted, "here")
+    assert message in str(caught.value)
+
+
+@given(values=st.lists(st.integers(0, 2), min_size=1, max_size=8), times=st.integers(1, 6))
+def test_inferred_repetition_divides_every_run(values, times):
+    repeated = [value for value in values for _ in range(times)]
+    lengths = naive.runs(repeated)
+    common = naive.divides_all(lengths)
+    if common == 1 and sum(length for length in lengths if length > 1) * 2 > len(repeated):
+        with pytest.raises(InputError, match="not in groups of one size"):
+            group(len(repeated), digests(repeated), None, "here")
+    else:
+        assert group(len(repeated), digests(repeated), None, "here") == Grouping(common, common)

@@ -1,9 +1,230 @@
-"""``format: regions`` in params.yaml."""
+"""Regions of a data set with phrases: rows, boxes, captions and options, compared with plain loops."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+from PIL import Image
 
+from tests.naive.data import overlap
+from tests.prepare._data import (
+    HEIGHT,
+    SOURCE,
+    SPLITS,
+    WIDTH,
+    WORDS,
+    drawn_phrases,
+    made_regions,
+    prepare,
+    refused_regions,
+    write_whole,
+)
 from tests.toy_project import load_params
-from vse_pipe.core.errors import ParamsError
+from vse_pipe.artifacts import captions, images, regions
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, ParamsError
+from vse_pipe.core.files import sha256
+from vse_pipe.core.tables import footer
+from vse_pipe.pictures.address import cut
+from vse_pipe.prepare.regions import covered
+
+
+@pytest.fixture(autouse=True)
+def _own_project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_every_row_by_plain_loops():
+    rows = drawn_phrases(60, SPLITS)
+    write_whole(rows, SPLITS)
+    pictured, said, spoken, table = made_regions(count=6, regions_per_phrase=99, splits=["test"])
+    source = regions.read_phrases(SOURCE).to_pylist()
+    expected, owner, seen = [], {}, set()
+    for number, split in SPLITS.items():
+        of = [row for row in source if row["image_id"] == number]
+        for row in of:
+            box = _pixels(row)
+            if (number, box) not in owner:
+                owner[number, box] = len(expected)
+                expected.append((number, split, False, box))
+            if split != "train" or (number, box, row["text"]) not in seen:
+                seen.add((number, box, row["text"]))
+                row["region"] = owner[number, box]
+        if split == "test":
+            expected += [(number, "proposal", True, None)] * 6
+    assert len(pictured) == len(expected) == table.num_rows
+    for k, (row, region, (number, split, proposed, box)) in enumerate(
+        zip(pictured, table.to_pylist(), expected, strict=True)
+    ):
+        whole, found = cut(row["file"])
+        corners = (found.left, found.top, found.left + found.width - 1, found.top + found.height - 1)
+        assert (row["image_id"], whole, row["split"]) == (k, f"p{number}.png", split)
+        assert (row["width"], row["height"]) == (found.width, found.height)
+        assert row["sha256"] == sha256(SOURCE / "images" / whole)
+        assert (region["image_id"], region["source_id"], region["proposed"]) == (k, number, proposed)
+        assert region["split"] == SPLITS[number]
+        assert tuple(region[name] for name in ("x1", "y1", "x2", "y2")) == corners
+        assert proposed or corners == box
+    kept = [row for row in source if "region" in row]
+    assert [(row["caption_id"], row["image_id"], row["text"], row["split"]) for row in said] == [
+        (row["phrase_id"], row["region"], row["text"], row["split"]) for row in kept
+    ]
+    assert [row | {"region_id": None} for row in spoken] == [
+        {key: value for key, value in row.items() if key != "region"} for row in source
+    ]
+    assert [row["region_id"] for row in spoken] == [owner[row["image_id"], _pixels(row)] for row in source]
+    assert images.root(images.read(Path("data/prepare/tiny"))) == SOURCE / "images"
+    assert regions.source(table) == SOURCE
+
+
+def _pixels(row: dict) -> tuple[int, ...]:
+    return (int(row["x1"] // 1), int(row["y1"] // 1), int(-(-row["x2"] // 1)), int(-(-row["y2"] // 1)))
+
+
+def test_of_one_phrase_so_many_regions_drawn_by_the_seed():
+    splits = dict.fromkeys(range(40), "train") | {99: "val"}
+    spoken = [(n, text if n % 2 else text.capitalize(), (n, 1, 50, 30)) for n in range(40) for text in WORDS]
+    write_whole(spoken + [(99, "a man", (0, 0, 9, 9))] * 30, splits)
+    found = {}
+    for seed in (1, 2):
+        out = prepare("regions", SOURCE, seed=seed, count=3, regions_per_phrase=5)
+        said = captions.read(out).to_pylist()
+        for text in WORDS:
+            of = [row["image_id"] for row in said if row["text"].lower() == text and row["split"] == "train"]
+            assert len(of) == len(set(of)) == 5
+        described = {row["image_id"] for row in said}
+        pictured = images.read(out).to_pylist()
+        assert {row["image_id"] for row in pictured if row["split"] != "proposal"} == described
+        assert sum(row["split"] == "val" for row in said) == 30
+        found[seed] = [row["caption_id"] for row in said]
+        again = prepare("regions", SOURCE, seed=seed, count=3, regions_per_phrase=5)
+        assert captions.read(again)["caption_id"].to_pylist() == found[seed]
+    assert found[1] != found[2]
+
+
+def test_mentions_that_no_caption_shows_keep_their_regions():
+    splits = dict.fromkeys(range(12), "train") | {99: "val"}
+    many = [(n, "a man", (n, 1, 50, 30)) for n in range(12)]
+    # The box of a man in the first pictures is shown as grass, that of the others not at all.
+    write_whole(many + [(n, "grass", (n, 1, 50, 30)) for n in range(2)] + [(99, "a man", (0, 0, 9, 9))], splits)
+    pictured, said, spoken, table = made_regions(count=3, regions_per_phrase=2)
+    shown = {row["image_id"]: row["file"] for row in pictured if row["split"] != "proposal"}
+    assert len(spoken) == 15
+    assert len([row for row in said if row["text"] == "a man" and row["split"] == "train"]) == 2
+    drawn_ids = {row["caption_id"]: row["image_id"] for row in said}
+    numbers = {}
+    for row in spoken:
+        assert numbers.setdefault((row["image_id"], _pixels(row)), row["region_id"]) == row["region_id"]
+        assert drawn_ids.get(row["phrase_id"], row["region_id"]) == row["region_id"]
+        if row["region_id"] in shown:
+            assert shown[row["region_id"]].startswith(f"p{row['image_id']}.png#xywh={_pixels(row)[0]},")
+        else:
+            assert row["region_id"] >= len(pictured) == table.num_rows
+    assert len(set(numbers.values())) == len(numbers) == 13
+    assert set(numbers.values()) > set(shown)
+
+
+def test_phrases_and_proposals_take_no_more_memory_than_the_data_set_may():
+    write_whole(drawn_phrases(300, SPLITS), SPLITS)
+    prepare("regions", SOURCE, memory=2, count=100)
+    refused_regions(
+        "takes 1 MiB in memory beside the 2 MiB read before, more than the 2 MiB of datasets.tiny.memory; raise it",
+        memory=2,
+        count=1000,
+        options={"scales": [0.3, 0.25, 0.2, 0.15, 0.1, 0.05], "ratios": [1.0, 0.5, 2.0, 1.5]},
+        splits=["train", "val", "test"],
+    )
+    write_whole(drawn_phrases(1100, SPLITS), SPLITS)
+    refused_regions(" in memory, more than the 1 MiB of datasets.tiny", memory=1)
+
+
+def test_the_digest_of_phrases_stands_in_the_footer_of_images():
+    write_whole(drawn_phrases(20, SPLITS), SPLITS)
+    out = prepare("regions", SOURCE)
+    assert footer(images.read(out))[regions.PHRASES] == sha256(out / regions.PHRASES)
+
+
+def test_recall_of_the_proposals_is_kept_and_said(capsys):
+    rows = drawn_phrases(50, SPLITS)
+    write_whole(rows, SPLITS)
+    *_, table = made_regions(count=20, splits=["train", "test"])
+    listed = table.to_pylist()
+    expected = {}
+    for split in ("train", "test"):
+        hits = []
+        for number, _, box in rows:
+            if SPLITS[number] == split:
+                of = [row for row in listed if row["proposed"] and row["source_id"] == number]
+                overlaps = [
+                    overlap(_edges(box), _edges([row[name] for name in ("x1", "y1", "x2", "y2")])) for row in of
+                ]
+                hits.append(max(overlaps) >= 0.5)
+        count = sum(row["proposed"] and row["split"] == split for row in listed)
+        expected[split] = {"mentions": len(hits), "proposals": count, "recall": sum(hits) / len(hits)}
+    assert regions.recall(table) == expected
+    assert 0 < expected["train"]["recall"] < 1
+    told = capsys.readouterr().err
+    for split, of in expected.items():
+        line = (
+            f"recall of the proposals at IoU 0.5 over {of['mentions']} mentions of {split}: {100 * of['recall']:.2f} %"
+        )
+        assert line in told
+
+
+def _edges(corners) -> list[float]:
+    """Both corners are inside."""
+    return [*corners[:2], corners[2] + 1, corners[3] + 1]
+
+
+def test_boxes_are_of_the_upright_picture_and_cut_at_its_edges():
+    write_whole([(1, "a man", (0, 0, 39, 59)), (1, "the dog", (30.5, 50.2, 70, 90))], {1: "test"}, orientation=6)
+    pictured, *_ = made_regions(count=1, splits=["val"])
+    assert [cut(row["file"])[1] for row in pictured] == [(0, 0, 40, 60), (30, 50, 10, 10)]
+
+
+def test_a_picture_that_changed_since():
+    write_whole([(1, "a man", (0, 0, 9, 9))], {1: "test"})
+    Image.new("RGB", (WIDTH, HEIGHT)).save(SOURCE / "images" / "p1.png")
+    refused_regions("the file changed after prepare read it", IntegrityError)
+
+
+def test_pictures_that_cannot_be_read():
+    write_whole([(1, "a man", (0, 0, 9, 9)), (2, "the dog", (1, 1, 9, 9.5))], {1: "test", 2: "test"})
+    (SOURCE / "images" / "p2.png").unlink()
+    where = "data/prepare/whole/images.parquet image_id 2: p2.png#xywh=1,1,9,10 does not exist"
+    refused_regions(f"1 of 7 images below data/prepare/whole/images cannot be used: {where}", count=5)
+    out = prepare("regions", SOURCE, on_error="skip", count=5)
+    rows = images.read(out).to_pylist()
+    assert [row["file"] for row in rows if not row["width"]] == ["p2.png#xywh=1,1,9,10"]
+    assert sum(row["split"] == "proposal" for row in rows) == 5
+
+
+@pytest.mark.parametrize(("rows", "splits", "message"), [
+    ([(1, "a man", (60, 0, 70, 9)), (1, "a man", (0, 40, 3, 44))], {1: "test"},
+     "phrase_id 500: its box 60, 0, 70, 9 lies outside the picture of 60 x 40 pixels (and 1 more)"),
+    ([(2, "a man", (0, 0, 3, 3))], {1: "test"}, "phrase_id 500: 2 is no image_id of images.parquet"),
+])  # fmt: skip
+def test_phrases_that_do_not_fit_their_pictures(rows, splits, message):
+    write_whole(rows, splits)
+    refused_regions(message)
+
+
+def test_sources_that_hold_no_phrases():
+    refused_regions("source data/prepare/whole does not exist", MissingResource)
+    write_whole([(1, "a man", (0, 0, 9, 9))], {1: "test"})
+    prepare("regions", SOURCE)
+    (SOURCE / regions.PHRASES).unlink()
+    Path("data/prepare/tiny").rename("data/prepare/other")
+    refused_regions("data/prepare/whole has no phrases.parquet: its format gives no boxes of phrases")
+    with pytest.raises(InputError, match=r"data/prepare/other: holds regions already; name the data set that has"):
+        prepare("regions", "data/prepare/other")
+
+
+def test_recall_counts_an_overlap_of_exactly_a_half():
+    box = np.array([[0.0, 0.0, 9.0, 9.0]])
+    assert covered([box, box], [np.array([[0.0, 0.0, 9.0, 4.0]]), np.array([[0.0, 0.0, 9.0, 3.0]])]).tolist() == [
+        True,
+        False,
+    ]
 
 
 def test_params_name_the_proposals_and_their_options(tmp_path):

@@ -8,13 +8,15 @@ from PIL import Image
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.pictures.images import Item
-from vse_pipe.prepare.regions import Proposed, Seen, settled
+from vse_pipe.prepare.regions import Picture, Proposed, settled
 from vse_pipe.project.registry import PROPOSALS
 
 
-def seen(root: Path, name: str, pixels: np.ndarray, image_id: int = 7) -> Seen:
+def seen(root: Path, name: str, pixels: np.ndarray, image_id: int = 7) -> Picture:
     Image.fromarray(pixels).save(root / name)
-    return Seen(root, Item(image_id, name, "", f"images.parquet image_id {image_id}"), pixels.shape[1], pixels.shape[0])
+    return Picture(
+        root, Item(image_id, name, "", f"images.parquet image_id {image_id}"), pixels.shape[1], pixels.shape[0]
+    )
 
 
 def blocks(width: int = 120, height: int = 80) -> np.ndarray:
@@ -25,7 +27,7 @@ def blocks(width: int = 120, height: int = 80) -> np.ndarray:
     return pixels
 
 
-def proposed(name: str, of: Seen, count: int, **options) -> Proposed:
+def proposed(name: str, of: Picture, count: int, **options) -> Proposed:
     """Settled, and made twice: the same both times, as the contract of the family has it."""
     method, params = PROPOSALS.load(name), PROPOSALS.options(name)(**options)
     first, again = (settled(method.proposer(params, count, 1)(of), of, count) for _ in range(2))
@@ -42,7 +44,7 @@ def proposed(name: str, of: Seen, count: int, **options) -> Proposed:
     return first
 
 
-def refused(name: str, of: Seen, message: str, error: type[Exception] = InputError, **options) -> None:
+def refused(name: str, of: Picture, message: str, error: type[Exception] = InputError, **options) -> None:
     method, params = PROPOSALS.load(name), PROPOSALS.options(name)(**options)
     with pytest.raises(error) as caught:
         method.proposer(params, 100, 1)(of)

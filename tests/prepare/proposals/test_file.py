@@ -13,7 +13,7 @@ from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.prepare.proposals.file import proposer, read_boxes
 from vse_pipe.prepare.proposals.options import FileOptions as Params
-from vse_pipe.prepare.regions import Seen
+from vse_pipe.prepare.regions import Picture
 
 BOXES = np.array([[0, 0, 119, 79], [5, 6, 50, 60], [70.5, 30, 99, 69.25], [1, 2, 3, 4], [10, 10, 20, 20]])
 IMAGE = ["12", "12", "12", "7", "12"]
@@ -23,7 +23,7 @@ BEST[1][3] = 70
 
 
 @pytest.fixture
-def of(tmp_path: Path) -> Seen:
+def of(tmp_path: Path) -> Picture:
     return seen(tmp_path, "12.png", blocks(), image_id=7)
 
 
@@ -50,7 +50,7 @@ def cell(*arrays) -> np.ndarray:
 
 
 @pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
-def test_the_best_boxes_of_the_picture(tmp_path: Path, of: Seen, ending: str):
+def test_the_best_boxes_of_the_picture(tmp_path: Path, of: Picture, ending: str):
     path = write(tmp_path / f"edges.{ending}")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     boxes, scores = proposed("file", of, 100, path=str(path), sha256=digest)
@@ -61,12 +61,12 @@ def test_the_best_boxes_of_the_picture(tmp_path: Path, of: Seen, ending: str):
 
 
 @pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
-def test_without_scores_the_first_are_the_best(tmp_path: Path, of: Seen, ending: str):
+def test_without_scores_the_first_are_the_best(tmp_path: Path, of: Picture, ending: str):
     path = write(tmp_path / f"edges.{ending}", scores=None)
     assert proposed("file", of, 2, path=str(path))[0].tolist() == [[0, 0, 119, 79], [5, 6, 50, 60]]
 
 
-def test_sizes_counted_from_one_as_edge_boxes_has_them(tmp_path: Path, of: Seen):
+def test_sizes_counted_from_one_as_edge_boxes_has_them(tmp_path: Path, of: Picture):
     found = np.array([[1, 1, 120, 80], [6, 7, 46, 55]])
     path = write(tmp_path / "edges.mat", image=["12", "12"], boxes=found, scores=np.array([0.2, 0.3]))
     boxes, _ = proposed("file", of, 9, path=str(path), form="sizes", first_pixel=1)
@@ -91,30 +91,25 @@ def test_cells_of_matlab_are_the_boxes_of_a_picture_each(tmp_path: Path, compres
     assert scores.tolist() == [4, 9, 7]
 
 
-def test_by_the_name_of_the_file(tmp_path: Path, of: Seen):
+def test_by_the_name_of_the_file(tmp_path: Path, of: Picture):
     path = write(tmp_path / "edges.csv", image=["12.png"] * 5)
     assert len(proposed("file", of, 9, path=str(path), by="file")[0]) == 5
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"boxes": BOXES + np.array([0, 0, 1, 0])},
-            "line 2: the box from 0, 0 to 120, 79, counted from 0, reaches outside 12.png of 120 x 80 pixels",
-        ),
-        ({"boxes": BOXES - 1}, "line 2: the box from -1, -1 to 118, 78, counted from 0, reaches outside 12.png"),
-        ({"boxes": BOXES[:, [2, 1, 0, 3]]}, "line 2: 119, 0, 0, 79 is a box without area, in the form corners"),
-        ({"boxes": np.where(BOXES == 60, np.nan, BOXES)}, "line 3: boxes [5.0, 6.0, 50.0, nan]: not all are finite"),
-        ({"scores": np.where(SCORES == 1, np.inf, SCORES)}, "line 5: scores inf: not all are finite"),
-        ({"image": ["1", "2", "3", "4", "5"]}, "no boxes for 12.png, looked for by stem as '12'"),
-    ],
-)
-def test_what_is_no_box_has_a_row(tmp_path: Path, of: Seen, change: dict, message: str):
+@pytest.mark.parametrize(("change", "message"), [
+    ({"boxes": BOXES + np.array([0, 0, 1, 0])},
+     "line 2: the box from 0, 0 to 120, 79, counted from 0, reaches outside 12.png of 120 x 80 pixels"),
+    ({"boxes": BOXES - 1}, "line 2: the box from -1, -1 to 118, 78, counted from 0, reaches outside 12.png"),
+    ({"boxes": BOXES[:, [2, 1, 0, 3]]}, "line 2: 119, 0, 0, 79 is a box without area, in the form corners"),
+    ({"boxes": np.where(BOXES == 60, np.nan, BOXES)}, "line 3: boxes [5.0, 6.0, 50.0, nan]: not all are finite"),
+    ({"scores": np.where(SCORES == 1, np.inf, SCORES)}, "line 5: scores inf: not all are finite"),
+    ({"image": ["1", "2", "3", "4", "5"]}, "no boxes for 12.png, looked for by stem as '12'"),
+])  # fmt: skip
+def test_what_is_no_box_has_a_row(tmp_path: Path, of: Picture, change: dict, message: str):
     refused("file", of, message, path=str(write(tmp_path / "edges.csv", **change)))
 
 
-def test_a_stem_of_two_pictures(tmp_path: Path, of: Seen):
+def test_a_stem_of_two_pictures(tmp_path: Path, of: Picture):
     (tmp_path / "sub").mkdir()
     other = seen(tmp_path, "sub/12.png", blocks())
     propose = proposer(Params(path=str(write(tmp_path / "e.csv"))), 9, 1)
@@ -219,19 +214,19 @@ def test_a_stem_of_two_pictures(tmp_path: Path, of: Seen):
         ("o.csv", lambda p: p.write_text(""), "o.csv: no table of image,x1,y1,x2,y2[,score]"),
     ],
 )
-def test_what_is_no_file_of_boxes(tmp_path: Path, of: Seen, name: str, make, message: str):
+def test_what_is_no_file_of_boxes(tmp_path: Path, of: Picture, name: str, make, message: str):
     make(tmp_path / name)
     refused("file", of, message, path=str(tmp_path / name))
 
 
-def test_no_file_and_another_digest(tmp_path: Path, of: Seen):
+def test_no_file_and_another_digest(tmp_path: Path, of: Picture):
     refused("file", of, "gone.csv: no such file of boxes", MissingResource, path=str(tmp_path / "gone.csv"))
     path = str(write(tmp_path / "e.csv"))
     refused("file", of, "expected 0000", IntegrityError, path=path, sha256="0" * 64)
 
 
 @pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
-def test_a_small_file_that_unpacks_to_more_than_memory(tmp_path: Path, of: Seen, ending: str):
+def test_a_small_file_that_unpacks_to_more_than_memory(tmp_path: Path, of: Picture, ending: str):
     count = 80_000
     path = write(tmp_path / f"e.{ending}", ["1"] * count, np.zeros((count, 4)), np.zeros(count))
     with memory.limit(1, "datasets.tiny.memory"):

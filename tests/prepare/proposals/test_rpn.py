@@ -10,9 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.prepare._data import prepare
+from tests.prepare._data import SOURCE, prepare, write_whole
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
-from tests.prepare.regions._whole import SOURCE, write
 from vse_pipe.core import devices as core_devices
 from vse_pipe.core.errors import IntegrityError, MissingResource, UnknownMember, UsageError
 from vse_pipe.core.weights import Weights
@@ -68,7 +67,7 @@ def test_pictures_go_one_by_one_to_the_device_asked_for_with_the_same_kernels(tm
     monkeypatch.setattr(detector.Detector, "proposals", proposals)
     monkeypatch.setattr(regions, "CORES", 4)
     monkeypatch.setattr(core_devices, "inference", lambda *given: devices.append(given) or entered(*given))
-    write([(number, "a man", (0, 0, 9, 9)) for number in range(4)], dict.fromkeys(range(4), "test"))
+    write_whole([(number, "a man", (0, 0, 9, 9)) for number in range(4)], dict.fromkeys(range(4), "test"))
     options = {"proposals": "rpn", "options": {"weights": "random", **SMALL}}
     prepare("regions", SOURCE, device="cpu", **options)
     assert len(threads) == 1

@@ -8,12 +8,12 @@ import pytest
 
 from tests.prepare.proposals._pictures import proposed
 from vse_pipe.pictures.images import Item
-from vse_pipe.prepare.regions import Seen
+from vse_pipe.prepare.regions import Picture
 
 
-def picture(width: int, height: int) -> Seen:
+def picture(width: int, height: int) -> Picture:
     """There is no such file."""
-    return Seen(Path("nowhere"), Item(1, "no.png", "", "here"), width, height)
+    return Picture(Path("nowhere"), Item(1, "no.png", "", "here"), width, height)
 
 
 @pytest.mark.parametrize("size", [(500, 375), (128, 128), (31, 700), (3, 2), (1, 1)])

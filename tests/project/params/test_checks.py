@@ -9,7 +9,7 @@ from vse_pipe.project.params import checks
 from vse_pipe.project.params.checks import with_transfers
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load_measuring
-from vse_pipe.tools.check import dvc_yaml
+from vse_pipe.tools import check
 
 RUN = PARAMS["runs"]["sum"]
 SWEEPS_RUNS = {
@@ -233,7 +233,7 @@ def test_in_dvc_yaml_a_student_depends_on_its_teacher_and_on_no_other_run():
     document = read_document(ROOT / "params.yaml")
     document["teachers"] = {"taught": {"dataset": "shapes", "noise": "clean", "run": "max"}}
     document["runs"]["small"] = {**document["runs"]["sum"], "scheme": "distil", "noise": "taught"}
-    stages, problems = dvc_yaml.read(ROOT / "dvc.yaml", document)
+    stages, problems = check.read_dvc_yaml(ROOT / "dvc.yaml", document)
     assert not problems
     made = {out: stage for stage in stages for out in stage.outs}
     found, waiting = set(), ["train@small"]

@@ -3,7 +3,7 @@ import pytest
 
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
-from vse_pipe.ranking.inference import gm, rgm
+from vse_pipe.ranking.inference import gm
 from vse_pipe.ranking.matching import Allowance
 
 
@@ -12,13 +12,8 @@ def pairs(scores: np.ndarray, k: int, mode: str, lam: float = 1.0) -> list[tuple
     return list(zip(found.rows.tolist(), found.columns.tolist(), strict=True))
 
 
-def test_one_to_one_where_sizes_agree():
-    found = pairs(np.random.default_rng(0).random((30, 30)), 1, "rows")
-    assert sorted(row for row, _ in found) == sorted(column for _, column in found) == list(range(30))
-
-
 @pytest.mark.parametrize("mode", ["rows", "literal"])
-@pytest.mark.parametrize("shape", [(6, 30), (30, 6)])
+@pytest.mark.parametrize("shape", [(6, 30), (30, 6), (20, 20)])
 def test_it_is_the_printed_loop_with_lambda_one(mode, shape):
     scores = np.random.default_rng(1).random(shape)
     for k in (1, 5, 10):
@@ -29,9 +24,3 @@ def test_lambda_is_one_whatever_is_asked():
     scores = np.random.default_rng(2).random((9, 9))
     assert pairs(scores, 1, "rows", lam=9.0) == pairs(scores, 1, "rows", lam=1.0)
     assert gm.Params().lambdas() == [1.0]
-
-
-def test_it_is_rgm_without_relaxation():
-    scores = np.random.default_rng(3).random((9, 12))
-    found = next(rgm.match(dense(scores), [Allowance(5, 1.0)], rgm.Params()))
-    assert pairs(scores, 5, "rows") == list(zip(found.rows.tolist(), found.columns.tolist(), strict=True))

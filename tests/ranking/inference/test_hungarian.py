@@ -8,11 +8,9 @@ from scipy.optimize import linear_sum_assignment
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.ranking import criteria
 from vse_pipe.ranking.inference import hungarian
 from vse_pipe.ranking.inference.options import HungarianOptions as Params
-from vse_pipe.ranking.matching import Allowance, greedy
-from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.matching import Allowance
 
 
 def matched(scores: np.ndarray, k: int, mode: str = "rows") -> tuple[np.ndarray, np.ndarray]:
@@ -61,20 +59,6 @@ def test_at_one_it_is_the_assignment_of_scipy(shape):
     assert sorted(zip(*(part.tolist() for part in matched(scores, 1)), strict=True)) == expected
 
 
-def test_it_is_never_lighter_than_the_greedy_matching_of_as_many_pairs():
-    scores = np.random.default_rng(0).standard_normal((30, 60)) + 2 * np.random.default_rng(1).standard_normal(60)
-    for k in (1, 5):
-        pairs = next(greedy(dense(scores), [Allowance(k)], "rows"))
-        assert len(pairs.rows) == len(matched(scores, k)[0])
-        assert total(scores, k) > scores[pairs.rows, pairs.columns].sum()
-
-
-def test_what_greed_gives_away():
-    """The best pair first costs the others more than it brings."""
-    scores = np.array([[0.9, 0.8], [0.8, 0.1]])
-    assert [part.tolist() for part in matched(scores, 1)] == [[0, 1], [1, 0]]
-
-
 def test_an_offset_and_a_scale_change_nothing():
     scores = np.random.default_rng(0).standard_normal((12, 12))
     for changed in (scores * 1e-6 + 3, scores * 1e6 - 5e6):
@@ -93,21 +77,3 @@ def test_above_its_limit_it_refuses_with_the_numbers():
 def test_scores_that_are_not_finite_are_refused(bad):
     with pytest.raises(InputError, match="NaN or infinite"):
         total(np.array([[0.1, bad], [0.2, 0.3]]), 1)
-
-
-@pytest.mark.parametrize("name", ["gm", "hungarian"])
-def test_caption_by_caption_each_lot_of_captions_is_matched_by_itself(name):
-    """Captions of three images in a mixed order: the first captions of all, then the second."""
-    owners = np.array([2, 0, 0, 1, 2, 1])
-    truth = Truth.by_image(owners, np.arange(3))
-    assert truth.turns().tolist() == [0, 0, 1, 0, 1, 1]
-    scores = np.random.default_rng(0).standard_normal((6, 3))
-    criterion = criteria.parse(name, {name: criteria.Part.load(name, {}).module.Params(mode="captions")})
-    for setting in (Allowance(1), Allowance(2)):
-        found = next(criterion.match(dense(scores), [setting], truth))
-        expected = set()
-        for lot in (np.flatnonzero(truth.turns() == turn) for turn in (0, 1)):
-            one = next(criterion.matching.module.match(dense(scores[lot]), [setting], criterion.matching.params))
-            expected |= set(zip(lot[one.rows].tolist(), one.columns.tolist(), strict=True))
-        assert set(zip(found.rows.tolist(), found.columns.tolist(), strict=True)) == expected
-        assert np.bincount(found.columns).max() <= 2 * setting.k

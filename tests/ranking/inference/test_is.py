@@ -45,28 +45,6 @@ def test_a_dominant_query_does_not_cancel():
     assert found[1, 0] == pytest.approx(-300, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=30)
-@given(matrices(min_rows=2))
-def test_the_value_with_the_query_is_a_share(scores):
-    np.testing.assert_allclose(np.exp(rescored(scores, include_query=True)).sum(axis=0), 1.0)
-
-
-@settings(deadline=None, max_examples=30)
-@given(matrices(min_rows=2, elements=st.integers(-8, 8).map(lambda value: value / 8)))
-def test_both_forms_put_all_pairs_in_the_same_order(scores):
-    """p / (1 - p) grows with p, so the two readings of the denominator rank and match alike."""
-    paper, muse = rescored(scores, beta=3.0).ravel(), rescored(scores, beta=3.0, include_query=True).ravel()
-    larger = paper[:, None] > paper + 1e-9
-    assert (muse[:, None] > muse)[larger].all()
-
-
-def test_a_hub_falls_behind():
-    """Item 0 is the nearest of every query; item q + 1 of query q alone."""
-    scores = np.full((4, 5), 0.1) + np.pad(0.4 * np.eye(4), ((0, 0), (1, 0)))
-    scores[:, 0] = 0.6
-    assert rescored(scores).argmax(axis=1).tolist() == [1, 2, 3, 4]
-
-
 def test_a_single_query_has_no_others():
     with pytest.raises(InputError, match="sums over the other queries and there are none"):
         rescored(np.array([[0.1, 0.2]]))

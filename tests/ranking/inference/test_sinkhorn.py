@@ -55,8 +55,3 @@ def test_giving_up_is_reported(case):
     notes = sinkhorn.rerank(dense(scores), Bank(dense(bank), False), sinkhorn.Params(tau=0.01, max_iterations=2)).notes
     assert notes["iterations"] == 2
     assert notes["residual"] > 1e-3
-
-
-def test_extreme_scores_stay_finite(case):
-    scores, bank = case
-    assert np.isfinite(rescored(1e4 * scores, 1e4 * bank, max_iterations=20)).all()

@@ -1,9 +1,13 @@
-"""What all fragment similarities are tested with: small models, ragged captions, and checks that hold for each."""
+"""What all fragment similarities are tested with, and what both directions of SCAN owe."""
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.naive import criteria as naive
+from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.ranking import alignment
 from vse_pipe.ranking.alignment import OfPairs, over_pairs
@@ -136,3 +140,80 @@ def as_lists(model: Model) -> dict[str, list]:
 
 def captions_of(words: Words) -> list[list[list[float]]]:
     return [part.tolist() for part in words.vectors.detach().split(words.lengths.tolist())]
+
+
+NORMS = ["clipped_l2norm", "l2norm", "softmax", "no_norm", "clipped"]
+AGGREGATES = ["mean", "lse", "max", "sum"]
+# Hypothesis wants a test of its own in each module.
+DRAWN = given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 5)),
+    st.sampled_from(NORMS),
+    st.sampled_from(AGGREGATES),
+)
+
+
+class Scan:
+    """name: of the member; temperature, lse: its defaults; words_attend: words attend to regions, and not the reverse."""
+
+    name: str
+    temperature: float
+    lse: float
+    words_attend: bool
+
+    def check_plain_loops(self, lengths, shape, norm, aggregate):
+        images, words = inputs(lengths, shape, seed=sum(lengths))
+        scores = Model(self.name, norm=norm, aggregate=aggregate)(images, words)
+        for i, regions in enumerate(images.tolist()):
+            for t, caption in enumerate(captions_of(words)):
+                sides = (regions, caption) if self.words_attend else (caption, regions)
+                expected = naive.scan(*sides, aggregate, self.temperature, self.lse, norm)
+                # Where a context vanishes but for rounding, that is divided by the 1e-8 its length is taken for.
+                assert scores[i, t].item() == pytest.approx(expected, abs=1e-7)
+
+    @pytest.mark.parametrize("aggregate", AGGREGATES)
+    def test_padding_order_and_chunks_have_no_part(self, aggregate, monkeypatch):
+        check_contract(Model(self.name, aggregate=aggregate), monkeypatch)
+
+    @pytest.mark.parametrize("norm", NORMS)
+    @pytest.mark.parametrize("aggregate", AGGREGATES)
+    def test_gradients_are_those_of_differences(self, norm, aggregate):
+        check_gradients(Model(self.name, norm=norm, aggregate=aggregate))
+
+    def test_regions_that_are_the_words_beat_orthogonal_ones(self):
+        words = torch.eye(6)[:3]
+        images = torch.stack([torch.eye(6)[:3], torch.eye(6)[3:]])
+        scores = Model(self.name)(images, Words(words, torch.tensor([3])))
+        assert scores[0, 0] > 0.9
+        assert scores[1, 0] == 0
+
+    def test_zero_vectors_score_nothing_and_pass_no_nan_back(self):
+        images = torch.zeros(2, 3, 4, requires_grad=True)
+        words = inputs([2, 1], (2, 3, 4), torch.float32)[1]
+        scores = Model(self.name)(images, words)
+        scores.sum().backward()
+        assert scores.eq(0).all()
+        assert torch.isfinite(images.grad).all()
+
+
+class Sgraf:
+    """The checks that SGR and SAF share. name: of the member."""
+
+    name: str
+
+    def test_padding_order_and_chunks_have_no_part(self, monkeypatch):
+        check_contract(Model(self.name, sim_dim=5), monkeypatch)
+
+    @pytest.mark.parametrize("training", [False, True])
+    def test_gradients_are_those_of_differences(self, training):
+        model = Model(self.name, shape=(3, 3, 4), sim_dim=3, dropout=0.0)
+        model.network.train(training)
+        check_gradients(model)
+
+    def test_other_regions_and_a_batch_of_one_are_refused(self):
+        model = Model(self.name, sim_dim=5)
+        with pytest.raises(InputError, match="built for 3 regions an image, got 2"):
+            model(*inputs(shape=(4, 2, 6)))
+        model.network.train()
+        with pytest.raises(InputError, match="at least two"):
+            model(*inputs(shape=(1, 3, 6)))

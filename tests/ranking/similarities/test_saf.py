@@ -5,15 +5,17 @@ from tests.naive import criteria as naive
 from tests.ranking.similarities.fragments import (
     SHAPE,
     Model,
+    Sgraf,
     as_lists,
     captions_of,
-    check_contract,
-    check_gradients,
     gradients,
     inputs,
     small_chunks,
 )
-from vse_pipe.core.errors import InputError
+
+
+class TestSgraf(Sgraf):
+    name = "saf"
 
 
 def model(**options) -> Model:
@@ -49,17 +51,6 @@ def test_training_has_the_statistics_of_a_loop_over_captions(chunked, monkeypatc
     assert bn.num_batches_tracked.item() == len(words)
 
 
-def test_padding_order_and_chunks_have_no_part(monkeypatch):
-    check_contract(model(), monkeypatch)
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_gradients_are_those_of_differences(training):
-    ours = Model("saf", shape=(3, 3, 4), sim_dim=3, dropout=0.0)
-    ours.network.train(training)
-    check_gradients(ours)
-
-
 def test_training_gives_the_same_in_chunks(monkeypatch):
     """Also where chunks are computed twice: the running statistics move once."""
     ours, (images, words) = model(dropout=0.0), inputs()
@@ -72,8 +63,3 @@ def test_training_gives_the_same_in_chunks(monkeypatch):
     small_chunks(monkeypatch)
     torch.testing.assert_close(gradients(ours, images, words, weights), whole)
     torch.testing.assert_close(dict(ours.network.state_dict()), after)
-
-
-def test_other_regions_are_refused():
-    with pytest.raises(InputError, match="built for 3 regions an image, got 2"):
-        model()(*inputs(shape=(4, 2, 6)))

@@ -5,15 +5,17 @@ from tests.naive import criteria as naive
 from tests.ranking.similarities.fragments import (
     SHAPE,
     Model,
+    Sgraf,
     as_lists,
     captions_of,
-    check_contract,
-    check_gradients,
     gradients,
     inputs,
     small_chunks,
 )
-from vse_pipe.core.errors import InputError
+
+
+class TestSgraf(Sgraf):
+    name = "sgr"
 
 
 def model(**options) -> Model:
@@ -28,17 +30,6 @@ def test_equals_plain_loops(steps):
         for t, caption in enumerate(captions_of(words)):
             expected = naive.sgr(as_lists(ours), regions, caption, steps, 9.0)
             assert scores[i, t].item() == pytest.approx(expected, abs=1e-9)
-
-
-def test_padding_order_and_chunks_have_no_part(monkeypatch):
-    check_contract(model(), monkeypatch)
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_gradients_are_those_of_differences(training):
-    ours = Model("sgr", shape=(3, 3, 4), sim_dim=3, dropout=0.0)
-    ours.network.train(training)
-    check_gradients(ours)
 
 
 def test_training_gives_the_same_in_chunks(monkeypatch):
@@ -65,12 +56,3 @@ def test_weights_follow_from_the_generator():
     assert weight.abs().max() <= bound
     assert weight.abs().max() > bound / 2
     assert first.sim_tranloc_w.bias.eq(0).all()
-
-
-def test_other_regions_and_a_batch_of_one_are_refused():
-    ours = model()
-    with pytest.raises(InputError, match="built for 3 regions an image, got 2"):
-        ours(*inputs(shape=(4, 2, 6)))
-    ours.network.train()
-    with pytest.raises(InputError, match="at least two"):
-        ours(*inputs(shape=(1, 3, 6)))

@@ -12,7 +12,7 @@ from vse_pipe.core.files import read_json, write_json
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.problems import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
-from vse_pipe.tools.check.stage import check
+from vse_pipe.tools.check import check
 from vse_pipe.train.stage import train
 
 

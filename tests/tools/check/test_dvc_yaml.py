@@ -9,11 +9,11 @@ from tests.rules.sources import ROOT
 from vse_pipe.project.params import overlay as overlays
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
-from vse_pipe.tools.check import dvc_yaml
+from vse_pipe.tools import check
 
 
 def _problems() -> list[str]:
-    found = dvc_yaml.problems(load(Path("params.yaml")), read_document(Path("params.yaml")))
+    found = check.dvc_yaml_problems(load(Path("params.yaml")), read_document(Path("params.yaml")))
     assert all(problem.status == 2 for problem in found)
     return [problem.line for problem in found]
 

@@ -15,7 +15,7 @@ from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.project.stages import declarations
 from vse_pipe.tools import lists
-from vse_pipe.tools.check.stage import check
+from vse_pipe.tools.check import check
 from vse_pipe.tools.init import stage
 
 

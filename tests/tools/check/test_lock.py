@@ -10,7 +10,7 @@ from vse_pipe.core.errors import ParamsError
 from vse_pipe.project import lock
 from vse_pipe.project.lock import Lock
 from vse_pipe.project.params.document import read_document
-from vse_pipe.tools.check.stage import check
+from vse_pipe.tools.check import check
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -22,7 +22,7 @@ def evaluation(name: str = "one", about: dict | None = None, **shape: object) ->
 
 def of_tables(name: str, ranks: pa.Table, occurrence: pa.Table, **about: object) -> Compared:
     metrics: dict = {"run": name, **ABOUT, **about}
-    for address, value in Figures.of(ranks, occurrence).estimate().items():
+    for address, value in Figures.from_tables(ranks, occurrence).estimate().items():
         nest(metrics, address, round(value, 6))
     return Compared(name, metrics, ranks, occurrence)
 

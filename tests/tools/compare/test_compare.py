@@ -8,7 +8,7 @@ import pytest
 from tests.tools.compare.project import evaluation
 from vse_pipe.core.errors import Regression
 from vse_pipe.ranking.comparison import Comparison, FigureRow, Method
-from vse_pipe.tools.compare import compare
+from vse_pipe.tools import compare
 
 
 def _comparison(*rows: FigureRow) -> Comparison:

@@ -10,10 +10,10 @@ import pytest
 
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
-from tests.evaluate.external.files import Sample, sample, write
+from tests.evaluate.files import Sample, sample, write
 from tests.toy_project import write_params
 from vse_pipe.core.errors import InputError
-from vse_pipe.evaluate.external.inputs import InputFiles
+from vse_pipe.evaluate.files import InputFiles
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.tools.compose import compose_files
 

@@ -9,7 +9,7 @@ from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria
 from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.scores import Scores
-from vse_pipe.tools.export.fold import folded
+from vse_pipe.tools.export import folded
 
 FOLDABLE = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
 # Inner products further apart than this, float64, are in the same order whatever the order of summation.

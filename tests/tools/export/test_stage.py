@@ -7,20 +7,19 @@ import torch
 
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
-from tests.evaluate.external.files import sample, write, write_npy
+from tests.evaluate.files import sample, write, write_npy
 from tests.tools.export.exported import DIRECTIONS, TO, found, same, tops
 from tests.tools.export.test_fold import FOLDABLE
 from tests.toy_project import load_params
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import sha256
-from vse_pipe.evaluate.external import inputs as external
-from vse_pipe.evaluate.external.stage import evaluate_files
+from vse_pipe.evaluate import files as external
+from vse_pipe.evaluate.files import evaluate_files
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.tools.export.formats import TARGETS
-from vse_pipe.tools.export.stage import export_files, export_run
+from vse_pipe.tools.export import TARGETS, export_files, export_run
 
 
 @pytest.fixture
@@ -140,8 +139,10 @@ def test_wrong_options_are_refused_before_any_work(files, tmp_path, changes, mes
 
 
 def test_a_file_that_is_replaced_before_its_digest_is_taken_is_refused(files, tmp_path, monkeypatch):
-    other, read = write(sample(dim=16, seed=1), tmp_path, prefix="other_"), external.read
-    monkeypatch.setattr(external, "read", lambda *of, **how: (read(*of, **how), other.images.replace(files.images))[0])
+    other, read = write(sample(dim=16, seed=1), tmp_path, prefix="other_"), external.read_files
+    monkeypatch.setattr(
+        external, "read_files", lambda *of, **how: (read(*of, **how), other.images.replace(files.images))[0]
+    )
     with pytest.raises(IntegrityError, match=r"a\.parquet: written anew while it was read; run the same command again"):
         exported(files, "is", "npy", "text_to_image", tmp_path / "out")
     assert not (tmp_path / "out").exists()

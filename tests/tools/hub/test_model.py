@@ -18,9 +18,8 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.extract.stage import extract
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
-from vse_pipe.tools.hub.card import LOADER
-from vse_pipe.tools.hub.model import networks
-from vse_pipe.tools.hub.stage import pack
+from vse_pipe.tools.hub import networks
+from vse_pipe.tools.pack import LOADER, pack
 from vse_pipe.train.stage import train
 
 

@@ -16,7 +16,7 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.stages import declarations
-from vse_pipe.tools.hub.stage import pack
+from vse_pipe.tools.pack import pack
 from vse_pipe.train import stage
 
 HUB = Path("hub/sum")

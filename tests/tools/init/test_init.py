@@ -12,7 +12,7 @@ from tests.rules.sources import ROOT
 from vse_pipe.project.params import overlay
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
-from vse_pipe.tools.check import dvc_yaml
+from vse_pipe.tools import check
 from vse_pipe.tools.init import stage
 
 
@@ -35,7 +35,7 @@ def test_a_project_is_well_and_has_neither_code_nor_demo(call):
     assert Path(".gitignore").read_bytes().startswith((ROOT / ".gitignore").read_bytes())
     own, packaged = read_document(Path("params.yaml")), read_document(ROOT / "params.yaml")
     assert own == {**packaged, **{name: {} for name in overlay.NODES}}
-    (found,) = dvc_yaml.problems(load(Path("params.yaml")), own)
+    (found,) = check.dvc_yaml_problems(load(Path("params.yaml")), own)
     assert found.line.startswith("params.yaml runs: there are none, and nothing to report on; `vse-pipe apply`")
     status, said, _ = call("check")
     assert (status, said.split()[0]) == (0, "note"), "a new project is no error"
@@ -85,7 +85,7 @@ def test_an_overlay_and_values_are_in_it(call):
     params = load(Path("params.yaml"))
     assert list(params.datasets) == ["flickr8k"]
     assert params.seed == 7
-    assert dvc_yaml.problems(params, read_document(Path("params.yaml"))) == []
+    assert check.dvc_yaml_problems(params, read_document(Path("params.yaml"))) == []
 
 
 @pytest.mark.parametrize("name", ["shapes_strong", "noise", "localisation"])
@@ -94,7 +94,7 @@ def test_rendered_pictures_need_no_code(call, name):
     assert status == 0, said
     os.chdir("mine")
     params, document = load(Path("params.yaml")), read_document(Path("params.yaml"))
-    assert dvc_yaml.problems(params, document) == []
+    assert check.dvc_yaml_problems(params, document) == []
     assert {one.source for one in params.datasets.values() if one.format.name == "shapes"} == {"requirements.txt"}
 
 
@@ -105,8 +105,8 @@ def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
     params["report"] |= {"audits": ["max"], "localized": ["hal"]}
     params["ensembles"] = {"both": {"first": "sum", "second": "max"}}
     params["teachers"] = {"soft": {"dataset": "shapes", "noise": "clean", "run": "sum"}}
-    own, wrong = dvc_yaml.read(path, params)
-    theirs, also_wrong = dvc_yaml.read(ROOT / "dvc.yaml", params)
+    own, wrong = check.read_dvc_yaml(path, params)
+    theirs, also_wrong = check.read_dvc_yaml(ROOT / "dvc.yaml", params)
     assert wrong == also_wrong == []
     first, *rest = own
     assert (first.name, first.outs, first.cmd) == ("code", ("data/code",), "PATH=$PATH:.venv/bin vse-pipe code")

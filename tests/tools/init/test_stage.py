@@ -10,14 +10,13 @@ from packaging.requirements import Requirement
 
 from tests.command_line import caller
 from vse_pipe.tools.init import stage
-from vse_pipe.tools.plots import plots_page
 
 
 @pytest.fixture
 def call(monkeypatch, tmp_path, capsys):
     """The command line in a new project; the page with Vega, which takes seconds, is a line."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plots_page, "render", lambda: "{plot_divs}")
+    monkeypatch.setattr(stage, "plots_page", lambda: "{plot_divs}")
     called = caller(monkeypatch, capsys)
     assert called("init", "mine")[0] == 0
     os.chdir("mine")

@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 from tests.command_line import caller
 from tests.report.browser import Browser, installed
 from tests.rules.sources import ROOT
-from vse_pipe.tools.plots import plots_page
+from vse_pipe.tools.init import stage
 
 OURS = sorted((ROOT / "pipeline/vse_pipe/report" / "plots").glob("*.json"))
 COLUMNS = {
@@ -47,7 +47,7 @@ def _renderers() -> list[VegaRenderer]:
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     root = tmp_path_factory.mktemp("project")
-    return plots_page.write(root)
+    return stage.write_plots_page(root)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_every_plot_of_dvc_yaml_has_a_template_here():
 def test_dvc_finds_the_page_where_it_is_written_and_git_leaves_it_out():
     config = (ROOT / ".dvc" / "config").read_text()
     name = re.search(r"^\[plots\]\s+html_template = (\S+)$", config, flags=re.M)[1]
-    assert plots_page.PAGE.parts == (".dvc", name)
+    assert stage.PLOTS_PAGE.parts == (".dvc", name)
     assert f"/{name}" in (ROOT / ".dvc" / ".gitignore").read_text().split()
 
 
@@ -80,7 +80,7 @@ def test_the_command_writes_below_the_root_from_any_folder(tmp_path, monkeypatch
     (tmp_path / "params.yaml").touch()
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
-    monkeypatch.setattr(plots_page, "render", lambda: "{plot_divs}")
+    monkeypatch.setattr(stage, "plots_page", lambda: "{plot_divs}")
     status, out, err = caller(monkeypatch, capsys)("plots")
     assert (status, out) == (0, "")
     assert ".dvc/plots.html" in err

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.naive import stages as naive
 from tests.tools.search.project import SPLITS
 from vse_pipe.core.errors import InputError, UsageError
-from vse_pipe.tools.search import scores as scoring
+from vse_pipe.tools.search import engine as scoring
+from vse_pipe.tools.search.engine import best_places, leaders
 from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Limits, Term, parse
-from vse_pipe.tools.search.scores import best, leaders
 
 TEST = SPLITS.count("test")
 ALL = Limits(10**4)
@@ -154,9 +154,9 @@ def test_items_in_many_blocks_are_grouped_as_in_one(monkeypatch):
 def test_the_best_are_those_of_a_sort_and_ties_keep_their_order():
     scores = np.array([1.0, 3.0, 3.0, 2.0, 3.0, -1.0], np.float32)
     for k in range(1, 9):
-        assert best(scores, k).tolist() == [1, 2, 4, 3, 0, 5][:k]
+        assert best_places(scores, k).tolist() == [1, 2, 4, 3, 0, 5][:k]
     with pytest.raises(InputError, match="not finite"):
-        best(np.array([1.0, np.nan]), 1)
+        best_places(np.array([1.0, np.nan]), 1)
 
 
 def test_without_captions_pictures_find_pictures(opened):

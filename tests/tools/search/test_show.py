@@ -10,8 +10,7 @@ from PIL import Image
 from tests.report.browser import Browser, installed
 from tests.tools.search.project import HOSTILE, SPLITS
 from vse_pipe.core.errors import UsageError
-from vse_pipe.tools.search.answer import document
-from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES
+from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES, answer_document
 from vse_pipe.tools.search.show import ITERM, KITTY, check_free, draw, page, protocol, write_page
 
 TEST = SPLITS.count("test")
@@ -26,7 +25,7 @@ def written(opened, tmp_path):
         answer = engine.by_text(text, TEST)
         gone = engine.picture(answer.hits[1].image_id)
         gone.unlink(missing_ok=True)
-        write_page(tmp_path / "out.html", document(engine, answer, TO_IMAGES, "as asked"), engine.picture)
+        write_page(tmp_path / "out.html", answer_document(engine, answer, TO_IMAGES, "as asked"), engine.picture)
         return tmp_path / "out.html"
 
     return write
@@ -51,7 +50,7 @@ def test_every_picture_has_a_text_and_a_missing_one_says_so(written):
 def test_the_image_asked_with_is_shown(opened, tmp_path):
     engine = opened()
     content = engine.picture(5).read_bytes()
-    told = document(engine, engine.by_image(content, 3, "photo.png"), TO_CAPTIONS, "as asked")
+    told = answer_document(engine, engine.by_image(content, 3, "photo.png"), TO_CAPTIONS, "as asked")
     html = page(told, engine.picture, content)
     assert 'alt="The image asked with: photo.png"' in html
     assert html.count("<li>\n    <figure>") == 3
@@ -59,7 +58,7 @@ def test_the_image_asked_with_is_shown(opened, tmp_path):
 
 def test_a_picture_that_cannot_be_read_is_left_out(opened, project):
     engine = opened()
-    told = document(engine, engine.by_text("a red disc", 1), TO_IMAGES, "as asked")
+    told = answer_document(engine, engine.by_text("a red disc", 1), TO_IMAGES, "as asked")
     engine.picture(told["hits"][0]["image_id"]).write_bytes(b"no picture")
     assert "no picture</div>" in page(told, engine.picture)
 

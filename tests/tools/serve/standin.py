@@ -10,8 +10,7 @@ from types import SimpleNamespace
 from PIL import Image
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.tools.search.answer import Answer, Hit
-from vse_pipe.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Limits, Term, direction
+from vse_pipe.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Answer, Hit, Limits, Term, direction
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 200), "white": (250, 250, 250)}
 HOSTILE = "<script>alert(1)</script> & <img src=x onerror=alert(2)> \"quoted' caption"

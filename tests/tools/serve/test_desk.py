@@ -4,8 +4,8 @@ import anyio
 import pytest
 from starlette.exceptions import HTTPException
 
-from vse_pipe.tools.serve import desk
-from vse_pipe.tools.serve.desk import WaitingLine
+from vse_pipe.tools.serve import app
+from vse_pipe.tools.serve.app import WaitingLine
 
 AGAIN = {"Retry-After": "2"}
 
@@ -39,10 +39,10 @@ def visited(*visitors: tuple[str, int], held: float = 0.0) -> list:
 
 @pytest.mark.parametrize("places", [1, 8])
 def test_an_address_has_so_many_places_and_leaves_the_others_theirs(places):
-    own = desk.OF_ADDRESS // places
+    own = app.OF_ADDRESS // places
     assert visited(*[("loud", places)] * (own + 3), ("other", 1)) == [(429, AGAIN)] * 3 + ["answered"] * (own + 1)
 
 
 def test_a_turn_that_does_not_come_is_status_503(monkeypatch):
-    monkeypatch.setattr(desk, "TURN_SECONDS", 0.05)
+    monkeypatch.setattr(app, "TURN_SECONDS", 0.05)
     assert visited(("first", 1), ("second", 1), held=0.1) == [(503, AGAIN), "answered"]

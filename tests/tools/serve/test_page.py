@@ -10,8 +10,7 @@ from starlette.testclient import TestClient
 
 from tests.tools.serve.standin import HOSTILE
 from vse_pipe.tools.search.query import Limits
-from vse_pipe.tools.serve.app import create
-from vse_pipe.tools.serve.pages import SIDE, Thumbnails
+from vse_pipe.tools.serve.app import SIDE, Thumbnails, create
 
 
 class Reader(HTMLParser):

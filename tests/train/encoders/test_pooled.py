@@ -22,9 +22,9 @@ from vse_pipe.extract import text_methods
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS, TEXT_ENCODERS
-from vse_pipe.tools.export.stage import export_run
-from vse_pipe.tools.hub.model import networks
-from vse_pipe.tools.hub.stage import pack
+from vse_pipe.tools.export import export_run
+from vse_pipe.tools.hub import networks
+from vse_pipe.tools.pack import pack
 from vse_pipe.train.heads import thinned
 from vse_pipe.train.restore import load
 from vse_pipe.train.stage import train

@@ -25,7 +25,7 @@ def some_scores(pairs: int = 7, seed: int = 0) -> torch.Tensor:
 
 
 def batch_of(images: torch.Tensor, texts: torch.Tensor, owners: torch.Tensor | None = None, mask=False) -> Scored:
-    return Scored.of(images @ texts.T, owners, mask, images, texts)
+    return Scored.from_scores(images @ texts.T, owners, mask, images, texts)
 
 
 def some_batch(pairs: int = 7, seed: int = 0, owners: torch.Tensor | None = None, mask=False) -> Scored:
@@ -55,7 +55,7 @@ def check_contract(member, params=None) -> None:
     torch.testing.assert_close(shuffled.per_pair, terms.per_pair.detach()[ORDER])
 
     with pytest.raises(InputError, match="square scores of at least 2 pairs"):
-        member.loss(Scored.of(torch.ones(1, 1)), params)
+        member.loss(Scored.from_scores(torch.ones(1, 1)), params)
     check_owners(member, params)
 
 
@@ -85,14 +85,14 @@ def check_masked_cells(member, params=None) -> None:
     """For losses that read scores: a cell of ``same`` off the diagonal is neither negative nor positive."""
     params = params or member.Params()
     scores = some_batch(owners=OWNERS).scores.clone().requires_grad_()
-    batch = Scored.of(scores, OWNERS, mask_same_image=True)
+    batch = Scored.from_scores(scores, OWNERS, mask_same_image=True)
     masked = batch.same & ~torch.eye(7, dtype=torch.bool)
     terms = member.loss(batch, params)
     terms.total().backward()
     assert torch.isfinite(scores.grad).all()
     assert (scores.grad[masked] == 0).all()
     assert scores.grad[~masked].any()
-    other = member.loss(Scored.of(scores.detach().masked_fill(masked, 5.0), OWNERS, True), params)
+    other = member.loss(Scored.from_scores(scores.detach().masked_fill(masked, 5.0), OWNERS, True), params)
     torch.testing.assert_close(other.per_pair, terms.per_pair.detach())
-    counted = member.loss(Scored.of(scores.detach().masked_fill(masked, 0.9), OWNERS), params)
+    counted = member.loss(Scored.from_scores(scores.detach().masked_fill(masked, 0.9), OWNERS), params)
     assert not torch.allclose(counted.per_pair, terms.per_pair.detach()), "unmasked, the same cells are negatives"

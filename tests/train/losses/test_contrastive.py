@@ -144,7 +144,7 @@ ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 def _loss(name: str, scores: torch.Tensor, targets: torch.Tensor | None = None, **options: Any) -> LossTerms:
     case = CASES[name] if name in CASES else Case(name, _infonce)
-    return case.loss(replace(Scored.of(scores), targets=targets), case.params(**options))
+    return case.loss(replace(Scored.from_scores(scores), targets=targets), case.params(**options))
 
 
 @ALL
@@ -179,7 +179,7 @@ def test_extreme_values_overflow_nothing(case):
     factor, options = case.extreme
     scores = (factor * some_scores().float()).requires_grad_()
     targets = torch.linspace(0, 1, 7) if case.trusting else None
-    total = case.loss(replace(Scored.of(scores), targets=targets), case.params(**options)).total()
+    total = case.loss(replace(Scored.from_scores(scores), targets=targets), case.params(**options)).total()
     total.backward()
     assert torch.isfinite(total)
     assert torch.isfinite(scores.grad).all()
@@ -193,7 +193,7 @@ def test_gradient_is_the_slope(case, target):
     params, targets = case.params(**case.slope), torch.full((5,), target, dtype=torch.float64)
 
     def per_pair(scores):
-        return case.loss(replace(Scored.of(scores), targets=targets), params).per_pair
+        return case.loss(replace(Scored.from_scores(scores), targets=targets), params).per_pair
 
     assert torch.autograd.gradcheck(per_pair, some_scores(5, 2).requires_grad_())
 
@@ -317,14 +317,14 @@ def test_a_text_near_all_images_is_pushed_from_them_more():
 def test_gradient_of_hub_is_the_slope_with_a_constant_plan():
     scores = some_batch(5, 2).scores
     params = LOSSES.options("hub")(tau=0.2, centrality=0.8)
-    constant = plan(Scored.of(scores), 0.2, params.iterations)
+    constant = plan(Scored.from_scores(scores), 0.2, params.iterations)
 
     def per_pair(scores):
-        return _towards(Scored.of(scores), constant, params).per_pair
+        return _towards(Scored.from_scores(scores), constant, params).per_pair
 
     assert torch.autograd.gradcheck(per_pair, (scores.clone().requires_grad_(),))
     whole, fixed = (scores.clone().requires_grad_() for _ in range(2))
-    LOSSES.load("hub").loss(Scored.of(whole), params).total().backward()
+    LOSSES.load("hub").loss(Scored.from_scores(whole), params).total().backward()
     per_pair(fixed).mean().backward()
     torch.testing.assert_close(whole.grad, fixed.grad)
 
@@ -338,7 +338,7 @@ def test_learned_numbers_give_the_loss_at_their_value_and_have_a_slope(name, opt
     learned = member.network(params).double()
 
     def per_pair(scores, *_):
-        return member.loss(Scored.of(scores), params, learned).per_pair
+        return member.loss(Scored.from_scores(scores), params, learned).per_pair
 
     value = {key: number for key, number in options.items() if key != "learn"}
     torch.testing.assert_close(
@@ -352,7 +352,7 @@ def test_the_temperature_stays_above_its_bound_and_is_learned_on_request_only():
     infonce, params = LOSSES.load("infonce"), LOSSES.options("infonce")
     with torch.no_grad():
         learned = infonce.network(params(tau=1e-4, learn=True))
-    bounded = infonce.loss(Scored.of(some_scores().float()), params(), learned).per_pair
+    bounded = infonce.loss(Scored.from_scores(some_scores().float()), params(), learned).per_pair
     torch.testing.assert_close(bounded, _loss("infonce", some_scores().float(), tau=0.01).per_pair)
     assert infonce.network(params()) is None
     with pytest.raises(ValidationError, match="set learn: true"):

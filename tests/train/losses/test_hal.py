@@ -59,7 +59,7 @@ def test_gradients_are_the_weights_of_equation_8(weighted):
     factor = some_weights(6) if weighted else torch.ones(6, 6, dtype=torch.float64)
     gamma, eps = 9.0, 0.1
     leaf = scores.clone().requires_grad_()
-    batch = Scored.of(leaf, weights=factor if weighted else None)
+    batch = Scored.from_scores(leaf, weights=factor if weighted else None)
     hal.loss(batch, hal.Params(gamma=gamma, eps=eps)).total().backward()
 
     inner = torch.exp(gamma * factor * (scores - eps)).fill_diagonal_(0)
@@ -75,15 +75,15 @@ def test_gradient_is_the_slope(variant):
     params = hal.Params(gamma=4.0, variant=variant)
 
     def share(scores):
-        return hal.loss(Scored.of(scores, weights=some_weights(4)), params).per_pair
+        return hal.loss(Scored.from_scores(scores, weights=some_weights(4)), params).per_pair
 
     assert torch.autograd.gradcheck(share, scores)
 
 
 def test_weights_of_one_are_no_weights():
     scores = some_scores()
-    plain = hal.loss(Scored.of(scores), hal.Params())
-    ones = hal.loss(Scored.of(scores, weights=torch.ones_like(scores)), hal.Params())
+    plain = hal.loss(Scored.from_scores(scores), hal.Params())
+    ones = hal.loss(Scored.from_scores(scores, weights=torch.ones_like(scores)), hal.Params())
     torch.testing.assert_close(ones.per_pair, plain.per_pair)
 
 
@@ -91,38 +91,38 @@ def test_the_authors_zeroed_weight_adds_one_to_each_sum():
     """With every negative far away ``1/g log(2)`` is left of each direction; the paper leaves nothing."""
     scores = torch.full((3, 3), -50.0)
     weights = torch.ones(3, 3)
-    code = hal.loss(Scored.of(scores, weights=weights), hal.Params(gamma=2.0, variant="code"))
+    code = hal.loss(Scored.from_scores(scores, weights=weights), hal.Params(gamma=2.0, variant="code"))
     torch.testing.assert_close(code.per_pair, torch.full((3,), torch.log(torch.tensor(2.0)).item()))
-    paper = hal.loss(Scored.of(scores, weights=weights), hal.Params(gamma=2.0, variant="paper"))
+    paper = hal.loss(Scored.from_scores(scores, weights=weights), hal.Params(gamma=2.0, variant="paper"))
     torch.testing.assert_close(paper.per_pair, torch.zeros(3))
 
 
 def test_large_gamma_stays_finite():
-    terms = hal.loss(Scored.of(some_scores().float()), hal.Params(gamma=5000.0, eps=0.0))
+    terms = hal.loss(Scored.from_scores(some_scores().float()), hal.Params(gamma=5000.0, eps=0.0))
     assert torch.isfinite(terms.total())
 
 
 def test_opposite_positive_is_defined():
     scores = -torch.eye(4)
-    assert torch.isfinite(hal.loss(Scored.of(scores), hal.Params()).total())
+    assert torch.isfinite(hal.loss(Scored.from_scores(scores), hal.Params()).total())
 
 
 def test_a_closer_negative_weighs_more():
     scores = torch.full((3, 3), 0.2)
     scores[0, 1] = 0.5
     scores.requires_grad_()
-    hal.loss(Scored.of(scores), hal.Params()).total().backward()
+    hal.loss(Scored.from_scores(scores), hal.Params()).total().backward()
     assert scores.grad[0, 1] > 10 * scores.grad[0, 2] > 0
 
 
 def test_negative_similarities_are_a_dead_end_and_called_one():
     scores = (torch.rand(6, 6) - 1.5).requires_grad_()
     params = hal.Params(gamma=60, eps=0.7, variant="paper")
-    total = hal.loss(Scored.of(scores), params).total()
+    total = hal.loss(Scored.from_scores(scores), params).total()
     total.backward()
     assert scores.grad.abs().max() < 1e-9
     assert "pulls no pair together; set loss.hal.variant: extended" in hal.stuck(total.item(), 6, params)
-    learning = hal.loss(Scored.of(torch.eye(6)), params).total().item()
+    learning = hal.loss(Scored.from_scores(torch.eye(6)), params).total().item()
     assert hal.stuck(learning, 6, params) is None
 
 
@@ -132,7 +132,7 @@ def test_the_dead_end_reaches_up_to_similarities_of_0(variant, weighted):
     """At gamma 30 and eps 0.3 the loss of a batch of 128 is then 0.001 and not 0."""
     params = hal.Params(gamma=30.0, eps=0.3, variant=variant)
     weights = torch.ones(128, 128) if weighted else None
-    at_zero = hal.loss(Scored.of(torch.zeros(128, 128), weights=weights), params).total().item()
+    at_zero = hal.loss(Scored.from_scores(torch.zeros(128, 128), weights=weights), params).total().item()
     assert hal.stuck(at_zero, 128, params)
     assert hal.stuck(0.2, 128, params) is None
     assert hal.stuck(-0.01, 128, params) is None
@@ -143,16 +143,19 @@ def test_extended_is_the_paper_above_0_and_pulls_every_pair_below():
     above, params = torch.rand(5, 5) + 0.01, {"gamma": 30.0, "eps": 0.3}
     paper, extended = (hal.Params(variant=name, **params) for name in ("paper", "extended"))
     torch.testing.assert_close(
-        hal.loss(Scored.of(above), extended).per_pair, hal.loss(Scored.of(above), paper).per_pair, rtol=0, atol=0
+        hal.loss(Scored.from_scores(above), extended).per_pair,
+        hal.loss(Scored.from_scores(above), paper).per_pair,
+        rtol=0,
+        atol=0,
     )
     for height in (0.0, -1e-3, -0.5, -1.0, -7.0):
         scores = torch.full((5, 5), height, requires_grad=True)
-        hal.loss(Scored.of(scores), extended).total().backward()
+        hal.loss(Scored.from_scores(scores), extended).total().backward()
         torch.testing.assert_close(5 * scores.grad.diagonal(), torch.full((5,), -0.1))
     below = -torch.rand(5, 5, dtype=torch.float64)
     expected = naive.hal(below.tolist(), 30.0, 0.3, False, extended=True)
     torch.testing.assert_close(
-        hal.loss(Scored.of(below), extended).per_pair, torch.tensor(expected, dtype=torch.float64)
+        hal.loss(Scored.from_scores(below), extended).per_pair, torch.tensor(expected, dtype=torch.float64)
     )
 
 
@@ -196,8 +199,8 @@ def test_constant_neighbourhoods_scale_the_sum():
     scores.diagonal().copy_(torch.tensor([0.25, 0.31, 0.4, 0.3, 0.2, 0.35]))
     scale = torch.exp(torch.tensor(0.6, dtype=torch.float64))
     plain = LOSSES.load("sum")
-    expected = plain.loss(Scored.of(scores), plain.Params(margin=0.2 / scale.item())).per_pair * scale
-    ours = emnlp.loss(Scored.of(scores), emnlp.Params(margin=0.2)).per_pair
+    expected = plain.loss(Scored.from_scores(scores), plain.Params(margin=0.2 / scale.item())).per_pair * scale
+    ours = emnlp.loss(Scored.from_scores(scores), emnlp.Params(margin=0.2)).per_pair
     torch.testing.assert_close(ours, expected)
     assert (ours > 0).any()
 
@@ -220,7 +223,7 @@ def test_a_hub_costs_more_than_the_same_score_elsewhere():
     scores[0, 1] = scores[0, 2] = 0.4
     scores[1, 2] = scores[3, 2] = 0.45
     scores.requires_grad_()
-    emnlp.loss(Scored.of(scores), emnlp.Params(margin=2.0)).total().backward()
+    emnlp.loss(Scored.from_scores(scores), emnlp.Params(margin=2.0)).total().backward()
     assert scores.grad[0, 2] > scores.grad[0, 1] > 0
 
 
@@ -231,7 +234,7 @@ def test_gradient_flows_through_the_exponent_only_when_asked(reading, gradient):
     params = emnlp.Params(margin=WIDE, k=2, reading=reading, gradient=gradient)
 
     def share(scores):
-        return emnlp.loss(Scored.of(scores), params).per_pair
+        return emnlp.loss(Scored.from_scores(scores), params).per_pair
 
     if gradient == "full":
         assert torch.autograd.gradcheck(share, scores)
@@ -245,7 +248,7 @@ def test_gradient_flows_through_the_exponent_only_when_asked(reading, gradient):
 
 def test_only_max_has_a_plateau():
     for level in (0.0, 0.3):
-        batch = Scored.of(torch.full((8, 8), level))
+        batch = Scored.from_scores(torch.full((8, 8), level))
         hardest = emnlp.Params(negatives="max")
         total = emnlp.loss(batch, hardest).total().item()
         assert "plateau of 3.2" in emnlp.stuck(total, 8, hardest)

@@ -52,25 +52,25 @@ def test_equals_plain_loops(name, pairs, seed, margin, owners, mask):
 
 
 def test_satisfied_margins_cost_nothing():
-    assert _loss("sum", Scored.of(torch.eye(5)), margin=0.2).total().item() == 0.0
+    assert _loss("sum", Scored.from_scores(torch.eye(5)), margin=0.2).total().item() == 0.0
 
 
 def test_equal_similarities_are_the_plateau_of_max():
     maximum, params = LOSSES.load("max"), LOSSES.options("max")(margin=0.2)
-    total = maximum.loss(Scored.of(torch.zeros(8, 8)), params).total().item()
+    total = maximum.loss(Scored.from_scores(torch.zeros(8, 8)), params).total().item()
     assert total == pytest.approx(2 * 8 * 0.2)
     assert "plateau of 3.2" in maximum.stuck(total, 8, params)
     assert maximum.stuck(0.9 * total, 8, params) is None
 
 
 def test_max_never_exceeds_the_sum_of_violations():
-    batch = Scored.of(some_scores(9, 3))
+    batch = Scored.from_scores(some_scores(9, 3))
     assert (_loss("max", batch).per_pair <= _loss("sum", batch).per_pair).all()
 
 
 def test_gradient_goes_to_one_hard_negative_of_each_kind():
     scores = torch.tensor([[0.5, 0.49, 0.48], [0.1, 0.5, 0.2], [0.1, 0.2, 0.5]], requires_grad=True)
-    _loss("max", Scored.of(scores), margin=0.05).total().backward()
+    _loss("max", Scored.from_scores(scores), margin=0.05).total().backward()
     assert scores.grad[0].tolist() == [-1.0, 2.0, 1.0]
 
 
@@ -109,7 +109,7 @@ def test_gradient_of_a_curriculum(name, passed):
     options = {**ENDS[name], **({"gradient": "full"} if name == "hal_emnlp" else {})}
 
     def total(scores):
-        return _loss(name, replace(Scored.of(scores), passed=passed), curriculum=2.0, **options).total()
+        return _loss(name, replace(Scored.from_scores(scores), passed=passed), curriculum=2.0, **options).total()
 
     assert torch.autograd.gradcheck(total, (some_batch().scores.requires_grad_(),))
 

@@ -51,13 +51,13 @@ def test_the_mask_is_inherent_and_scores_are_not_read(variant):
     batch = some_batch(owners=OWNERS)
     plain = member.loss(batch, params).per_pair
     assert torch.equal(member.loss(some_batch(owners=OWNERS, mask=True), params).per_pair, plain)
-    other = Scored.of(torch.zeros(7, 7), OWNERS, images=batch.images, texts=batch.texts)
+    other = Scored.from_scores(torch.zeros(7, 7), OWNERS, images=batch.images, texts=batch.texts)
     assert torch.equal(member.loss(other, params).per_pair, plain)
 
 
 def test_scores_alone_are_refused():
     with pytest.raises(InputError, match="structure needs the vectors"):
-        member.loss(Scored.of(some_scores()), member.Params())
+        member.loss(Scored.from_scores(some_scores()), member.Params())
 
 
 def test_the_authors_code_has_no_term_of_images():

@@ -22,7 +22,7 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.inject.teacher import teach
 from vse_pipe.project import paths
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.tools.hub.stage import pack
+from vse_pipe.tools.pack import pack
 from vse_pipe.train import gradient_cache
 from vse_pipe.train.batch import Scored
 from vse_pipe.train.inputs import Teacher
@@ -52,7 +52,7 @@ def test_the_distance_equals_plain_loops(count, seed, taus, owners, mask):
 
 def test_it_is_zero_at_the_teachers_similarities_alone_and_its_gradient_is_the_slope():
     def of(scores):
-        return divergence(Scored.of(scores), Scored.of(some_scores(5, 3)), 0.3, 0.3)
+        return divergence(Scored.from_scores(scores), Scored.from_scores(some_scores(5, 3)), 0.3, 0.3)
 
     torch.testing.assert_close(of(some_scores(5, 3)), torch.zeros(5, dtype=torch.float64))
     assert (of(some_scores(5, 2)) > 0).all()
@@ -61,8 +61,8 @@ def test_it_is_zero_at_the_teachers_similarities_alone_and_its_gradient_is_the_s
 
 def test_masked_cells_have_no_part_and_pass_no_nan():
     scores = some_batch(owners=OWNERS).scores.clone().requires_grad_()
-    batch = Scored.of(scores, OWNERS, mask_same_image=True)
-    teacher = Scored.of(some_scores(7, 1), OWNERS, mask_same_image=True)
+    batch = Scored.from_scores(scores, OWNERS, mask_same_image=True)
+    teacher = Scored.from_scores(some_scores(7, 1), OWNERS, mask_same_image=True)
     divergence(batch, teacher, 0.05, 0.05).sum().backward()
     masked = batch.same & ~torch.eye(7, dtype=torch.bool)
     assert torch.isfinite(scores.grad).all()
@@ -85,7 +85,7 @@ def test_a_pairs_distance_is_added_to_its_own_term():
     teacher = scheme.teacher
     similar = teacher.images[batch.owners // 10 - 1].float() @ teacher.captions[batch.pairs].float().T
     expected = plain.terms(images, texts, batch).per_pair
-    expected = expected + 0.5 * divergence(Scored.of(images @ texts.T), Scored.of(similar), 0.1, 0.2)
+    expected = expected + 0.5 * divergence(Scored.from_scores(images @ texts.T), Scored.from_scores(similar), 0.1, 0.2)
     terms = scheme.terms(images, texts, batch)
     torch.testing.assert_close(terms.per_pair, expected)
     assert terms.reduction == "mean"
@@ -179,8 +179,8 @@ def test_a_student_comes_nearer_to_its_teacher(params):
         held = Embedded.read(paths.embedded(run))
         own = Teacher.read.__func__(Teacher, _alone(run), table.train_pairs).scores(chosen, CPU)
         assert held.compared_by == "cosine"
-        told = Scored.of(teacher.scores(chosen, CPU))
-        distances[run] = divergence(Scored.of(own), told, 0.05, 0.05).mean().item()
+        told = Scored.from_scores(teacher.scores(chosen, CPU))
+        distances[run] = divergence(Scored.from_scores(own), told, 0.05, 0.05).mean().item()
     assert distances["small"] < 0.8 * distances["alone"], distances
 
 

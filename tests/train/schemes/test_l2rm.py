@@ -45,7 +45,7 @@ def _with_loss(scheme, name: str, **options) -> tuple[torch.Tensor, torch.Tensor
     scheme.prepare(batch)
     images, texts = scheme.setting.model.encode(batch, CPU)
     member = LOSSES.load(name)
-    expected = member.loss(Scored.of(images @ texts.T), member.Params(**options)).total()
+    expected = member.loss(Scored.from_scores(images @ texts.T), member.Params(**options)).total()
     return scheme.terms(images, texts, batch).total(), expected
 
 
@@ -63,7 +63,7 @@ def test_the_loss_is_the_run_s_own_on_the_matched_plus_the_rematching_loss(remat
     batch = _batch(scheme)
     images, texts = scheme.setting.model.encode(batch, CPU)
     member = LOSSES.load("max")
-    expected = member.loss(Scored.of(images[:8] @ texts[:8].T), member.Params()).total()
+    expected = member.loss(Scored.from_scores(images[:8] @ texts[:8].T), member.Params()).total()
     scores = images[8:] @ texts[8:].T
     plan = partial_plan((1 - scores).relu(), 0.3, 0.05, mask)
     expected = expected + rematch_loss(scores, plan, 0.2, rematch)
@@ -105,7 +105,7 @@ def test_all_forced_to_matched_is_the_loss_after_a_warm_up():
             optimise.step(scheme, optimizer, pairs.batch(chosen))
         for chosen in sampled:
             images, texts = model.encode(pairs.batch(chosen), CPU)
-            loss = family.loss(Scored.of(model.score(images, texts)), family.Params()).total()
+            loss = family.loss(Scored.from_scores(model.score(images, texts)), family.Params()).total()
             own.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), scheme.setting.train.grad_clip)
@@ -137,7 +137,7 @@ def test_all_can_be_trained_on_and_rematched_too():
     terms = scheme.terms(*_encoded(scheme), _batch(scheme))
     member = LOSSES.load("max")
     images, texts = _encoded(scheme)
-    matched = member.loss(Scored.of(images[:8] @ texts[:8].T), member.Params()).total()
+    matched = member.loss(Scored.from_scores(images[:8] @ texts[:8].T), member.Params()).total()
     assert terms.parts["rematch"] > 0
     torch.testing.assert_close(terms.total(), matched + terms.parts["rematch"])
 

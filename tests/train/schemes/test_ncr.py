@@ -38,7 +38,7 @@ def _scored(network, batch) -> Scored:
     with torch.no_grad():
         images, texts = network.eval().encode(batch, CPU)
     network.train()
-    return Scored.of(images @ texts.T)
+    return Scored.from_scores(images @ texts.T)
 
 
 def _steps(scheme, epoch: int = 1):
@@ -101,7 +101,7 @@ def test_labels_of_clean_pairs_are_refined_by_the_network_itself(variant):
     clean = torch.from_numpy(probability[batch.pairs]).float()
     labels = refined(clean, predicted(_scored(scheme.models[0], batch), 0.2), variant)
     images, texts = scheme.model.encode(batch, CPU)
-    expected = soft_triplets(Scored.of(images @ texts.T), soft_margins(labels, 0.2, "linear"), variant)
+    expected = soft_triplets(Scored.from_scores(images @ texts.T), soft_margins(labels, 0.2, "linear"), variant)
     torch.testing.assert_close(scheme.terms(images, texts, batch).per_pair, expected)
     assert all(network.training for network in scheme.models)
 
@@ -115,7 +115,7 @@ def test_labels_of_noisy_pairs_are_the_mean_of_both_predictions():
     labels = sum(predicted(_scored(network, batch), 0.4) for network in scheme.models) / 2
     images, texts = scheme.model.encode(batch, CPU)
     margins = soft_margins(labels, 0.4, "exponential")
-    expected = soft_triplets(Scored.of(images @ texts.T), margins, "paper")
+    expected = soft_triplets(Scored.from_scores(images @ texts.T), margins, "paper")
     torch.testing.assert_close(scheme.terms(images, texts, batch).per_pair, expected)
 
 
@@ -250,16 +250,16 @@ def _equal(ours: torch.Tensor, theirs: list[float]) -> None:
 @given(**CASE)
 def test_predictions_equal_plain_loops(pairs, seed, margin):
     scores = some_scores(pairs, seed)
-    _equal(predicted(Scored.of(scores), margin), naive.predicted(scores.tolist(), margin))
+    _equal(predicted(Scored.from_scores(scores), margin), naive.predicted(scores.tolist(), margin))
 
 
 def test_a_batch_in_which_nothing_fits_has_predictions_of_zero():
     scores = torch.ones(5, 5) - 2 * torch.eye(5)
-    assert predicted(Scored.of(scores), 0.2).tolist() == [0.0] * 5
+    assert predicted(Scored.from_scores(scores), 0.2).tolist() == [0.0] * 5
 
 
 def test_pairs_that_beat_all_negatives_fit_wholly():
-    assert predicted(Scored.of(torch.eye(4)), 0.2).tolist() == [1.0] * 4
+    assert predicted(Scored.from_scores(torch.eye(4)), 0.2).tolist() == [1.0] * 4
 
 
 @pytest.mark.parametrize("variant", ["paper", "code"])
@@ -285,14 +285,14 @@ def test_soft_triplets_equal_plain_loops(variant, pairs, seed, margin):
     scores = some_scores(pairs, seed)
     margins = margin * torch.rand(pairs, dtype=scores.dtype, generator=torch.Generator().manual_seed(seed))
     expected = naive.soft_triplets(scores.tolist(), margins.tolist(), variant == "code")
-    _equal(soft_triplets(Scored.of(scores), margins, variant), expected)
+    _equal(soft_triplets(Scored.from_scores(scores), margins, variant), expected)
 
 
 @pytest.mark.parametrize("variant", ["paper", "code"])
 def test_with_equal_margins_they_are_the_hardest_triplets(variant):
     from vse_pipe.train.losses import max as triplet
 
-    batch = Scored.of(some_scores(6))
+    batch = Scored.from_scores(some_scores(6))
     expected = triplet.loss(batch, triplet.Params(margin=0.4)).per_pair
     margins = torch.full((6,), 0.4, dtype=expected.dtype)
     torch.testing.assert_close(soft_triplets(batch, margins, variant), expected)

@@ -16,13 +16,13 @@ from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.core.files import partial
 from vse_pipe.embed.stage import embed
-from vse_pipe.evaluate.ensemble import Ensemble, of_run
+from vse_pipe.evaluate.ensemble import Ensemble, run_embeddings
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.tools.export.stage import export_run
+from vse_pipe.tools.export import export_run
 from vse_pipe.train import checkpoint, restore
 from vse_pipe.train.stage import train
 
@@ -89,7 +89,7 @@ def test_validation_is_by_the_mean_score_of_both(project):
 
 
 def test_what_is_evaluated_is_the_mean_of_both_networks_scores(project):
-    whole = of_run(_params(project), "ncr")
+    whole = run_embeddings(_params(project), "ncr")
     split = whole.split("test", CPU)
     parts = [Embedded.read(paths.embedded("ncr") / place, "ncr").split("test", CPU) for place in ("", "peer")]
     scores = [part.images @ part.captions.T for part in parts]
@@ -102,7 +102,7 @@ def test_in_an_ensemble_the_two_networks_count_as_one_run(project):
     params = _params(project)
     train(params, "sum", "cpu")
     embed(params, "sum", "cpu")
-    whole = Ensemble(tuple(of_run(params, name) for name in ("ncr", "sum")))
+    whole = Ensemble(tuple(run_embeddings(params, name) for name in ("ncr", "sum")))
     split = whole.split("test", CPU)
     each = []
     for part in whole.parts:
@@ -152,7 +152,7 @@ def test_models_that_compare_fragments(tmp_path, monkeypatch, similarity):
     train(params, "ncr", "cpu")
     embed(params, "ncr", "cpu")
     assert np.isfinite(evaluate(params, "ncr", ["nns"], "cpu")["nns"]["rsum"])
-    whole = of_run(params, "ncr")
+    whole = run_embeddings(params, "ncr")
     split = whole.split("test", CPU)
     found = whole.similarity(CPU)(split.images, split.captions)
     scores = []

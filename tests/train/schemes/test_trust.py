@@ -35,7 +35,7 @@ def _crcl_scheme(epochs: int = 9, **options):
 def _scored(scheme, chosen) -> Scored:
     with torch.no_grad():
         images, texts = scheme.model.encode(scheme.setting.pairs.batch(chosen), CPU)
-    return Scored.of(images @ texts.T)
+    return Scored.from_scores(images @ texts.T)
 
 
 def _visit(scheme, chosen) -> torch.Tensor:
@@ -139,7 +139,7 @@ def test_the_hinge_counts_fewer_negatives_at_each_step():
     for step in range(1, 8):
         images, texts, batch = _encoded(scheme, chosen)
         hardest = max(int(8 - 0.6 * step), 5)
-        expected = DECL.loss(Scored.of(images @ texts.T), DECL.Params(hardest=hardest)).per_pair
+        expected = DECL.loss(Scored.from_scores(images @ texts.T), DECL.Params(hardest=hardest)).per_pair
         torch.testing.assert_close(scheme.terms(images, texts, batch).per_pair, expected)
 
 
@@ -153,7 +153,7 @@ def test_pairs_are_judged_by_their_evidence_within_random_batches(matched):
     for group in groups(40, 8, 3, 1):
         with torch.no_grad():
             images, texts, _ = _encoded(scheme, group)
-        shares = fits(Scored.of(images @ texts.T), 0.1)
+        shares = fits(Scored.from_scores(images @ texts.T), 0.1)
         best = (shares.argmax(dim=1) == torch.arange(8)).float()
         found[group] = best if matched == "code" else shares.diagonal()
     if matched == "code":
@@ -168,7 +168,7 @@ def test_pairs_taken_for_mismatched_have_no_label():
     scheme.matched[3:6] = False
     images, texts, batch = _encoded(scheme, chosen)
     targets = torch.tensor([1.0, 1, 1, 0, 0, 0, 1, 1])
-    scored = replace(Scored.of(images @ texts.T), targets=targets)
+    scored = replace(Scored.from_scores(images @ texts.T), targets=targets)
     expected = DECL.loss(scored, DECL.Params(hardest=8)).per_pair
     torch.testing.assert_close(scheme.terms(images, texts, batch).per_pair, expected)
 

@@ -26,9 +26,9 @@ from vse_pipe.project.params.load import load
 from vse_pipe.project.stages import declarations
 from vse_pipe.report.stage import report
 from vse_pipe.tools.choose import Candidate, params_of
-from vse_pipe.tools.export.stage import export_run
-from vse_pipe.tools.hub.model import networks
-from vse_pipe.tools.hub.stage import pack
+from vse_pipe.tools.export import export_run
+from vse_pipe.tools.hub import networks
+from vse_pipe.tools.pack import pack
 from vse_pipe.tools.search.engine import Engine
 from vse_pipe.train.stage import train
 

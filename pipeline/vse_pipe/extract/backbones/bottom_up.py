@@ -1,4 +1,4 @@
-"""Bottom-up-attention features (Anderson et al., CVPR 2018) from the authors' TSV files: regions and their boxes, as they are."""
+"""Bottom-up-attention features (Anderson et al., CVPR 2018) from the authors' TSV files: regions and their boxes."""
 
 import binascii
 import hashlib
@@ -13,27 +13,26 @@ from torch import nn
 
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError, MissingResource
-from vse_pipe.extract.backbone import Backbone, Output
 from vse_pipe.extract.backbones.options import BottomUpOptions as Params
+from vse_pipe.extract.job import Backbone, Output
 from vse_pipe.pictures.images import Item
 
 _FIELDS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
-# A row of 100 boxes has 1.1 MB; a line of this many bytes is no row of such a file.
+# A row of 100 boxes has 1.1 MB; a longer line is no row of such a file.
 _LONGEST = 2**26
 _ID = re.compile(rb"-?[0-9]{1,19}")
 _NUMBERED = re.compile(r"(?:.*_)?([0-9]{1,18})")
 
 
 def build(params: Params, seed: int) -> Backbone:
-    """(regions, dimensions) and boxes; the files have no scores. Their digests are part of what the features depend on.
+    """Features (regions, dimensions) and boxes; the files have no scores.
 
-    The files are read once to find where each row lies and to take their digests; memory holds a place for each row and
-    one row at a time. Raises MissingResource for a file that is not there, InputError naming file and row: not six
-    columns, an image twice, no row for an image, another number of boxes or of features, no base64, values that are not
-    finite.
+    The files are read once for their digests and the places of their rows; memory holds the places and one row. Raises
+    MissingResource without a file, InputError naming file and row: not six columns, two rows of an image or none,
+    another number of boxes or features, no base64, values that are not finite.
     """
 
-    class Given(nn.Module):
+    class Stored(nn.Module):
         def forward(self, features, boxes) -> Output:
             return Output(features, boxes)
 
@@ -48,12 +47,12 @@ def build(params: Params, seed: int) -> Backbone:
     def read(root, item):
         return read_row(index, item, params.key, (params.regions, params.dimensions))
 
-    return Backbone(read=read, module=Given(), about=about, libraries=())
+    return Backbone(read=read, module=Stored(), about=about, libraries=())
 
 
 @dataclass(frozen=True)
 class RowPlace:
-    """Where one row lies. row: of its file, from 1."""
+    """The bytes of a row. row: number in its file, from 1."""
 
     path: Path
     row: int
@@ -66,14 +65,14 @@ class RowPlace:
 
 @dataclass(frozen=True)
 class Index:
-    """places: by the rows' image_id; files: name, digest and rows of each, for meta.json."""
+    """places: by image_id of the row; files: name, digest and rows of each file, for meta.json."""
 
     places: dict[int, RowPlace]
     files: list[dict]
 
 
 def tsv_files(names: list[str]) -> list[Path]:
-    """The files, and those in the folders, by name. Raises MissingResource when one does not exist or a folder has none."""
+    """The files, and the files in folders by name. Raises MissingResource for a missing file or an empty folder."""
     paths = []
     for path in (Path(name).expanduser() for name in names):
         inside = (
@@ -88,7 +87,7 @@ def tsv_files(names: list[str]) -> list[Path]:
 
 
 def tsv_index(paths: list[Path]) -> Index:
-    """Where each row lies. Raises InputError for a line that is no row and for an image that has two."""
+    """The places of all rows. Raises InputError for a line that is no row and for an image with two rows."""
     places: dict[int, RowPlace] = {}
     about = []
     for path in track(iter(paths), len(paths), "reading bottom-up TSV files"):
@@ -159,12 +158,12 @@ def _number(item: Item) -> int:
     return int(match[1])
 
 
-def _check_count(field: bytes, regions: int, who: str) -> None:
+def _check_count(field: bytes, regions: int, place: str) -> None:
     if not re.fullmatch(rb"[0-9]{1,9}", field):
-        raise InputError(f"{who}: num_boxes {field[:40]!r} is not a number")
+        raise InputError(f"{place}: num_boxes {field[:40]!r} is not a number")
     if int(field) != regions:
         raise InputError(
-            f"{who} has {int(field)} boxes, expected {regions}: every image needs as many; take the files with a fixed number "
+            f"{place} has {int(field)} boxes, expected {regions}: every image needs as many; take the files with a fixed number "
             "of boxes, or set regions"
         )
 
@@ -174,11 +173,9 @@ def _floats(field: bytes, shape: tuple[int, int], name: str, place: RowPlace) ->
         content = binascii.a2b_base64(field, strict_mode=True)
     except binascii.Error as error:
         raise InputError(f"{place}: {name} are not base64 ({error})") from error
-    wanted = shape[0] * shape[1] * 4
-    if len(content) != wanted:
-        raise InputError(
-            f"{place}: {name} have {len(content)} bytes, expected {wanted}: {shape[0]} x {shape[1]} float32"
-        )
+    size = shape[0] * shape[1] * 4
+    if len(content) != size:
+        raise InputError(f"{place}: {name} have {len(content)} bytes, expected {size}: {shape[0]} x {shape[1]} float32")
     values = np.frombuffer(content, dtype="<f4").astype(np.float32).reshape(shape)
     if not np.isfinite(values).all():
         raise InputError(f"{place}: {name} hold NaN or infinite values")

@@ -1,4 +1,4 @@
-"""Regions of a detector: boxes from torchvision's Faster R-CNN, features from a classifier's last block (bottom-up attention)."""
+"""Regions (bottom-up attention): boxes of torchvision's Faster R-CNN, features of a classifier's last block."""
 
 import math
 from functools import partial
@@ -14,37 +14,37 @@ from torchvision.ops import nms, roi_align
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.extract import published
-from vse_pipe.extract.backbone import Backbone, Output
 from vse_pipe.extract.backbones.options import FasterRcnnOptions as Params
-from vse_pipe.extract.params import ImageParams
+from vse_pipe.extract.backbones.options import ImageParams
+from vse_pipe.extract.job import Backbone, Output
 from vse_pipe.pictures import detector as detectors
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 
-# Overlaps above which a box goes, in turn, until enough are left (py-bottom-up-attention).
+# Thresholds of suppression, tried in turn until enough boxes stay (py-bottom-up-attention).
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-# Of the map that features are taken from, and the places along each side of a box.
+# The stride of the feature map, and the bins along each side of a box.
 _STRIDE, _BINS = 16, 14
 
 
 def build(params: Params, seed: int) -> Backbone:
     """(regions, 2048) for resnet101, boxes in pixels of the upright image and the detector's scores, best first.
 
-    Boxes: of each of the detector's proposals that of its best class, then non-maximum suppression over all classes, with
-    the first of the thresholds 0.3, 0.4, ... 0.9 that leaves enough; the best ``regions`` by score are taken. Where 0.9
-    leaves too few the best of the suppressed ones fill up, and where there are too few proposals (pictures of a few
-    pixels), the whole picture and the cells of a grid over it, with score 0. Features: RoIAlign, 14 x 14 on the map of
+    Boxes: each proposal of the detector gives the box of its best class. Non-maximum suppression over all classes uses
+    the first of the thresholds 0.3, 0.4, ... 0.9 that leaves enough boxes; the best ``regions`` by score are taken.
+    When 0.9 leaves too few, the best suppressed boxes fill up. When there are too few proposals (pictures of a few
+    pixels), the whole picture and the cells of a grid fill up, with score 0. Features: RoIAlign, 14 x 14 on the map of
     stride 16 (layer3), through layer4, and the mean.
 
     Differs from Anderson et al. (CVPR 2018): a detector of COCO's 80 classes with a feature pyramid instead of Visual
     Genome's 1600 classes and attributes, regressed boxes instead of the proposals, a trunk that was trained on ImageNet
-    and never on boxes, RoIAlign instead of RoI pooling. The suppression that is relaxed is py-bottom-up-attention's.
+    and never on boxes, RoIAlign instead of RoI pooling. The relaxed suppression is that of py-bottom-up-attention.
 
-    Raises UnknownMember and UsageError for names that are none of these; else what weights and states raise.
+    Raises UnknownMember and UsageError for unknown networks; else what weights and states raise.
     """
-    of_detector = ImageParams(weights=params.detector_weights, sha256=params.detector_sha256)
+    detector_params = ImageParams(weights=params.detector_weights, sha256=params.detector_sha256)
     sizes = (params.shorter, params.longer)
-    detector, found = detectors.build(params.detector, of_detector, params.detector_args, sizes, seed)
+    detector, weights = detectors.build(params.detector, detector_params, params.detector_args, sizes, seed)
     trunk, about = _trunk(params, seed)
     with torch.inference_mode():
         dimensions = trunk.eval()(torch.zeros(3, 64, 64), torch.tensor([[0.0, 0.0, 64.0, 64.0]])).shape[1]
@@ -53,7 +53,7 @@ def build(params: Params, seed: int) -> Backbone:
         module=Regions(detector, trunk, params.regions).eval(),
         about={
             "network": f"torchvision {params.trunk} on boxes of {params.detector}",
-            "detector_weights": found.about,
+            "detector_weights": weights.about,
             "regions": params.regions,
             "dimensions": dimensions,
             **about,
@@ -64,7 +64,7 @@ def build(params: Params, seed: int) -> Backbone:
 
 
 class Trunk(nn.Module):
-    """The features of boxes in one picture: RoIAlign on the map of stride 16, the last block, the mean over places."""
+    """The features of boxes in a picture: RoIAlign on the map of stride 16, the last block, the mean over places."""
 
     mean: Tensor
     std: Tensor
@@ -78,16 +78,17 @@ class Trunk(nn.Module):
     def forward(
         self, picture: Float[Tensor, "3 height width"], boxes: Float[Tensor, "regions 4"]
     ) -> Float[Tensor, "regions dim"]:
-        """picture: in 0..1; boxes: in its pixels. As many samples in each of the 14 x 14 bins as it has places."""
-        whole = self.stem(((picture - self.mean) / self.std)[None]).float()
-        regions = roi_align(whole, [boxes], _BINS, 1 / _STRIDE, sampling_ratio=-1, aligned=True)
+        """picture: in 0..1; boxes: in its pixels. Each of the 14 x 14 bins has as many samples as places."""
+        feature_map = self.stem(((picture - self.mean) / self.std)[None]).float()
+        regions = roi_align(feature_map, [boxes], _BINS, 1 / _STRIDE, sampling_ratio=-1, aligned=True)
         return self.head(regions).float().mean(dim=(2, 3))
 
 
 class Regions(nn.Module):
-    """Pictures on canvases (B, L, L, 3) uint8 and sizes (B, 4), width and height as scaled and of the image, to ``Output``.
+    """Pictures on canvases (B, L, L, 3) uint8 and sizes (B, 4), width and height as scaled and of the image, to
+    ``Output``.
 
-    Picture by picture, without the canvas around it: what an image gives depends on no other image of its batch.
+    Pictures are cut from their canvases and computed one by one, so no image depends on the others of its batch.
     """
 
     def __init__(self, detector: nn.Module, trunk: Trunk, count: int) -> None:
@@ -96,10 +97,10 @@ class Regions(nn.Module):
 
     def forward(self, canvases: UInt8[Tensor, "images side side 3"], sizes: Int32[Tensor, "images 4"]) -> Output:
         pairs = zip(canvases, sizes.tolist(), strict=True)
-        found = [self._one(canvas[:high, :wide], width, height) for canvas, (wide, high, width, height) in pairs]
-        return Output(*(torch.stack(values) for values in zip(*found, strict=True)))
+        outputs = [self._regions(canvas[:high, :wide], width, height) for canvas, (wide, high, width, height) in pairs]
+        return Output(*(torch.stack(values) for values in zip(*outputs, strict=True)))
 
-    def _one(self, pixels: UInt8[Tensor, "height width 3"], width: int, height: int) -> tuple[Tensor, ...]:
+    def _regions(self, pixels: UInt8[Tensor, "height width 3"], width: int, height: int) -> tuple[Tensor, ...]:
         picture = pixels.permute(2, 0, 1).float() / 255
         high, wide = picture.shape[1:]
         with torch.autocast(picture.device.type, enabled=False):
@@ -111,16 +112,16 @@ class Regions(nn.Module):
 
 
 def _trunk(params: Params, seed: int) -> tuple[Trunk, dict]:
-    given = ImageParams(weights=params.weights, sha256=params.sha256)
-    found = published.torchvision_classifier(params.trunk, given, params.trunk_args)
-    model, about_weights = found.loaded(given, seed)
-    mean, std = params.mean or list(found.published.mean), params.std or list(found.published.std)
+    weights = ImageParams(weights=params.weights, sha256=params.sha256)
+    classifier = published.torchvision_classifier(params.trunk, weights, params.trunk_args)
+    model, about_weights = classifier.loaded(weights, seed)
+    mean, std = params.mean or list(classifier.published.mean), params.std or list(classifier.published.std)
     stem, head = _halves(model.eval(), params.trunk)
     return Trunk(stem, head, mean, std), {"weights": about_weights, "mean": mean, "std": std}
 
 
 def _halves(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
-    """The network up to its map of stride 16, and the block after it. Raises UsageError for networks of another build."""
+    """The network up to its map of stride 16, and the block after it. Raises UsageError for other networks."""
     if isinstance(model, models.ResNet):
         stem = (model.conv1, model.bn1, model.relu, model.maxpool, model.layer1, model.layer2, model.layer3)
         return nn.Sequential(*stem), model.layer4
@@ -146,33 +147,32 @@ def relaxed_nms(
     count: int,
     thresholds: tuple[float, ...] = THRESHOLDS,
 ) -> Int64[Tensor, " chosen"]:
-    """The places of the chosen boxes by falling score, of equal scores the first first; ``count`` of them, or all if fewer.
+    """The places of ``count`` chosen boxes, or of all boxes if there are fewer, by falling score and then by place.
 
-    Greedy non-maximum suppression, whatever the class: a box goes when its overlap (intersection over union) with a
-    better one that stayed is above the threshold. The first threshold that leaves ``count`` boxes decides, and the best
-    ``count`` are taken (py-bottom-up-attention). Where the last one leaves fewer, the best of the suppressed fill up.
-    Boxes: x1, y1, x2, y2, each of positive area.
+    Greedy non-maximum suppression over all classes: a box is suppressed when its overlap (intersection over union) with
+    a better remaining box is above the threshold. The first threshold that leaves ``count`` boxes decides, and the best
+    ``count`` are taken (py-bottom-up-attention). When the last threshold leaves fewer, the best suppressed boxes fill
+    up. boxes: x1, y1, x2, y2, each of positive area.
     """
     order = scores.argsort(descending=True, stable=True)
-    # Overlaps in double: in single, whether 3/10 is above 0.3 is left to rounding.
+    # Overlaps in double: in single, rounding decides whether 3/10 is above 0.3.
     ranked, falling = (boxes[order].double(), -torch.arange(len(order), device=boxes.device, dtype=torch.float64))
-    kept = torch.arange(0, device=boxes.device)
+    chosen = torch.arange(0, device=boxes.device)
     for threshold in thresholds:
-        kept = nms(ranked, falling, threshold)
-        if len(kept) >= count:
-            return order[kept[:count]]
+        chosen = nms(ranked, falling, threshold)
+        if len(chosen) >= count:
+            return order[chosen[:count]]
     rest = torch.ones(len(order), dtype=torch.bool, device=boxes.device)
-    rest[kept] = False
-    chosen = torch.cat([kept, rest.nonzero()[: count - len(kept), 0]])
-    return order[chosen.sort().values]
+    rest[chosen] = False
+    filled_up = torch.cat([chosen, rest.nonzero()[: count - len(chosen), 0]])
+    return order[filled_up.sort().values]
 
 
 def filled(
-    boxes: Float[Tensor, "found 4"], scores: Float[Tensor, " found"], count: int, width: float, height: float
+    boxes: Float[Tensor, "boxes 4"], scores: Float[Tensor, " boxes"], count: int, width: float, height: float
 ) -> tuple[Float[Tensor, "count 4"], Float[Tensor, " count"]]:
-    """Exactly ``count`` boxes: where there are fewer, the whole picture and then the cells of the smallest square grid that
-    has enough, row by row, all with score 0.
-    """
+    """Exactly ``count`` boxes. Missing ones are the whole picture and then the cells of the smallest sufficient square
+    grid, row by row, all with score 0."""
     missing = count - len(boxes)
     if missing <= 0:
         return boxes[:count], scores[:count]

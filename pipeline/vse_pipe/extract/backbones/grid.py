@@ -1,4 +1,4 @@
-"""The last feature map of a network, pooled to a grid of regions, and where the cells lie in the picture."""
+"""The last feature map of a network, pooled to a grid of regions, with the boxes of the cells in the picture."""
 
 from functools import partial
 from pathlib import Path
@@ -13,10 +13,10 @@ from torch.nn import functional
 from vse_pipe.core import states
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
-from vse_pipe.extract import networks
-from vse_pipe.extract.backbone import Backbone, Output
+from vse_pipe.extract import networks, published
 from vse_pipe.extract.backbones.options import RANDOM
 from vse_pipe.extract.backbones.options import GridOptions as Params
+from vse_pipe.extract.job import Backbone, Output
 from vse_pipe.extract.networks import Extractor, RandomFilters, Recipe
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
@@ -39,13 +39,14 @@ class MeanGrid(nn.Module):
         self.net, self.grid = net, (rows, columns)
 
     def forward(self, pixels: Float[Tensor, "images 3 side side"]) -> Float[Tensor, "images dim rows columns"]:
-        return functional.adaptive_avg_pool2d(networks.of(self.net(pixels)).float(), self.grid)
+        return functional.adaptive_avg_pool2d(networks.feature_map(self.net(pixels)).float(), self.grid)
 
 
 class ExtremesGrid(nn.Module):
-    """The same of random filters: their strongest response in each cell and that of their negatives, mean subtracted.
+    """The same for random filters: the strongest response to each filter and its negative in each cell, mean
+    subtracted.
 
-    The filters are those of the backbone ``random_filters`` for the same seed; a 1 x 1 grid gives its features.
+    The filters are those of the backbone ``random_filters`` for the same seed; a 1 x 1 grid has its features.
     """
 
     def __init__(self, filters: RandomFilters, rows: int, columns: int) -> None:
@@ -61,7 +62,7 @@ class ExtremesGrid(nn.Module):
 
 
 class Grid(Extractor):
-    """Pixels (B, 1, S, S, 3) and windows (B, 4), the crop's edges in the image, to ``Output`` of rows * columns regions."""
+    """Pixels (B, 1, S, S, 3) and windows (B, 4), the crop's edges in the image, to regions of a grid."""
 
     cells: Tensor
 
@@ -69,7 +70,7 @@ class Grid(Extractor):
         super().__init__(net, transform)
         self.register_buffer("cells", cells, persistent=False)
 
-    # A batch of a backbone may be several arguments.
+    # A batch of a backbone can have several arguments.
     def forward(  # type: ignore[override]
         self, pixels: UInt8[Tensor, "images 1 side side 3"], windows: Float[Tensor, "images 4"]
     ) -> Output:
@@ -80,25 +81,33 @@ class Grid(Extractor):
 
 
 def cells(rows: int, columns: int, height: int, width: int) -> Float[Tensor, "regions 4"]:
-    """x1, y1, x2, y2 of each cell in shares of the map, row by row: what adaptive pooling of a ``height`` x ``width`` map
-    takes together, from floor(i h / rows) to ceil((i + 1) h / rows).
-    """
+    """x1, y1, x2, y2 of each cell as shares of the map, row by row. Adaptive pooling of a ``height`` x ``width`` map
+    averages rows floor(i h / rows) to ceil((i + 1) h / rows)."""
     across = [(i * width // columns / width, -(-(i + 1) * width // columns) / width) for i in range(columns)]
     down = [(i * height // rows / height, -(-(i + 1) * height // rows) / height) for i in range(rows)]
     return torch.tensor([[x1, y1, x2, y2] for y1, y2 in down for x1, x2 in across], dtype=torch.float32)
 
 
-def assemble(params: Params, seed: int, random_filters: bool) -> Backbone:
-    """The backbone ``grid`` under its ``params``."""
-    seen: nn.Module
+def build(params: Params, seed: int) -> Backbone:
+    """(rows * columns, D) an image, row by row from the top left, with the boxes of the cells and no scores.
+
+    A box is the part of the picture under the cell, in pixels of the upright image. After a centre crop the boxes
+    together are that crop, and the rest of the picture is in no box. The network sees more than the box of a cell (its
+    receptive field). When the map is no multiple of the grid, neighbouring cells share a line of the map and their
+    boxes overlap.
+
+    Raises UnknownMember for another name, UsageError for a network without a map (torchvision's ViT; timm's gives its
+    patches) or with a smaller one; else as ``networks.assemble``.
+    """
+    network: nn.Module
     pooled: nn.Module
-    if random_filters:
-        filters, transform, about, libraries = _of_filters(params, seed)
-        seen, pooled = filters.conv, ExtremesGrid(filters, params.rows, params.columns)
+    if params.model == RANDOM:
+        filters, transform, about, libraries = _filters(params, seed)
+        network, pooled = filters.conv, ExtremesGrid(filters, params.rows, params.columns)
     else:
-        seen, transform, about, libraries = _of_classifier(params, seed)
-        pooled = MeanGrid(seen, params.rows, params.columns)
-    height, width = networks.size(seen, transform.image_size, about["network"])
+        network, transform, about, libraries = _classifier(params, seed)
+        pooled = MeanGrid(network, params.rows, params.columns)
+    height, width = networks.map_size(network, transform.image_size, about["network"])
     if params.rows > height or params.columns > width:
         raise UsageError(
             f"{about['network']} gives a map of {height} x {width} for images of {transform.image_size} pixels, smaller than "
@@ -114,36 +123,38 @@ def assemble(params: Params, seed: int, random_filters: bool) -> Backbone:
     return Backbone(read=read, module=module, about=about, libraries=libraries, precision=params.precision)
 
 
-def _of_classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dict, tuple[str, ...]]:
-    from vse_pipe.extract import published
+def _classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dict, tuple[str, ...]]:
+    from vse_pipe.extract import networks
 
     if params.library == "timm":
-        found = published.timm_classifier(params.model, params, params.model_args)
+        classifier = published.timm_classifier(params.model, params, params.model_args)
     else:
-        found = published.torchvision_classifier(params.model, params, params.model_args)
-    transform = networks.resolve(params, found.published)
-    model, about_weights = found.loaded(params, seed)
-    name = f"{found.library} {found.name}"
+        classifier = published.torchvision_classifier(params.model, params, params.model_args)
+    transform = networks.resolve(params, classifier.published)
+    model, about_weights = classifier.loaded(params, seed)
+    name = f"{classifier.library} {classifier.name}"
     about = {"network": name, "weights": about_weights}
-    libraries = ("torch", "pillow", found.library)
-    if found.library == "timm":
+    libraries = ("torch", "pillow", classifier.library)
+    if classifier.library == "timm":
         return networks.Timm(model.eval(), name), transform, about, libraries
-    # Found at the published size: of a small image the last map may be one place, which looks like a pooled vector.
-    fixed = found.name.startswith(("vit_", "maxvit"))
-    probed = transform.image_size if fixed else max(transform.image_size, found.published.image_size)
-    net = networks.cut(found.strip(model).eval(), probed, name)
+    # The map is searched at the published size: the last map of a small image can be one place, like a pooled vector.
+    fixed = classifier.name.startswith(("vit_", "maxvit"))
+    probed = transform.image_size if fixed else max(transform.image_size, classifier.published.image_size)
+    net = networks.cut(classifier.strip(model).eval(), probed, name)
     return net, transform, about, libraries
 
 
-def _of_filters(params: Params, seed: int) -> tuple[RandomFilters, Transform, dict, tuple[str, ...]]:
+def _filters(params: Params, seed: int) -> tuple[RandomFilters, Transform, dict, tuple[str, ...]]:
     try:
-        own = _FilterArguments.model_validate(params.model_args)
+        arguments = _FilterArguments.model_validate(params.model_args)
     except ValidationError as error:
         raise UsageError(f"random_filters does not take model_args {params.model_args}: {error}") from error
     transform = networks.resolve(params, _FILTERS)
-    if own.size > transform.image_size:
-        raise UsageError(f"size {own.size} of the filters is larger than image_size {transform.image_size}")
-    net = states.seeded(partial(RandomFilters, own.filters, own.size, own.stride), seed, "random_filters")
+    if arguments.size > transform.image_size:
+        raise UsageError(f"size {arguments.size} of the filters is larger than image_size {transform.image_size}")
+    net = states.seeded(
+        partial(RandomFilters, arguments.filters, arguments.size, arguments.stride), seed, "random_filters"
+    )
     about = {"network": "random filters", "weights": {"origin": "random", "seed": seed}}
     return net.eval(), transform, about, ("torch", "pillow")
 
@@ -151,17 +162,3 @@ def _of_filters(params: Params, seed: int) -> tuple[RandomFilters, Transform, di
 def _read(transform: Transform, root: Path, item: Item) -> tuple[np.ndarray, np.ndarray]:
     pixels, size = images.seen(root, item, transform)
     return pixels, np.array(transform.window(*size), dtype=np.float32)
-
-
-def build(params: Params, seed: int) -> Backbone:
-    """(rows * columns, D) an image, row by row from the top left, with the boxes of the cells and no scores.
-
-    A box is the part of the picture that lies under the cell, in pixels of the upright image: after a centre crop the
-    boxes together are that crop, and what lies outside is in none. The network sees more than the box of each cell (its
-    receptive field). Where the map is no multiple of the grid, neighbouring cells share a line of the map, and their
-    boxes overlap as much.
-
-    Raises UnknownMember for another name, UsageError for a network without a map (torchvision's ViT; timm's gives its
-    patches) or with a smaller one; else as ``assemble``.
-    """
-    return assemble(params, seed, params.model == RANDOM)

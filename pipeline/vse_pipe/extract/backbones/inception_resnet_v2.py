@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from vse_pipe.core.weights import WeightsFile
 from vse_pipe.extract import networks, published
-from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones.options import InceptionResnetV2Options as Params
+from vse_pipe.extract.job import Backbone
 
 _NAME = "inception_resnet_v2.tf_in1k"
 
@@ -18,7 +18,7 @@ WEIGHTS = WeightsFile(
 
 
 def build(params: Params, seed: int) -> Backbone:
-    """1536 dimensions after global average pooling. ``weights: imagenet`` is TensorFlow's, converted (timm tf_in1k)."""
-    found = published.timm_classifier(_NAME, params, {})
-    source = WEIGHTS if found.source else None
-    return networks.assemble(replace(found, source=source), params, seed)
+    """1536 dimensions after average pooling. ``weights: imagenet`` are TensorFlow's, converted (timm tf_in1k)."""
+    classifier = published.timm_classifier(_NAME, params, {})
+    source = WEIGHTS if classifier.source else None
+    return networks.assemble(replace(classifier, source=source), params, seed)

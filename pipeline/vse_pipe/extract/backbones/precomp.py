@@ -1,4 +1,4 @@
-"""Features somebody else computed: rows of ``.npy`` files, passed through in the data set's order."""
+"""Features from another source: rows of ``.npy`` files, in the order of the data set."""
 
 import hashlib
 import re
@@ -10,23 +10,24 @@ from torch import nn
 from vse_pipe.core import arrays
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, UnreadableImage
 from vse_pipe.core.files import inside
-from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones.options import PrecompOptions as Params
+from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures.images import Item
 
 
 def build(params: Params, seed: int) -> Backbone:
-    """(D) or (R, D) a row; ``file`` in images.parquet is ``<name>.npy#<row>`` below the image root.
+    """Rows (D,) or (R, D); ``file`` in images.parquet is ``<name>.npy#<row>`` below the image root.
 
-    ``read`` raises InputError for another form of name, a missing or damaged file, a row that does not exist, other
-    types or shapes; UnreadableImage for values that are not finite; IntegrityError when a row is not what ``prepare`` saw.
+    ``read`` raises InputError for another form of name, a missing or damaged file, a row that does not exist, another
+    type or shape; UnreadableImage for values that are not finite; IntegrityError for a row that has changed since
+    ``prepare``.
     """
 
     opened: dict[tuple[Path, str], np.ndarray] = {}
 
     def read(root: Path, item: Item) -> np.ndarray:
         name, number = _parsed(item)
-        if (root, name) not in opened:  # two threads may both open it, and one of the maps is kept
+        if (root, name) not in opened:  # two threads may open the same file, which does no harm
             opened[root, name] = _opened(inside(root, name, item.where))
         return _row(opened[root, name], number, item)
 

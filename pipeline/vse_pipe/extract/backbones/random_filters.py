@@ -1,16 +1,11 @@
 """Random filters and max pooling: features of simple pictures without any trained weights, in seconds on a CPU."""
 
 from functools import partial
-from pathlib import Path
-
-import numpy as np
 
 from vse_pipe.core import states
-from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones.options import RandomFiltersOptions as Params
-from vse_pipe.extract.networks import Extractor, RandomFilters
-from vse_pipe.pictures import images
-from vse_pipe.pictures.images import Item
+from vse_pipe.extract.job import Backbone
+from vse_pipe.extract.networks import Extractor, RandomFilters, read_pixels
 from vse_pipe.pictures.transforms import Transform
 
 
@@ -38,8 +33,4 @@ def build(params: Params, seed: int) -> Backbone:
         "dimensions": 2 * params.filters,
     }
     network = Extractor(states.seeded(make, seed, "random_filters"), transform).eval()
-    return Backbone(read=partial(_read, transform), module=network, about=about)
-
-
-def _read(transform, root: Path, item: Item) -> np.ndarray:
-    return images.pixels(root, item, transform)
+    return Backbone(read=partial(read_pixels, transform), module=network, about=about)

@@ -1,8 +1,8 @@
 """VGG-19 (Simonyan and Zisserman, ICLR 2015): the 4096 features of fc7 that UVS and order embeddings train on."""
 
 from vse_pipe.extract import networks, published
-from vse_pipe.extract.backbone import Backbone
 from vse_pipe.extract.backbones.options import Vgg19Options as Params
+from vse_pipe.extract.job import Backbone
 
 
 def build(params: Params, seed: int) -> Backbone:

@@ -1,28 +1,28 @@
 """Fisher vectors of word vectors under a hybrid Gaussian-Laplacian mixture (Klein et al., CVPR 2015)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float32, Float64
+from jaxtyping import Bool, Float, Float32, Float64
+from scipy.sparse import csr_array
 
 from vse_pipe.core import seeds
 from vse_pipe.core.console import track, warn
-from vse_pipe.core.errors import InputError
-from vse_pipe.extract.text_methods import Corpus, State
+from vse_pipe.core.errors import InputError, first_line
+from vse_pipe.extract.text_methods import Corpus, State, bags, known_words, splitter
 from vse_pipe.extract.texts.options import HglmmOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    """ICA, then the mixture, on the distinct words of the train captions that have a vector; then PCA on train captions.
+    """ICA, then the mixture, on the distinct words of the train captions that have a vector; then PCA on train
+    captions.
 
-    Raises InputError for a file that cannot be used and when there are too few words or captions for what is asked.
+    Raises InputError for a file that cannot be used and for too few words or captions.
     """
-    from vse_pipe.extract import fisher
-    from vse_pipe.extract.tokens import known_words, splitter
-
     words, raw, about = known_words(corpus, params)
     tokens = splitter(params)
-    met = {token for text in corpus.of("train") for token in tokens(text)}
+    met = {token for text in corpus.texts_of("train") for token in tokens(text)}
     trained = np.array([place for place, word in enumerate(words) if word in met], dtype=np.int64)
     rotation, offset = _independent(raw[trained], params, seeds.derive_seed(seed, "ica") % 2**32)
     points = (raw.astype(np.float64) - offset) @ rotation.T
@@ -31,25 +31,24 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
             f"hglmm: components is {params.components}, the train captions hold {len(trained)} known words"
         )
     start = seeds.derive_seed(seed, "mixture") % 2**32
-    found = fisher.fit(points[trained], params.components, start, params.max_iterations, params.tolerance)
-    if not found.converged:
+    fitted = fit_mixture(points[trained], params.components, start, params.max_iterations, params.tolerance)
+    if not fitted.converged:
         warn(f"hglmm: the mixture still gained after {params.max_iterations} iterations; raise max_iterations")
     about["mixture"] = {
         "words": len(trained),
-        "iterations": len(found.history) - 1,
-        "log_likelihood": found.history[-1],
-        "laplacian_share": float(found.mixture.laplacian.mean()),
+        "iterations": len(fitted.history) - 1,
+        "log_likelihood": fitted.history[-1],
+        "laplacian_share": float(fitted.mixture.laplacian.mean()),
     }
     arrays = {"vectors": points.astype(np.float32), "ica": rotation, "ica_mean": offset}
-    state = State(words, {**arrays, **_stored(found.mixture)}, about)
-    return state if params.pca is None else _reduced(state, list(corpus.of("train")), params.pca, params, seed)
+    state = State(words, {**arrays, **_stored(fitted.mixture)}, about)
+    return state if params.pca is None else _reduced(state, list(corpus.texts_of("train")), params.pca, params, seed)
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
-    """(captions, 2 * components * dimensions of a word), or ``pca`` of them; no known word gives the zero vector.
+    """(captions, 2 * components * dimensions of a word), or ``pca`` of them; zero for a caption without a known word.
 
-    Power normalisation, unit length, then PCA, without another normalisation; the paper says no more of the order
-    than that the PCA comes last.
+    Power normalisation, unit length, then PCA, without another normalisation. The paper only says that PCA is last.
     """
     vectors = _fisher(texts, state, params)
     if "pca" not in state.arrays:
@@ -59,16 +58,11 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
 
 
 def terms(text: str, params: Params) -> list[str]:
-    """The words that are looked up among the known ones."""
-    from vse_pipe.extract.tokens import splitter
-
+    """The words that are looked up."""
     return splitter(params)(text)
 
 
 def _fisher(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions fisher"]:
-    from vse_pipe.extract.fisher import fisher_vectors, improved
-    from vse_pipe.extract.tokens import bags, splitter
-
     counts = bags(map(splitter(params), texts), state.words)
     return improved(fisher_vectors(counts, state.arrays["vectors"], _mixture_of(state)))
 
@@ -97,8 +91,7 @@ def _independent(
         try:
             ica.fit(vectors.astype(np.float64))
         except (ValueError, np.linalg.LinAlgError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"hglmm: the word vectors do not vary ({reason}); set ica: none") from error
+            raise InputError(f"hglmm: the word vectors do not vary ({first_line(error)}); set ica: none") from error
     if any(issubclass(entry.category, ConvergenceWarning) for entry in caught):
         warn(f"hglmm: the ICA did not converge in {params.ica_iterations} iterations; raise ica_iterations")
     return ica.components_, ica.mean_
@@ -106,8 +99,6 @@ def _independent(
 
 def _reduced(state: State, train: list[str], components: int, params: Params, seed: int) -> State:
     """``state`` with the PCA of the Fisher vectors of train captions."""
-    from vse_pipe.extract.fisher import principal
-
     if params.pca_captions is not None and params.pca_captions < len(train):
         chosen = seeds.generator(seed, "pca").choice(len(train), params.pca_captions, replace=False)
         train = [train[place] for place in np.sort(chosen)]
@@ -133,7 +124,200 @@ def _stored(mixture) -> dict[str, np.ndarray]:
 
 
 def _mixture_of(state: State):
-    from vse_pipe.extract.fisher import Mixture
 
     arrays = state.arrays
     return Mixture(arrays["weights"], arrays["laplacian"].astype(bool), arrays["location"], arrays["scale"])
+
+
+# The hybrid Gaussian-Laplacian mixture (Klein et al., CVPR 2015): its density, and its fit by EM.
+#
+# Every component is a product over dimensions, and in each dimension of each component the density is either Gaussian
+# (location: mean, scale: standard deviation) or Laplacian (location: median, scale: mean absolute deviation).
+
+Points = Float64[np.ndarray, "points dim"]
+Shares = Float64[np.ndarray, "points components"]
+_FLOOR = 1e-2
+_LOG_TINY = -700.0
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """weights sum to 1; laplacian: the density of each dimension of each component is Laplacian, else Gaussian."""
+
+    weights: Float64[np.ndarray, " components"]
+    laplacian: Bool[np.ndarray, "components dim"]
+    location: Float64[np.ndarray, "components dim"]
+    scale: Float64[np.ndarray, "components dim"]
+
+
+@dataclass(frozen=True)
+class MixtureFit:
+    """history: the mean log-likelihood of a point under the first mixture and after each step."""
+
+    mixture: Mixture
+    history: list[float]
+    converged: bool
+
+
+def log_joint(mixture: Mixture, points: Points) -> Shares:
+    """log(weight of a component * density of a point under it)."""
+    out = np.empty((len(points), len(mixture.weights)))
+    constant = np.where(mixture.laplacian, np.log(2.0), 0.5 * np.log(2.0 * np.pi)) + np.log(mixture.scale)
+    with np.errstate(divide="ignore"):
+        weights = np.maximum(np.log(mixture.weights), _LOG_TINY)
+    for k, laplacian in enumerate(mixture.laplacian):
+        z = np.abs(points - mixture.location[k]) / mixture.scale[k]
+        out[:, k] = weights[k] - constant[k].sum() - np.where(laplacian, z, 0.5 * z * z).sum(axis=1)
+    return out
+
+
+def posteriors(mixture: Mixture, points: Points) -> tuple[Shares, Float64[np.ndarray, " points"]]:
+    """The share of each component in each point, and the log-likelihood of each point."""
+    joint = log_joint(mixture, points)
+    top = joint.max(axis=1, keepdims=True)
+    shares = np.exp(joint - top)
+    total = shares.sum(axis=1, keepdims=True)
+    return shares / total, (top + np.log(total))[:, 0]
+
+
+def fit_mixture(points: Points, components: int, seed: int, max_iterations: int, tolerance: float) -> MixtureFit:
+    """EM from a k-means++ start, until the mean log-likelihood gains less than ``tolerance`` or ``max_iterations``.
+
+    The M step takes, per component and dimension, the density with the higher expected log-likelihood, at its best
+    location and scale, so the log-likelihood never falls. Scales stay above a hundredth of the standard deviation of
+    their dimension; a component on a single point would otherwise have an infinite likelihood. The paper and the
+    authors' binaries state neither start, floor nor stop. Each distinct word is one point, as the authors fit on the
+    vocabulary.
+    """
+    spread = points.std(axis=0)
+    floor = _FLOOR * np.where(spread > 0, spread, 1.0)
+    order = points.argsort(axis=0, kind="stable")
+    mixture = maximise(points, _start(points, components, seed), floor, order)
+    shares, likelihood = posteriors(mixture, points)
+    history = [float(likelihood.mean())]
+    for _ in range(max_iterations):
+        mixture = maximise(points, shares, floor, order)
+        shares, likelihood = posteriors(mixture, points)
+        history.append(float(likelihood.mean()))
+        if history[-1] - history[-2] < tolerance:
+            return MixtureFit(mixture, history, True)
+    return MixtureFit(mixture, history, False)
+
+
+def _start(points: Points, components: int, seed: int) -> Shares:
+    """Shares of 1 for the nearest of ``components`` points that k-means++ picks."""
+    from sklearn.cluster import kmeans_plusplus
+
+    centres, _ = kmeans_plusplus(points, components, random_state=seed)
+    squares = (centres * centres).sum(axis=1)
+    nearest = (squares - 2.0 * points @ centres.T).argmin(axis=1)
+    return np.eye(components)[nearest]
+
+
+def maximise(
+    points: Points, shares: Shares, floor: Float64[np.ndarray, " dim"], order: np.ndarray | None = None
+) -> Mixture:
+    """The M step. order: ``points.argsort(axis=0)``, the same in every step."""
+    order = points.argsort(axis=0, kind="stable") if order is None else order
+    total = np.maximum(shares.sum(axis=0), np.exp(_LOG_TINY))[:, None]
+    mean = shares.T @ points / total
+    median = _medians(points, shares, order)
+    variance, deviation = np.empty_like(mean), np.empty_like(mean)
+    for k in range(len(mean)):
+        variance[k] = shares[:, k] @ (points - mean[k]) ** 2 / total[k]
+        deviation[k] = shares[:, k] @ np.abs(points - median[k]) / total[k]
+    sigma, s = np.maximum(np.sqrt(variance), floor), np.maximum(deviation, floor)
+    gaussian = -np.log(sigma) - 0.5 * np.log(2.0 * np.pi) - 0.5 * variance / sigma**2
+    laplacian = gaussian < -np.log(2.0 * s) - deviation / s
+    weights = shares.sum(axis=0) / len(points)
+    return Mixture(weights, laplacian, np.where(laplacian, median, mean), np.where(laplacian, s, sigma))
+
+
+def _medians(points: Points, shares: Shares, order: np.ndarray) -> Float64[np.ndarray, "components dim"]:
+    """The lower weighted median of every dimension under every component's shares."""
+    out = np.empty((shares.shape[1], points.shape[1]))
+    half = 0.5 * shares.sum(axis=0)
+    for d in range(points.shape[1]):
+        below = shares[order[:, d]].cumsum(axis=0)
+        out[:, d] = points[order[(below < half).sum(axis=0).clip(max=len(points) - 1), d], d]
+    return out
+
+
+_TINY = 1e-12
+
+
+def fisher_vectors(
+    counts: csr_array, points: Float[np.ndarray, "points dim"], mixture: Mixture
+) -> Float64[np.ndarray, "captions fisher"]:
+    """(captions, 2 * components * dim): the direction in which the words of a caption would move the mixture.
+
+    counts: (captions, points), the occurrences of each word; points: of any precision, converted to float64 when used.
+    It is the gradient of the log-likelihood of a caption's N words with respect to location m and scale s, divided by
+    the root of the (diagonal) Fisher information. With z = (x - m) / s, a word's share g of the component and the
+    component's weight w, summed over the words:
+
+        Gaussian   location  g z / sqrt(N w)          scale  g (z^2 - 1) / sqrt(2 N w)     information N w / s^2, 2 N w / s^2
+        Laplacian  location  g sign(z) / sqrt(N w)    scale  g (|z| - 1) / sqrt(N w)       information N w / s^2, both
+
+    All locations come first, component by component, then all scales. A caption without words is the zero vector.
+    """
+    used = np.unique(counts.indices)
+    counts, points = counts[:, used], points[used].astype(np.float64)
+    shares, _ = posteriors(mixture, points)
+    components, dim = mixture.location.shape
+    out = np.empty((counts.shape[0], 2, components, dim))
+    for k, laplacian in enumerate(mixture.laplacian):
+        z = (points - mixture.location[k]) / mixture.scale[k]
+        first = np.where(laplacian, np.sign(z), z)
+        second = np.where(laplacian, np.abs(z) - 1.0, (z * z - 1.0) / np.sqrt(2.0))
+        share = shares[:, k, None] / np.sqrt(max(mixture.weights[k], _TINY))
+        out[:, 0, k] = counts @ (share * first)
+        out[:, 1, k] = counts @ (share * second)
+    words = np.asarray(counts.sum(axis=1)).reshape(-1, 1)
+    return out.reshape(len(out), -1) / np.sqrt(np.maximum(words, 1.0))
+
+
+def improved(vectors: Float64[np.ndarray, "captions fisher"]) -> Float32[np.ndarray, "captions fisher"]:
+    """Power normalisation sign(x) sqrt(|x|), then unit length; zero vectors stay zero."""
+    powered = np.sign(vectors) * np.sqrt(np.abs(vectors))
+    lengths = np.linalg.norm(powered, axis=1, keepdims=True)
+    return (powered / np.maximum(lengths, _TINY)).astype(np.float32)
+
+
+def principal(
+    blocks: Iterable[Float32[np.ndarray, "_ dim"]], components: int
+) -> tuple[Float64[np.ndarray, " dim"], Float64[np.ndarray, "components dim"]]:
+    """The mean and the ``components`` directions of largest variance, largest first, each of unit length.
+
+    The covariance, 8 * dim * dim bytes, is summed and decomposed in place; the decomposition needs about the same
+    memory. The largest entry of a direction is positive. Raises ValueError for fewer directions than ``components``.
+    """
+    from scipy.linalg import eigh
+
+    total, products, count = np.zeros(1), None, 0
+    for block in blocks:
+        block = np.ascontiguousarray(block, dtype=np.float64)
+        total = total + block.sum(axis=0)
+        products = _added(products, block, 1.0)
+        count += len(block)
+    dim = len(total)
+    if components > min(dim, count - 1):
+        raise ValueError(f"{components} principal components of {count} vectors with {dim} dimensions")
+    mean = total / count
+    covariance = _added(products, mean[None], -count)
+    covariance /= count
+    _, vectors = eigh(
+        covariance, lower=False, overwrite_a=True, check_finite=False, subset_by_index=[dim - components, dim - 1]
+    )
+    directions = vectors.T[::-1]
+    signs = np.sign(directions[np.arange(components), np.abs(directions).argmax(axis=1)])
+    return mean, directions * signs[:, None]
+
+
+def _added(sums: np.ndarray | None, rows: Float64[np.ndarray, "rows dim"], factor: float) -> np.ndarray:
+    """The upper triangle of sums + factor * rows.T @ rows, in the memory of ``sums``."""
+    from scipy.linalg.blas import dsyrk
+
+    dim = rows.shape[1]
+    sums = np.zeros((dim, dim), order="F") if sums is None else sums
+    return dsyrk(factor, rows.T, beta=1.0, c=sums, overwrite_c=True)

@@ -1,4 +1,4 @@
-"""Vectors of several methods side by side: tf-idf beside a sentence encoder, means of word vectors beside both."""
+"""The concatenated vectors of several methods, for example tf-idf, a sentence encoder and means of word vectors."""
 
 from itertools import accumulate, pairwise
 from types import ModuleType
@@ -11,30 +11,30 @@ from vse_pipe.extract.texts.options import MixedOptions as Params
 from vse_pipe.extract.texts.options import MixedPart
 from vse_pipe.project.registry import TEXT_FEATURES
 
-# In the state: how many words of the vocabulary each part has.
+# The array of the state with the number of words of each part.
 _COUNTS = "words"
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    """What each part learns, its arrays named after its place; the vocabulary is those of all parts, end to end."""
+    """The states of all parts in one: arrays have the place of the part in their names, words are concatenated."""
     states = [method.fit(corpus, part.options, seed) for method, part in _methods(params)]
-    arrays = {f"{place}.{name}": array for place, one in enumerate(states) for name, array in one.arrays.items()}
-    arrays[_COUNTS] = np.array([len(one.words) for one in states])
-    words = [word for one in states for word in one.words]
-    return State(words, arrays, {"parts": [one.about for one in states]})
+    arrays = {f"{place}.{name}": array for place, part in enumerate(states) for name, array in part.arrays.items()}
+    arrays[_COUNTS] = np.array([len(part.words) for part in states])
+    words = [word for part in states for word in part.words]
+    return State(words, arrays, {"parts": [part.about for part in states]})
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
-    """The parts' vectors, each of unit length times its weight; where a part knows no word of a caption it is zero there."""
+    """The vectors of the parts, each of unit length times its weight, or zero when the part knows no word."""
     ends = accumulate(state.arrays[_COUNTS].tolist(), initial=0)
     blocks = []
     for place, ((method, part), (start, end)) in enumerate(zip(_methods(params), pairwise(ends), strict=True)):
-        own = {
+        arrays = {
             name.partition(".")[2]: array
             for name, array in state.arrays.items()
             if name.partition(".")[0] == str(place)
         }
-        rows = method.transform(texts, State(state.words[start:end], own), part.options)
+        rows = method.transform(texts, State(state.words[start:end], arrays), part.options)
         lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
         blocks.append((part.weight * rows / np.where(lengths > 0, lengths, 1.0)).astype(np.float32))
     return np.concatenate(blocks, axis=1)

@@ -1,4 +1,4 @@
-"""The captions' side of a pretrained pair (CLIP, SigLIP, MobileCLIP, CoCa): any model of open_clip, one vector a caption."""
+"""The text side of a pretrained pair (CLIP, SigLIP, MobileCLIP, CoCa): any model of open_clip, one vector a caption."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -12,17 +12,17 @@ from vse_pipe.extract.texts.options import OpenClipOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    """Load the model; nothing is learnt. What is kept says which weights it has. Raises as ``pair.model.load``."""
+    """The state of the model, which learns nothing: the seed and the digest of the weights. Raises as ``pair.load``."""
     reader = _reader(params, seed)
     about = {**reader.about, "device": reader.device.type, "precision": reader.precision}
-    kept = {"seed": np.array([seed]), "weights": np.frombuffer(_weights(reader.about), dtype=np.uint8)}
-    return State(arrays=kept, about=about)
+    identity = {"seed": np.array([seed]), "weights": np.frombuffer(_weights(reader.about), dtype=np.uint8)}
+    return State(arrays=identity, about=about)
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
-    """open_clip's ``encode_text``; captions beyond its longest input are cut by its tokenizer.
+    """The vectors of open_clip's ``encode_text``; its tokenizer cuts captions beyond the longest input.
 
-    Raises IntegrityError where the weights are not those that ``fit`` had."""
+    Raises IntegrityError for other weights than those of ``fit``."""
     reader = _reader(params, state.arrays["seed"].item())
     if _weights(reader.about) != state.arrays["weights"].tobytes():
         raise IntegrityError(
@@ -36,7 +36,7 @@ def _weights(about: dict) -> bytes:
     return bytes.fromhex(about["weights"].get("sha256", ""))
 
 
-@lru_cache(maxsize=2)  # of the parts of a mixture
+@lru_cache(maxsize=2)  # a mixture has several
 def _reader(params: Params, seed: int):
     from vse_pipe.extract.pair import TextTower  # torch
 

@@ -1,18 +1,71 @@
-"""The options and traits of text features."""
+"""The options and traits of text features: first those that several methods share."""
 
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveInt
 
-from vse_pipe.core.strict import Strict
-from vse_pipe.extract.params import PairParams, TextParams, VectorParams, WordVectorParams
+from vse_pipe.core.strict import Digest, Strict
+from vse_pipe.extract.backbones.options import PairParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits
 from vse_pipe.project.sources import EVERYTHING, SourceFiles
 
 # Parts of a name on the hub, at most: whose, and which.
 _OF_NAME = 2
+
+
+class TextParams(Strict):
+    """The base of every method's options."""
+
+    def files(self) -> dict[Path, str]:
+        """Files outside the project that the result depends on, each with the sha256 it must have, or nothing."""
+        return {}
+
+    def reads(self) -> list[SourceFiles]:
+        """The same for DVC: files that the folders do not hold yet are seen when they come."""
+        return [SourceFiles(path) for path in self.files()]
+
+    def further(self) -> list[Member]:
+        """Other methods that take part."""
+        return []
+
+
+class VectorParams(TextParams):
+    """Options of methods with a vector a caption."""
+
+    store: Literal["float32", "float16"] = "float32"
+    """type on disk"""
+    block: PositiveInt = 256
+    """captions in memory at a time"""
+
+
+class WordVectorParams(VectorParams):
+    """Options of methods that read word vectors."""
+
+    vectors: str
+    """file of word vectors: .bin, .txt, .vec, each also .gz, .npz, or .npy with ``words``"""
+    words: str | None = None
+    """for .npy: file of the words, one a line, or Parquet with one text column"""
+    sha256: Digest | None = None
+    """required digest of ``vectors``"""
+    lower: bool = True
+    """lower-cases captions before words are looked up"""
+    unit: bool = False
+    """scales word vectors to unit length first"""
+
+    @property
+    def path(self) -> Path:
+        """The file, ``~`` and all."""
+        return Path(self.vectors).expanduser()
+
+    @property
+    def names(self) -> Path | None:
+        """The file of the words, where they have one of their own."""
+        return None if self.words is None else Path(self.words).expanduser()
+
+    def files(self) -> dict[Path, str]:
+        return {self.path: self.sha256 or ""} | ({} if self.names is None else {self.names: ""})
 
 
 class EncoderParams(VectorParams):
@@ -93,21 +146,21 @@ class MixedOptions(VectorParams):
     traits: ClassVar = TextFeatureTraits(mixes=True)
 
     def files(self) -> dict:
-        found: dict = {}
+        files: dict = {}
         for part in self.parts:
             for path, digest in part.options.files().items():
-                found[path] = digest or found.get(path, "")
-        return found
+                files[path] = digest or files.get(path, "")
+        return files
 
     def reads(self) -> list[SourceFiles]:
         return list(dict.fromkeys(files for part in self.parts for files in part.options.reads()))
 
     def objection(self) -> str | None:
         """To one file under two digests."""
-        told: dict = {}
-        for own in (part.options for part in self.parts):
-            for path, digest in own.files().items():
-                if digest and told.setdefault(path, digest) != digest:
+        digests: dict = {}
+        for options in (part.options for part in self.parts):
+            for path, digest in options.files().items():
+                if digest and digests.setdefault(path, digest) != digest:
                     return f"{path} has two different sha256 among the parts; it is one file"
         return None
 
@@ -130,8 +183,8 @@ class OpenClipOptions(PairParams, VectorParams):
     traits: ClassVar = TextFeatureTraits(libraries=("open_clip_torch", "torch"))
 
     def files(self) -> dict[Path, str]:
-        found = {path: "" for path in (self.described, *self._of_tokenizer()) if path is not None}
-        return found | ({} if self.file is None else {self.file: self.sha256 or ""})
+        files = {path: "" for path in (self.described, *self._of_tokenizer()) if path is not None}
+        return files | ({} if self.file is None else {self.file: self.sha256 or ""})
 
     def reads(self) -> list[SourceFiles]:
         tokenizer = [SourceFiles(Path(self.tokenizer).expanduser(), patterns=("*",))] if self.tokenizer else []

@@ -1,4 +1,4 @@
-"""The vectors of every token of a pre-trained sentence encoder, before it pools them: fragments of a caption."""
+"""The vectors of all tokens of a pre-trained sentence encoder, before pooling: fragments of a caption."""
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -8,30 +8,32 @@ from vse_pipe.extract import text_methods
 from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.extract.texts.options import SentenceTokensOptions as Params
 
-# What ``special`` is about.
+# Tokens that the encoder adds: the first and the last.
 _MARKS = 2
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    return text_methods.known(params)
+    return text_methods.load_encoder(params)
 
 
 def transform(
     texts: list[str], state: State, params: Params
 ) -> tuple[Float32[np.ndarray, "tokens dim"], Int64[np.ndarray, " captions"]]:
-    """The tokens of all captions, end to end, and how many each has; captions beyond the encoder's longest input are cut."""
-    model = text_methods.loaded(params)
+    """The tokens of all captions, concatenated, and the number of each caption; the encoder cuts long captions."""
+    model = text_methods.encoder(params)
     if not params.special and (added := model.tokenizer.num_special_tokens_to_add()) != _MARKS:
         raise UsageError(
             f"special: false leaves out the first and the last token, and sentence encoder '{params.model}' adds {added}; "
             "set special: true"
         )
-    found = model.encode(texts, batch_size=params.batch_size, output_value="token_embeddings", show_progress_bar=False)
-    rows = [one.float().cpu().numpy() for one in found]
+    outputs = model.encode(
+        texts, batch_size=params.batch_size, output_value="token_embeddings", show_progress_bar=False
+    )
+    rows = [row.float().cpu().numpy() for row in outputs]
     if not params.special:
-        rows = [one[1:-1] if len(one) > 2 else one for one in rows]
+        rows = [row[1:-1] if len(row) > 2 else row for row in rows]
     vectors = np.concatenate(rows)
     if params.normalise:
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.where(lengths > 0, lengths, 1.0)
-    return vectors.astype(np.float32), np.array([len(one) for one in rows])
+    return vectors.astype(np.float32), np.array([len(row) for row in rows])

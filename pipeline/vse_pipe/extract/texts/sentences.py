@@ -9,12 +9,12 @@ from vse_pipe.extract.texts.options import SentencesOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    return text_methods.known(params)
+    return text_methods.load_encoder(params)
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
-    """The encoder's vectors; captions beyond its longest input are cut by it."""
-    vectors = text_methods.loaded(params).encode(
+    """The vectors of the encoder, which cuts captions beyond its longest input."""
+    vectors = text_methods.encoder(params).encode(
         texts,
         batch_size=params.batch_size,
         normalize_embeddings=params.normalise,

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.extract.text_methods import Corpus, State
+from vse_pipe.extract.text_methods import STOP_WORDS, Corpus, State, bags, tokenize
 from vse_pipe.extract.texts.options import TfidfOptions as Params
 
 
@@ -15,17 +15,17 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """The ``size`` most frequent terms of the train captions, ties in word order, and their smoothed idf.
 
     idf = ln((1 + captions) / (1 + captions with the term)) + 1. The paper names neither the form of its idf nor the
-    captions it is counted on. It lemmatises with WordNet, as nouns unless told otherwise ("running" stays); simplemma's
-    dictionary takes the usual lemma of any word class ("running" becomes "run") and needs no downloaded data.
+    captions that it counts. It lemmatises with WordNet, which treats words as nouns by default ("running" stays);
+    simplemma has the usual lemma of any word class ("running" becomes "run") and needs no downloaded data.
     Raises InputError when no term is left.
     """
     counts: Counter[str] = Counter()
     holding: Counter[str] = Counter()
     captions = 0
-    for text in corpus.of("train"):
-        found = terms(text, params)
-        counts.update(found)
-        holding.update(set(found))
+    for text in corpus.texts_of("train"):
+        terms_ = terms(text, params)
+        counts.update(terms_)
+        holding.update(set(terms_))
         captions += 1
     words = sorted(counts, key=lambda word: (-counts[word], word))[: params.size]
     if not words:
@@ -35,10 +35,8 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions terms"]:
-    """Counts times idf, scaled to unit length; a caption without any known term is the zero vector."""
+    """Counts times idf, scaled to unit length; a caption without a known term is the zero vector."""
     from sklearn.feature_extraction.text import TfidfTransformer
-
-    from vse_pipe.extract.tokens import bags
 
     weighting = TfidfTransformer(norm="l2" if params.normalise else None)
     weighting.idf_ = state.arrays["idf"]
@@ -47,10 +45,8 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
 
 
 def terms(text: str, params: Params) -> list[str]:
-    """Lower-case tokens with a letter or digit; lemmas, unless they or their words are stop words."""
+    """The lemmas of lower-case tokens with a letter or digit, without stop words before and after lemmatising."""
     from simplemma import lemmatize
-
-    from vse_pipe.extract.tokens import STOP_WORDS, tokenize
 
     tokens = [token for token in tokenize(text) if any(map(str.isalnum, token))]
     if params.stop_words:

@@ -1,19 +1,19 @@
-"""Caption-level mismatches: each caption moves by itself, an image's captions scatter (NCR, BiCro)."""
+"""Caption-level mismatches: each caption moves by itself, so the captions of an image scatter (NCR, BiCro)."""
 
 import numpy as np
 
 
 def corrupt(caption_images: np.ndarray, n_images: int, rate: float, rng: np.random.RandomState) -> np.ndarray:
-    """The image position shown with each caption; arguments as in ``protocols/image.py``.
+    """The image position paired with each caption; arguments as in ``protocols/image.py``.
 
-    Two shuffles of the legacy generator in the order of NCR's loader. A caption that lands on another caption of its
-    own image is no mismatch, so the share that really moves is slightly below ``rate``.
+    Two shuffles of the legacy generator in the order of NCR's loader. A caption that stays with its image is no
+    mismatch, so the share of mismatches is slightly below ``rate``.
     """
-    shown = np.array(caption_images)
+    positions = np.array(caption_images)
     order = np.arange(len(caption_images))
     rng.shuffle(order)
     chosen = order[: int(rate * len(order))]
-    moved = shown[chosen]
+    moved = positions[chosen]
     rng.shuffle(moved)
-    shown[chosen] = moved
-    return shown
+    positions[chosen] = moved
+    return positions

@@ -4,10 +4,10 @@ import numpy as np
 
 
 def corrupt(caption_images: np.ndarray, n_images: int, index: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
-    """The image position shown with each caption; ``caption_images`` as in ``protocols/image.py``.
+    """The image position paired with each caption; ``caption_images`` as in ``protocols/image.py``.
 
-    index: int (n_images,), the image whose place each image takes (RCL, DECL: all captions of an image move together),
-    or (captions,), the image shown with each caption (NCR, BiCro, L2RM). Where both counts are equal it is read as the
-    first. Nothing is drawn. ``vse_pipe.artifacts.pairs.read_noise_index`` has checked the values.
+    index: int (n_images,), the image that replaces each image (RCL, DECL: all captions of an image move together), or
+    (captions,), the image of each caption (NCR, BiCro, L2RM). With equal counts it is read as the first. Nothing is
+    drawn. ``vse_pipe.artifacts.pairs.read_noise_index`` has checked the values.
     """
     return index[caption_images] if len(index) == n_images else index

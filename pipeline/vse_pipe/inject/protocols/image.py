@@ -4,18 +4,18 @@ import numpy as np
 
 
 def corrupt(caption_images: np.ndarray, n_images: int, rate: float, rng: np.random.RandomState) -> np.ndarray:
-    """The image position shown with each caption.
+    """The image position paired with each caption.
 
     caption_images: int (captions,), the true image position 0..n_images-1 of each caption, any number per image.
-    Two shuffles of the legacy generator in the order of the RCL / DECL loaders, so that
-    ``np.random.RandomState(seed)`` gives their index files; ``floor(rate * n)`` images take part, and fixed points
-    stay, hence the share that really moves is slightly below ``rate``. L2RM's files repeat this index per caption.
+    Two shuffles of the legacy generator in the order of the RCL / DECL loaders, so that ``np.random.RandomState(seed)``
+    gives their index files. ``floor(rate * n)`` images take part and fixed points stay, so the share of mismatches is
+    slightly below ``rate``. L2RM's files repeat this index per caption.
     """
-    shown = np.arange(n_images)
+    positions = np.arange(n_images)
     order = np.arange(n_images)
     rng.shuffle(order)
     chosen = order[: int(rate * n_images)]
     moved = np.array(chosen)
     rng.shuffle(moved)
-    shown[chosen] = moved
-    return shown[caption_images]
+    positions[chosen] = moved
+    return positions[caption_images]

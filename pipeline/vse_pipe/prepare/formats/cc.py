@@ -1,8 +1,8 @@
 """CC152K's layout: ``<split>_caps.tsv`` with ``<image id><tab><caption>`` lines, and ``<split>_ims.npy``.
 
-Conceptual Captions as NCR (NeurIPS 2021) cut and published it, and BiCro, DECL, RCL and L2RM use it: 150,000 / 1,000 /
-1,000 pairs from the web, one caption an image, some of which describe their image badly or not at all. Nobody has
-marked which, so its pairs are read with the noise protocol ``as_is``.
+The part of Conceptual Captions that NCR (NeurIPS 2021) published and BiCro, DECL, RCL and L2RM use: 150,000 / 1,000 /
+1,000 pairs from the web, with a caption for each image. Some captions describe their image badly or not at all, and
+these are not marked, so the pairs are read with the noise protocol ``as_is``.
 """
 
 from pathlib import Path
@@ -10,19 +10,27 @@ from pathlib import Path
 import numpy as np
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.arrays import Splits, open_array, row_digests, texts
 from vse_pipe.prepare.formats.options import ORDER
 from vse_pipe.prepare.formats.options import CcOptions as Params
-from vse_pipe.prepare.source import Source, caption_text, existing, read_lines, split_of
+from vse_pipe.prepare.source import (
+    Source,
+    Splits,
+    caption_text,
+    existing,
+    open_array,
+    read_lines,
+    row_digests,
+    split_of,
+    texts,
+)
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the row's bytes as stored.
+    """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the stored bytes of the row.
 
-    Line k of a split goes with row k; image_id and caption_id are running numbers over the splits in the order
-    train, dev, test. The ids in the file are not kept: they are names of web pages' pictures, not numbers. Raises
-    InputError: a missing, truncated or pickled file, not as many lines as rows, a line that is not two fields, an
-    empty caption or one that is not UTF-8.
+    Line k of a split belongs to row k. image_id and caption_id are running numbers over train, dev and test; the ids in
+    the file are names of web pictures and are dropped. Raises InputError for a missing, truncated or pickled file,
+    another number of lines than rows, a line without two fields, a caption that is empty or not UTF-8.
     """
     existing(source)
     splits, count = Splits(out), 0
@@ -35,16 +43,16 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 
 
 def _read_split(source: Path, prefix: str, out: Path):
-    """Captions, and the digests of their images' rows as ``row_digests`` gives them."""
+    """The captions, and ``row_digests`` of their images."""
     listed, features = source / f"{prefix}_caps.tsv", source / f"{prefix}_ims.npy"
     lines = (_caption(line, f"{listed} line {number}") for number, line in enumerate(read_lines(listed), 1))
-    found = texts(out, lines)
+    captions = texts(out, lines)
     array = open_array(features)
-    if len(found) != len(array):
+    if len(captions) != len(array):
         raise InputError(
-            f"{listed}: {len(found)} lines, but {features.name} has {len(array)} rows; there must be one line per image"
+            f"{listed}: {len(captions)} lines, but {features.name} has {len(array)} rows; there must be one line per image"
         )
-    return found, row_digests(array, features)
+    return captions, row_digests(array, features)
 
 
 def _caption(line: str, where: str) -> str:

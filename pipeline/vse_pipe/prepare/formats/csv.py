@@ -1,5 +1,4 @@
-"""A table with the header ``image,caption`` or ``image,caption,split``, maybe ``image_id`` and ``caption_id``: one row a
-caption, RFC 4180 quoting, UTF-8."""
+"""A table ``image,caption[,split]``, optionally with ``image_id`` and ``caption_id``; RFC 4180, UTF-8."""
 
 import csv
 import io
@@ -28,36 +27,36 @@ _REQUIRED, _OPTIONAL = ("image", "caption"), ("split", "image_id", "caption_id")
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the table. Rows of one image need not be adjacent; images keep the order of their first rows.
+    """source: the table. Rows of an image need not be adjacent; images keep the order of their first rows.
 
-    image_id and caption_id are those of the columns of these names, numbers or text, and running numbers without them. Cells
-    are kept as they are: ``NA`` and ``null`` are captions like any other. Without a split column an image's split comes from a
-    hash of the seed and its name, so that it does not change when other images are added. Raises InputError with the row,
-    counted as a spreadsheet does (the header is row 1): a malformed or empty cell, an unknown split, an image in two splits
-    or of two ids, an id of two images or captions.
+    image_id and caption_id are the columns of these names, numbers or text, else running numbers. Cells stay unchanged,
+    so ``NA`` and ``null`` are captions. Without a split column the split of an image is a hash of the seed and its
+    name, so it does not change when images are added. Raises InputError with the row, counted as in a spreadsheet (the
+    header is row 1), for a malformed or empty cell, an unknown split, an image in two splits or with two ids, a
+    repeated id.
     """
     places, rows = _rows(existing(source))
     numbers: dict[str, int] = {}
-    first_rows: list[int] = []  # of each image its place in rows
+    first_rows: list[int] = []  # of each image
     splits: list[str] = []
     image_ids: list[int] = []
     for at, cells in enumerate(rows):
         where, image = f"{source} row {places[at]}", file_name(cells["image"])
         caption_text(cells["caption"], where)
-        given = cells.get("split")
+        cell = cells.get("split")
         number = numbers.setdefault(image, len(numbers))
         if number == len(splits):
-            # Drawn by the name as it is written: another spelling of it moves no image of a data set that exists.
+            # Drawn by the name as written, so that the split of existing data sets stays when names are normalised.
             drawn = drawn_split(cells["image"], params.val, params.test, seed)
-            splits.append(drawn if given is None else split_of(given, where))
+            splits.append(drawn if cell is None else split_of(cell, where))
             first_rows.append(at)
-        elif given is not None and splits[number] != (split := split_of(given, where)):
+        elif cell is not None and splits[number] != (split := split_of(cell, where)):
             raise InputError(
                 f"{where}: image '{image}' is in split {split} here, but in {splits[number]} in row {places[first_rows[number]]}"
             )
-        if cells.get("image_id") != (own := rows[first_rows[number]]).get("image_id"):
+        if cells.get("image_id") != (first_row := rows[first_rows[number]]).get("image_id"):
             raise InputError(
-                f"{where}: image '{image}' has image_id {shown_id(cells['image_id'])} here, but {shown_id(own['image_id'])} in row "
+                f"{where}: image '{image}' has image_id {shown_id(cells['image_id'])} here, but {shown_id(first_row['image_id'])} in row "
                 f"{places[first_rows[number]]}"
             )
         image_ids.append(number)
@@ -75,15 +74,15 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 def _ids(
     source: Path, rows: list[dict[str, str]], places: list[int], key: str, at: Sequence[int]
 ) -> tuple[list[int], dict]:
-    """As of ``numbered``, from the cells in the rows ``at``; running numbers without that column. places: their numbers."""
+    """``numbered`` for the cells in the rows ``at``, or running numbers without the column. places: numbers of rows."""
     if key not in rows[0]:
         return list(range(len(at))), {}
     return numbered([rows[row][key] for row in at], key, lambda place: f"{source} row {places[at[place]]}")
 
 
 def _rows(source: Path) -> tuple[list[int], list[dict[str, str]]]:
-    """Of each row its number, and its cells by their columns. Blank lines are no rows, but are counted."""
-    # newline="": the csv module itself cuts rows, so that a quoted line break stays in its caption.
+    """The number of each row, and its cells by columns. Blank lines are no rows, but are counted."""
+    # newline="": the csv module splits rows, so that a quoted line break stays in its caption.
     reader = csv.reader(io.StringIO(read_text(source), newline=""), strict=True)
     try:
         header = next(reader, [])
@@ -106,8 +105,8 @@ def _rows(source: Path) -> tuple[list[int], list[dict[str, str]]]:
 
 
 def _check(header: list[str], source: Path) -> None:
-    known = (*_REQUIRED, *_OPTIONAL)
-    if len(set(header)) != len(header) or not set(_REQUIRED) <= set(header) <= set(known):
+    allowed = (*_REQUIRED, *_OPTIONAL)
+    if len(set(header)) != len(header) or not set(_REQUIRED) <= set(header) <= set(allowed):
         raise InputError(
             f"{source} row 1: expected the columns image,caption or image,caption,split, and image_id or caption_id if you have "
             f"them; found {','.join(header)!r}"

@@ -1,8 +1,8 @@
-"""Flickr30k Entities: ``Sentences/<id>.txt``, ``Annotations/<id>.xml``, the ids in ``train.txt``, ``val.txt`` and ``test.txt``.
+"""Flickr30k Entities: ``Sentences/<id>.txt``, ``Annotations/<id>.xml``, ids in ``train.txt``, ``val.txt``, ``test.txt``
 
-Plummer et al., "Flickr30k Entities: Collecting Region-to-Phrase Correspondences for Richer Image-to-Sentence Models", ICCV
-2015. A phrase with several boxes gets the one that encloses them, as the authors' pl-clc has it (``Entity.getGTBox``), and
-coordinates count from 0: 1 less than in the files, as in their Python interface.
+Plummer et al., "Flickr30k Entities: Collecting Region-to-Phrase Correspondences for Richer Image-to-Sentence Models",
+ICCV 2015. A phrase with several boxes gets the enclosing box, as in the authors' pl-clc (``Entity.getGTBox``).
+Coordinates count from 0, 1 less than in the files, as in their Python interface.
 """
 
 import re
@@ -33,10 +33,10 @@ from vse_pipe.prepare.source import (
     read_lines,
 )
 
-# Bytes of a phrase's row, beside its words.
-_OF_PHRASE = 600
-# What a byte of XML takes at most as elements, and in expat, measured: where each stands in the one before.
-_OF_XML = 100
+# Bytes of the row of a phrase, beside its words.
+_PHRASE_BYTES = 600
+# Bytes that a byte of XML takes at most as elements and in expat; measured with deeply nested elements.
+_BYTES_OF_XML = 100
 _NUMBER = re.compile(r"\s*(-?[0-9]{1,9})\s*")
 _CHAIN = re.compile(r"\s*([0-9]{1,18})\s*")
 _FLAGS = ("scene", "nobndbox")
@@ -48,8 +48,8 @@ _LEFT_OVER = re.compile(r"\[|/EN#")
 
 @dataclass
 class Annotation:
-    """width, height: pixels; boxes: of each chain the one that encloses all of its boxes, pixels from 0, inside of the picture;
-    flags: ``scene`` or ``nobndbox`` of chains that were left without; clipped: boxes that reached over an edge."""
+    """width, height: pixels; boxes: of each chain the enclosing box, pixels from 0, inside the picture; flags:
+    ``scene`` or ``nobndbox`` of chains without a box; clipped: the number of boxes that reached over an edge."""
 
     width: int
     height: int
@@ -59,7 +59,7 @@ class Annotation:
 
 
 class Phrase(NamedTuple):
-    """start: of ``text`` in the caption, in characters from 0; kind: its types, joined by /."""
+    """start: place of ``text`` in the caption, in characters from 0; kind: types, joined by /."""
 
     start: int
     text: str
@@ -69,7 +69,7 @@ class Phrase(NamedTuple):
 
 @dataclass
 class _Rows:
-    """without: picture and chain of each phrase without a box, by the reason; clipped: boxes; turned: pictures."""
+    """without: picture and chain of each phrase without a box, by reason; clipped: boxes; turned: pictures."""
 
     captions: list[tuple] = field(default_factory=list)
     phrases: list[tuple] = field(default_factory=list)
@@ -78,7 +78,7 @@ class _Rows:
     turned: int = 0
 
     def add(self, path: Path, image_id: int, split: str, annotation: Annotation) -> None:
-        """path: of the picture's sentences."""
+        """Add the captions and phrases of a picture. path: of its sentences."""
         before = len(self.captions)
         self.clipped += annotation.clipped
         for number, line in enumerate(read_lines(path), 1):
@@ -89,7 +89,7 @@ class _Rows:
             caption_id = len(self.captions)
             self.captions.append((caption_id, image_id, caption_text(text, where), split))
             for phrase in phrases:
-                memory.take(where, _OF_PHRASE)
+                memory.take(where, _PHRASE_BYTES)
                 if reason := _without_box(phrase, annotation):
                     self.without[reason].append((image_id, phrase.chain))
                     continue
@@ -99,7 +99,7 @@ class _Rows:
             raise InputError(f"{path}: holds no captions")
 
     def turn(self, turns: dict[int, tuple[int, tuple[int, int]]]) -> None:
-        """turns: orientation and size, as of ``turned``, of pictures whose boxes are turned with them."""
+        """Turn the boxes of pictures. turns: orientation and size, as of ``turned``, by image_id."""
         self.turned = len(turns)
         for place, row in enumerate(self.phrases):
             if (image_id := row[2]) in turns:
@@ -107,13 +107,14 @@ class _Rows:
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder of ``Sentences``, ``Annotations`` and the files of splits, whose pictures alone are read.
+    """source: the folder of ``Sentences``, ``Annotations`` and the lists of splits; only listed pictures are read.
 
-    image_id is the picture's id, caption_id and phrase_id are running numbers. Lines without a caption are passed over, as by
-    the authors' interface. A phrase whose chain has no box gets no row, and a box that reaches over an edge of its picture is
-    cut there: how many is said. Of a picture that EXIF turns the boxes are turned too, if it is the stored one that has the
-    annotations' size. Raises InputError and MissingResource: what ``parse`` and ``read_annotation`` refuse, a picture
-    that is listed twice, without its files or of another size than its annotations say, an empty caption, no phrase with a box.
+    image_id is the id of the picture; caption_id and phrase_id are running numbers. Lines without a caption are
+    skipped, as by the authors' interface. A phrase whose chain has no box gets no row, and boxes are cut at the edges
+    of the picture; both are counted in the log. When EXIF turns a picture and its annotations have the stored size, the
+    boxes are turned too. Raises InputError and MissingResource as ``parse`` and ``read_annotation``, and for a picture
+    that is listed twice, lacks files or differs in size from its annotations, for an empty caption, and without any
+    phrase with a box.
     """
     listed = list(_listed(existing(source)))
     rows, sizes = _Rows(), []
@@ -124,14 +125,14 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         sizes.append((annotation.width, annotation.height))
     files = [f"{image_id}.jpg" for _, image_id, _ in listed]
     scanned = scan(source / params.images, files, lambda number: listed[number][0])
-    ids, splits = ([one[column] for one in listed] for column in (1, 2))
+    ids, splits = ([row[column] for row in listed] for column in (1, 2))
     shapes = zip(scanned.widths, scanned.heights, strict=True)
     turns = {
         image_id: (orientation, size)
-        for (_, image_id, _), file, size, orientation, shown in zip(
+        for (_, image_id, _), file, size, orientation, upright_size in zip(
             listed, files, sizes, scanned.orientations, shapes, strict=True
         )
-        if any(shown) and _turns(source / params.images / file, size, shown, orientation)
+        if any(upright_size) and _turns(source / params.images / file, size, upright_size, orientation)
     }
     rows.turn(turns)
     images = image_table(ids, files, splits, scanned.widths, scanned.heights, scanned.digests)
@@ -141,23 +142,23 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     return Source(images, captions, str(source / params.images), scanned.broken, phrases)
 
 
-def _turns(path: Path, size: tuple[int, int], shown: tuple[int, int], orientation: int) -> bool:
-    """Whether the boxes were drawn on the picture as it is stored, and it is shown turned. size: that of its annotations."""
-    if orientation != 1 and size == shown == upright(shown, orientation):
+def _turns(path: Path, size: tuple[int, int], upright_size: tuple[int, int], orientation: int) -> bool:
+    """Return whether the boxes fit the stored picture, which EXIF turns. size: of the annotations."""
+    if orientation != 1 and size == upright_size == upright(upright_size, orientation):
         raise InputError(
             f"{path}: shown turned, by its EXIF orientation {orientation}, and its size does not tell whether its boxes were "
             "drawn before or after that; write its pixels as its boxes fit them, without the orientation"
         )
-    if size not in (shown, upright(shown, orientation)):
+    if size not in (upright_size, upright(upright_size, orientation)):
         raise InputError(
-            f"{path}: {shown[0]} x {shown[1]} pixels, but its annotations are of {size[0]} x {size[1]}; "
+            f"{path}: {upright_size[0]} x {upright_size[1]} pixels, but its annotations are of {size[0]} x {size[1]}; "
             "use the pictures that the boxes were drawn on"
         )
-    return size != shown
+    return size != upright_size
 
 
 def _listed(source: Path) -> Iterator[tuple[str, int, str]]:
-    """Where each picture is listed, its id and its split."""
+    """Yield the place in its list, the id and the split of each picture."""
     ids = Unique("picture")
     for split in SPLITS:
         path = source / f"{split}.txt"
@@ -176,7 +177,7 @@ def _file(source: Path, part: str, image_id: int, where: str) -> Path:
 
 
 def _without_box(phrase: Phrase, annotation: Annotation) -> str:
-    """Why, or nothing where it has one. Chain 0 is that of all phrases that show nothing."""
+    """The reason why a phrase has no box, or "". All phrases that name nothing visible have chain 0."""
     if phrase.chain == 0 or "notvisual" in phrase.kind.split("/"):
         return "that name nothing visible"
     if not phrase.text:
@@ -188,7 +189,7 @@ def _without_box(phrase: Phrase, annotation: Annotation) -> str:
 
 
 def _say(source: Path, rows: _Rows) -> None:
-    counts = [f"{len(found)} {reason} ({len(set(found))} chains)" for reason, found in sorted(rows.without.items())]
+    counts = [f"{len(chains)} {reason} ({len(set(chains))} chains)" for reason, chains in sorted(rows.without.items())]
     left = f"; left out: {', '.join(counts)}" if counts else ""
     cut = f"; {rows.clipped} boxes reached over an edge of their picture and were cut there" if rows.clipped else ""
     turn = (
@@ -200,16 +201,16 @@ def _say(source: Path, rows: _Rows) -> None:
 
 
 class _Plain(ET.TreeBuilder):
-    """Stops at a document type, before what is in it is read: entities, which may expand without end or name other files."""
+    """A builder that refuses document types, because their entities may expand without end or name other files."""
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> NoReturn:
         raise InputError("declares a document type; remove it, with any entities")
 
 
 def read_annotation(path: Path) -> Annotation:
-    """Raises InputError: no XML, a document type in it, more than memory may hold, a number that is missing or none, a box that
-    ends before it begins or of which nothing lies in the picture."""
-    memory.require(str(path), path.stat().st_size * _OF_XML)
+    """The annotation of a picture. Raises InputError for a file that is no XML, has a document type or needs too much
+    memory, for a missing or malformed number, and for a box that ends before it begins or lies outside the picture."""
+    memory.require(str(path), path.stat().st_size * _BYTES_OF_XML)
     parser = ET.XMLParser(target=_Plain())  # noqa: S314 (it refuses document types)
     try:
         parser.feed(path.read_bytes())
@@ -217,19 +218,19 @@ def read_annotation(path: Path) -> Annotation:
         size = root.find("size")
         if size is None:
             raise InputError("has no size")
-        found = Annotation(_number(size, "width"), _number(size, "height"))
+        annotation = Annotation(_number(size, "width"), _number(size, "height"))
         for element in root.iterfind("object"):
-            _add(found, element)
-    # ValueError and LookupError: encodings that expat or Python does not have.
+            _add(annotation, element)
+    # ValueError and LookupError: encodings that expat or Python does not support.
     except (ET.ParseError, ValueError, LookupError) as error:
         raise InputError(f"{path}: no XML that can be read ({error}); copy it again") from error
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    return found
+    return annotation
 
 
 def turned(box: Box, orientation: int, size: tuple[int, int]) -> Box:
-    """The box where it is once the picture of ``size``, on which it was drawn, is upright. orientation: of EXIF, 1 to 8."""
+    """The box after its picture of ``size`` has been turned upright. orientation: of EXIF, 1 to 8."""
     (x1, y1, x2, y2), (width, height) = box, size
     if orientation in (2, 3, 7, 8):
         x1, x2 = width - 1 - x2, width - 1 - x1
@@ -238,44 +239,44 @@ def turned(box: Box, orientation: int, size: tuple[int, int]) -> Box:
     return (y1, x1, y2, x2) if orientation >= 5 else (x1, y1, x2, y2)
 
 
-def _add(found: Annotation, element: ET.Element) -> None:
-    chains = [_whole(_CHAIN, name.text, "name") for name in element.iterfind("name")]
+def _add(annotation: Annotation, element: ET.Element) -> None:
+    chains = [_whole_number(_CHAIN, name.text, "name") for name in element.iterfind("name")]
     outline = element.find("bndbox")
     if outline is None:
         flags = [flag for flag in _FLAGS if element.find(flag) is not None and _number(element, flag) > 0]
-        found.flags.update(dict.fromkeys(chains, flags[0]) if flags else {})
+        annotation.flags.update(dict.fromkeys(chains, flags[0]) if flags else {})
         return
-    whole = tuple(_number(outline, edge) - 1 for edge in ("xmin", "ymin", "xmax", "ymax"))
-    box = max(whole[0], 0), max(whole[1], 0), min(whole[2], found.width - 1), min(whole[3], found.height - 1)
+    edges = tuple(_number(outline, edge) - 1 for edge in ("xmin", "ymin", "xmax", "ymax"))
+    box = max(edges[0], 0), max(edges[1], 0), min(edges[2], annotation.width - 1), min(edges[3], annotation.height - 1)
     if box[2] < box[0] or box[3] < box[1]:
-        told = ", ".join(str(edge + 1) for edge in whole)
+        values = ", ".join(str(edge + 1) for edge in edges)
         raise InputError(
-            f"the box {told} of chain {', '.join(map(str, chains))} ends before it begins, or lies outside of the picture, "
-            f"which has {found.width} x {found.height} pixels"
+            f"the box {values} of chain {', '.join(map(str, chains))} ends before it begins, or lies outside of the picture, "
+            f"which has {annotation.width} x {annotation.height} pixels"
         )
-    found.clipped += box != whole
+    annotation.clipped += box != edges
     for chain in chains:
-        other = found.boxes.get(chain, box)
-        found.boxes[chain] = (*map(min, other[:2], box[:2]), *map(max, other[2:], box[2:]))
+        previous = annotation.boxes.get(chain, box)
+        annotation.boxes[chain] = (*map(min, previous[:2], box[:2]), *map(max, previous[2:], box[2:]))
 
 
 def _number(element: ET.Element, tag: str) -> int:
-    return _whole(_NUMBER, element.findtext(tag), tag)
+    return _whole_number(_NUMBER, element.findtext(tag), tag)
 
 
-def _whole(form: re.Pattern[str], text: str | None, tag: str) -> int:
-    found = form.fullmatch(text or "")
-    if found is None:
+def _whole_number(form: re.Pattern[str], text: str | None, tag: str) -> int:
+    match = form.fullmatch(text or "")
+    if match is None:
         raise InputError(f"{tag} {(text or '')[:40]!r} is not a whole number")
-    return int(found[1])
+    return int(match[1])
 
 
 def parse(line: str, where: str) -> tuple[str, list[Phrase]]:
-    """The caption without the marks, all else as it stands, and its phrases; one of no words has an empty text.
+    """The caption without its marks, and its phrases; a phrase without words has an empty text.
 
-    Raises InputError: a mark that is never closed, that stands in another one, or that lacks its chain or type.
+    Raises InputError for a mark that is not closed, is inside another mark, or lacks its chain or type.
     """
-    # What stands before each phrase, its chain, types and words, in turn; at the end the rest.
+    # In turn the text before a phrase, its chain, types and words; at the end the rest.
     pieces = _PHRASE.split(line)
     text, phrases = "", []
     for before, chain, kinds, words in zip(pieces[::4], pieces[1::4], pieces[2::4], pieces[3::4], strict=False):
@@ -287,9 +288,9 @@ def parse(line: str, where: str) -> tuple[str, list[Phrase]]:
 
 
 def _plain(piece: str, where: str) -> str:
-    found = _LEFT_OVER.search(piece)
-    if found:
-        mark = piece[found.start() :][:40]
+    match = _LEFT_OVER.search(piece)
+    if match:
+        mark = piece[match.start() :][:40]
         raise InputError(
             f"{where}: {mark!r} is no whole mark; expected [/EN#<chain>/<type> words], no bracket among the words"
         )

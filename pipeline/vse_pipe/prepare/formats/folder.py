@@ -1,4 +1,4 @@
-"""A folder of pictures, and those in it, without captions: what is embedded and searched, never trained on or measured."""
+"""A folder of pictures and its subfolders, without captions: for embedding and search, not for training."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -11,11 +11,11 @@ from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError
 from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.formats.options import FolderOptions as Params
-from vse_pipe.prepare.scan import Read, SeenPictures, Stamp, readings, stamp_of, walked
+from vse_pipe.prepare.scan import Read, ReadingCache, Stamp, readings, stamp_of, walked
 from vse_pipe.prepare.source import Source, caption_table, existing, image_table
 from vse_pipe.project import paths
 
-# All are what is searched where nothing else is asked for.
+# The split that is searched by default.
 _SPLIT = "test"
 # Readings of a file that is written meanwhile.
 _TRIES = 3
@@ -23,22 +23,23 @@ _CHANGING = ((0, 0), 1, UNREAD, "changes while it is read")
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder. ``file`` is a picture's path below it and its id as text; ids inside are numbers that follow from the
-    path alone, so that a picture keeps its own whatever is added or removed. All are of split test, in the order of their paths.
+    """source: the folder. ``file`` is the path of a picture below it and its id as text. The number of a picture
+    depends on the path alone, so it stays when pictures are added or removed. All are of split test, in the order of
+    their paths.
 
-    Pictures are files with one of ``ENDINGS``. Hidden files and folders are none; links to folders, links that lead out of the
-    folder and names that cannot be ids are left out and named. Raises InputError for a source that is no folder or has no
-    picture.
+    Pictures are files with one of ``ENDINGS``. Hidden files and folders are skipped; links to folders, links out of the
+    folder and names that cannot be ids are left out and reported. Raises InputError for a source that is no folder or
+    has no picture.
     """
     if not existing(source).is_dir():
         raise InputError(f"source {source} is no folder; format folder reads a folder of pictures")
-    found = walked(source)
-    if not found.stamps:
-        more = f"; left out: {found.left_out[0]}" if found.left_out else ""
+    pictures = walked(source)
+    if not pictures.stamps:
+        more = f"; left out: {pictures.left_out[0]}" if pictures.left_out else ""
         raise InputError(f"{source}: no picture in it or in its folders, which end in {', '.join(ENDINGS)}{more}")
-    files = sorted(found.stamps)
-    with SeenPictures.kept(paths.seen(source)) as seen:
-        results = _readings(source, found.stamps, seen)
+    files = sorted(pictures.stamps)
+    with ReadingCache.opened(paths.seen(source)) as cache:
+        results = _readings(source, pictures.stamps, cache)
     widths, heights = zip(*(results[file][0] for file in files), strict=True)
     digests = [results[file][2] for file in files]
     ids = np.array([_number(file) for file in files])
@@ -46,33 +47,33 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     images = image_table(ids, files, [_SPLIT] * len(files), widths, heights, digests)
     broken = [f"{file} {why}" for file in files if (why := results[file][3]) is not None]
     names = TextIds.of(image_id=(ids, pa.array(files, pa.string())))
-    return Source(images, caption_table([], [], [], []), str(source), broken, names=names, left_out=found.left_out)
+    return Source(images, caption_table([], [], [], []), str(source), broken, names=names, left_out=pictures.left_out)
 
 
-def _readings(source: Path, stamps: dict[str, Stamp], seen: SeenPictures) -> dict[str, Read]:
-    """Of every file, with the stamp that it had before and after it was read."""
+def _readings(source: Path, stamps: dict[str, Stamp], cache: ReadingCache) -> dict[str, Read]:
+    """The readings of all files; a file whose stamp changes while it is read is read again, a few times."""
     results: dict[str, Read] = {}
-    wanted = []
+    unread = []
     for file, stamp in sorted(stamps.items()):
-        if (known := seen.get(file, stamp)) is not None:
-            results[file] = known
+        if (reading := cache.get(file, stamp)) is not None:
+            results[file] = reading
         else:
-            wanted.append(file)
-    seen.forget(stamps)
+            unread.append(file)
+    cache.forget(stamps)
     for _ in range(_TRIES):
         again = []
-        made = readings(source, ((file, str(source / file)) for file in wanted), len(wanted))
-        for file, result in zip(wanted, made, strict=True):
+        answers = readings(source, ((file, str(source / file)) for file in unread), len(unread))
+        for file, result in zip(unread, answers, strict=True):
             now = stamp_of(source / file)
             if now is None or now == stamps[file]:
                 results[file] = result
-                seen.add(file, stamps[file], result)
+                cache.add(file, stamps[file], result)
             else:
                 again.append(file)
                 stamps[file], results[file] = now, _CHANGING
         if not again:
             break
-        wanted = again
+        unread = again
     return results
 
 
@@ -82,7 +83,7 @@ def _number(file: str) -> int:
 
 
 def _must_differ(ids: np.ndarray, files: list[str], source: Path) -> None:
-    """Raises InputError for two of one number: once in ten million folders of a million pictures."""
+    """Raise InputError for two pictures with the same number: once in ten million folders of a million pictures."""
     _, first, which = np.unique(ids, return_index=True, return_inverse=True)
     for row in np.flatnonzero(first[which] != np.arange(len(ids))):
         raise InputError(

@@ -39,8 +39,8 @@ _Id = Annotated[
 ]
 
 
-# What a byte of the json takes as its entries at most: an estimate, for entries as short as they can be.
-_OF_JSON = 16
+# Bytes that a byte of the json takes at most as entries: an estimate for the shortest possible entries.
+_BYTES_OF_JSON = 16
 _STRICT = ConfigDict(strict=True, extra="ignore")
 
 
@@ -75,11 +75,11 @@ class _Image:
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the json, or the folder that holds exactly one ``dataset_*.json``.
+    """source: the json, or a folder with exactly one ``dataset_*.json``.
 
-    image_id is ``imgid`` and caption_id ``sentid``, numbers or text; where the file has none, the running number. Raises InputError
-    naming the entry: a field that is missing or of the wrong type, an id or file name given twice, an unknown split,
-    an empty caption, a sentence of another image.
+    image_id is ``imgid`` and caption_id ``sentid``, numbers or text; without them, running numbers. Raises InputError
+    naming the entry for a field that is missing or of the wrong type, a repeated id or file name, an unknown split, an
+    empty caption, a sentence of another image.
     """
     document = _find(existing(source))
     entries = _parse(document).images
@@ -106,15 +106,15 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 def _find(source: Path) -> Path:
     if source.is_file():
         return source
-    found = sorted(source.glob("dataset_*.json"))
-    if len(found) != 1:
-        names = f": {', '.join(path.name for path in found)}; name one of them in `source`" if found else ""
-        raise InputError(f"{source}: expected exactly one dataset_*.json, found {len(found)}{names}")
-    return found[0]
+    documents = sorted(source.glob("dataset_*.json"))
+    if len(documents) != 1:
+        names = f": {', '.join(path.name for path in documents)}; name one of them in `source`" if documents else ""
+        raise InputError(f"{source}: expected exactly one dataset_*.json, found {len(documents)}{names}")
+    return documents[0]
 
 
 def _parse(document: Path) -> _Document:
-    memory.require(str(document), document.stat().st_size * _OF_JSON)
+    memory.require(str(document), document.stat().st_size * _BYTES_OF_JSON)
     try:
         return TypeAdapter(_Document).validate_json(document.read_bytes().removeprefix(codecs.BOM_UTF8))
     except ValidationError as error:
@@ -126,19 +126,19 @@ def _parse(document: Path) -> _Document:
 
 
 def _images(name: str, entries: list[_Entry]) -> tuple[list[_Image], Named]:
-    given = bool(entries) and entries[0].imgid is not None
+    has_ids = bool(entries) and entries[0].imgid is not None
     files = Unique("file")
     images = []
     for number, entry in enumerate(entries):
         where = f"{name} images[{number}]"
-        if (entry.imgid is not None) != given:
+        if (entry.imgid is not None) != has_ids:
             raise InputError(f"{where}: imgid must be given for every image or for none")
         file = files.add(file_name(f"{entry.filepath}/{entry.filename}" if entry.filepath else entry.filename), where)
         if not entry.sentences:
             raise InputError(f"{where}: {file} has no sentences; every image needs at least one caption")
         _refuse_strangers(entry, where)
         images.append(_Image(where, number, file, split_of(entry.split, where), entry.sentences))
-    if not given:
+    if not has_ids:
         return images, {}
     ids = [entry.imgid for entry in entries if entry.imgid is not None]
     numbers, named = numbered(ids, "image_id", lambda place: images[place].where, "imgid")
@@ -154,23 +154,23 @@ def _refuse_strangers(entry: _Entry, where: str) -> None:
 
 
 def _captions(images: list[_Image], most: int | None) -> tuple[pa.Table, Named]:
-    given = images[0].sentences[0].sentid is not None
+    has_ids = images[0].sentences[0].sentid is not None
     rows: list[tuple] = []
-    kept: list[int] = []
+    chosen: list[int] = []
     ids: list[int | str] = []
     places: list[str] = []
     for image in images:
         for number, sentence in enumerate(image.sentences):
             where = f"{image.where}.sentences[{number}]"
-            if (sentence.sentid is not None) != given:
+            if (sentence.sentid is not None) != has_ids:
                 raise InputError(f"{where}: sentid must be given for every sentence or for none")
             text = caption_text(sentence.raw, where)
             if most is None or number < most:
-                kept.append(len(ids))
+                chosen.append(len(ids))
                 rows.append((image.image_id, text, image.split))
             ids.append(len(rows) - 1 if sentence.sentid is None else sentence.sentid)
             places.append(where)
-    if not given:
+    if not has_ids:
         return caption_table(range(len(rows)), *zip(*rows, strict=True)), {}
     numbers, named = numbered(ids, "caption_id", places.__getitem__, "sentid")
-    return caption_table([numbers[place] for place in kept], *zip(*rows, strict=True)), named
+    return caption_table([numbers[place] for place in chosen], *zip(*rows, strict=True)), named

@@ -38,7 +38,7 @@ class ShardParams(Strict):
 
     @model_validator(mode="after")
     def _leave_some_to_train(self) -> "ShardParams":
-        if sum(one for one in (self.val, self.test) if isinstance(one, int | float)) >= 1:
+        if sum(part for part in (self.val, self.test) if isinstance(part, int | float)) >= 1:
             raise ValueError(f"val and test must leave a share to train, got {self.val} + {self.test}")
         return self
 
@@ -46,8 +46,8 @@ class ShardParams(Strict):
         """The shards of all splits; of a range of numbers all that it could name."""
         if RANGE.search(source.name):
             return [SourceFiles(source.parent, patterns=(RANGE.sub("*", source.name),))]
-        patterns = (one for one in (self.train, self.val, self.test) if isinstance(one, str))
-        return [SourceFiles(source, patterns=tuple(RANGE.sub("*", one) for one in patterns))]
+        patterns = (part for part in (self.train, self.val, self.test) if isinstance(part, str))
+        return [SourceFiles(source, patterns=tuple(RANGE.sub("*", part) for part in patterns))]
 
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -208,8 +208,8 @@ class ParquetOptions(ShardParams):
     @classmethod
     def _one_way_to_split(cls, values):
         if isinstance(values, dict) and values.get("split") is not None:
-            if twice := [name for name in ("val", "test") if name in values]:
-                raise ValueError(f"split names a column, so {' and '.join(twice)} must not be given")
+            if excess := [name for name in ("val", "test") if name in values]:
+                raise ValueError(f"split names a column, so {' and '.join(excess)} must not be given")
             values = {**values, "val": 0.0, "test": 0.0}
         return values
 

@@ -1,4 +1,4 @@
-"""Parquet files with a row an image: its bytes, as the Hugging Face hub has them or plain, and its caption or captions."""
+"""Parquet files with a row for each image: its bytes, plain or as on the Hugging Face hub, and its captions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,54 +16,54 @@ from vse_pipe.prepare.source import Source, caption_text, split_of
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder of the files. ``file`` is the address of a cell, read in place; ids are those of ``image_id``, else running
-    numbers, as those of captions.
+    """source: the folder of the files. ``file`` is the address of a cell, read in place. Ids of images are those of
+    ``image_id``, else running numbers; captions have running numbers.
 
-    Raises InputError naming file and row: a damaged file, a column that is missing or of another type, a row without a
-    caption or with an empty one, an unknown split.
+    Raises InputError naming file and row for a damaged file, a column that is missing or of another type, a missing or
+    empty caption, an unknown split.
     """
     root, listed = files(source, params, ".parquet")
-    found = Assembly(root, out)
+    assembly = Assembly(root, out)
     for path, split in track(iter(listed), len(listed), "reading Parquet files"):
         name = path.relative_to(root).as_posix()
-        for row, (texts, told, own) in enumerate(_rows(path, params)):
+        for row, (texts, split_name, image_id) in enumerate(_rows(path, params)):
             where = f"{path} row {row}"
             address = str(Cell(name, row, params.image))
             if params.split is not None:
-                chosen = split_of(told, where)
+                chosen = split_of(split_name, where)
             else:
                 chosen = drawn(params, address, seed) if split == "train" else split
-            found.add(address, chosen, f"{path.name} row {row}", _captions(texts, params.caption, where))
+            assembly.add(address, chosen, f"{path.name} row {row}", _captions(texts, params.caption, where))
             if params.image_id is not None:
-                found.name(_given(own, params.image_id, where), where)
-    return found.source()
+                assembly.name(_image_id(image_id, params.image_id, where), where)
+    return assembly.source()
 
 
-def _given(own: int | str | None, column: str, where: str) -> int | str:
-    if own is None:
+def _image_id(value: int | str | None, column: str, where: str) -> int | str:
+    if value is None:
         raise InputError(f"{where}: column '{column}' has no id; give every image one")
-    return own
+    return value
 
 
 def _rows(path: Path, params: Params) -> Iterator[tuple[Any, Any, Any]]:
-    """Caption or captions, split and id of each row; the images are not read."""
+    """Yield caption or captions, split and id of each row; the images are not read."""
     with opened(path, Damage(InputError, "copy it again")) as file:
         _check(path, file.schema, params)
         if not file.metadata.num_rows:
             raise InputError(f"{path}: holds no rows")
-        beside = [params.split, params.image_id]
-        for batch in file.batches([params.caption, *filter(None, beside)]):
+        optional = [params.split, params.image_id]
+        for batch in file.batches([params.caption, *filter(None, optional)]):
             with file.named():  # bytes that are no text
-                told = [batch[name].to_pylist() if name else [None] * len(batch) for name in beside]
+                columns = [batch[name].to_pylist() if name else [None] * len(batch) for name in optional]
                 texts = batch[params.caption].to_pylist()
-            yield from zip(texts, *told, strict=True)
+            yield from zip(texts, *columns, strict=True)
 
 
 def _check(path: Path, schema: pa.Schema, params: Params) -> None:
-    wanted = {params.image: _holds_bytes, params.caption: _holds_texts}
-    wanted |= {params.split: _is_text} if params.split else {}
-    wanted |= {params.image_id: _is_id} if params.image_id else {}
-    for name, fits in wanted.items():
+    checks = {params.image: _holds_bytes, params.caption: _holds_texts}
+    checks |= {params.split: _is_text} if params.split else {}
+    checks |= {params.image_id: _is_id} if params.image_id else {}
+    for name, fits in checks.items():
         if name not in schema.names:
             raise InputError(f"{path}: has no column '{name}'; it has {', '.join(schema.names)}")
         if not fits(schema.field(name).type):
@@ -97,8 +97,8 @@ def _is_id(kind: pa.DataType) -> bool:
     return _is_text(kind) or pa.types.is_signed_integer(kind)
 
 
-def _captions(found: Any, column: str, where: str) -> list[str]:
-    texts = found if isinstance(found, list) else [found]
+def _captions(value: Any, column: str, where: str) -> list[str]:
+    texts = value if isinstance(value, list) else [value]
     if not texts or any(text is None for text in texts):
         raise InputError(f"{where}: column '{column}' has no caption; write one or remove the row")
     return [caption_text(text, where) for text in texts]

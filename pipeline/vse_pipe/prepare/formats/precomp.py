@@ -1,9 +1,10 @@
-"""VSE++ and SCAN's precomputed features: ``<split>_ims.npy``, ``<split>_caps.txt`` and, where it exists, ``<split>_ids.txt``.
+"""VSE++ and SCAN's precomputed features: ``<split>_ims.npy``, ``<split>_caps.txt``, optionally ``<split>_ids.txt``.
 
 The layout of Kiros et al. as VSE++, SCAN, SGRAF, NCR and L2RM read it. Differs from the authors' loaders: see
-``_groups.group``; and the development split is read whole (they cut it after 5000 captions).
+``group``; and the development split is read completely (they cut it after 5000 captions).
 """
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,26 @@ import pyarrow as pa
 from vse_pipe.core import memory, text
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.arrays import Splits, open_array, row_digests, texts
 from vse_pipe.prepare.formats.options import PrecompOptions as Params
-from vse_pipe.prepare.source import Grouping, Source, caption_text, existing, group, read_lines, split_of
+from vse_pipe.prepare.source import (
+    Source,
+    Splits,
+    caption_text,
+    existing,
+    open_array,
+    read_lines,
+    row_digests,
+    split_of,
+    texts,
+)
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Captions of image k begin at ``k * captions``, and its features are in row ``k * rows``; counts are per image."""
+
+    captions: int
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -36,25 +54,27 @@ class _Split:
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the row's bytes as stored.
+    """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the stored bytes of the row.
 
-    image_id is the number in ids.txt where every split has whole numbers, none of them twice; else running numbers,
-    as caption_id always is. Raises InputError: a missing, truncated or pickled file, captions and rows that do
-    not fit together, splits with different numbers of captions an image that nobody asked for, an empty caption or one that is not UTF-8, ids that are duplicated or too few.
+    image_id is the number in ids.txt if every split has whole numbers without repetition, else a running number;
+    caption_id is a running number. Raises InputError for a missing, truncated or pickled file, captions and rows that
+    do not fit together, inferred captions per image that differ between splits, a caption that is empty or not UTF-8,
+    repeated or missing ids.
     """
     existing(source)
     _warn_of_first_1k(source, params)
     splits = [_read_split(source, prefix, params, out) for prefix in params.prefixes]
     _must_agree(source, splits, params)
     ids, tables = _image_ids(source, splits), Splits(out)
-    for split, own in zip(splits, np.split(ids, np.cumsum([one.images for one in splits])[:-1]), strict=True):
+    for split, split_ids in zip(splits, np.split(ids, np.cumsum([split.images for split in splits])[:-1]), strict=True):
         name = split_of(split.prefix.removesuffix("all"), split.prefix)
-        tables.add(split.prefix, name, own, split.digests, split.captions, split.broken)
+        tables.add(split.prefix, name, split_ids, split.digests, split.captions, split.broken)
     return tables.source(source)
 
 
 def _warn_of_first_1k(source: Path, params: Params) -> None:
-    # Figures of "test" under the 5K protocol are a recurrent mistake (SCAN #14, SGRAF #7): silent only when asked for.
+    # Results of "test" under the 5K protocol are a frequent mistake (SCAN #14, SGRAF #7); setting ``test`` silences
+    # this.
     unsaid = "test" in params.splits and "test" not in params.model_fields_set
     if unsaid and (source / "testall_ims.npy").exists():
         warn(
@@ -69,37 +89,39 @@ def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
     if not len(captions):
         raise InputError(f"{listed}: no captions")
     digests, broken = row_digests(open_array(features), features)
-    groups = group(len(captions), digests, _wanted(params, prefix), f"{listed} and {features.name}")
+    groups = group(len(captions), digests, _captions_per_image(params, prefix), f"{listed} and {features.name}")
     names = _names(source / f"{prefix}_ids.txt", len(captions), groups)
     unfit = [broken[row] for row in broken if row % groups.rows == 0]
     return _Split(prefix, captions, groups, digests, names, unfit)
 
 
-def _wanted(params: Params, prefix: str) -> int | None:
-    """Captions an image that the parameters ask for; None to infer them."""
-    wanted = params.captions_per_image
-    if not isinstance(wanted, dict):
-        return wanted
-    return next((count for split, count in wanted.items() if split == prefix.removesuffix("all")), None)
+def _captions_per_image(params: Params, prefix: str) -> int | None:
+    """Captions per image of the parameters; None to infer them."""
+    counts = params.captions_per_image
+    if not isinstance(counts, dict):
+        return counts
+    return next((count for split, count in counts.items() if split == prefix.removesuffix("all")), None)
 
 
 def _must_agree(source: Path, splits: list[_Split], params: Params) -> None:
-    """A file of features that lost rows can still divide the captions, into groups that are too large."""
-    inferred = {split.prefix: split.groups.captions for split in splits if _wanted(params, split.prefix) is None}
-    known = {split.prefix: split.groups.captions for split in splits}
-    other = next((prefix for prefix in inferred if known[prefix] != known[splits[0].prefix]), None)
-    if other is not None:
-        counts = ", ".join(f"{prefix} {count}" for prefix, count in known.items())
+    """Raise InputError when inferred counts differ: a file that lost rows can still divide the captions evenly."""
+    inferred = {
+        split.prefix: split.groups.captions for split in splits if _captions_per_image(params, split.prefix) is None
+    }
+    counts = {split.prefix: split.groups.captions for split in splits}
+    odd = next((prefix for prefix in inferred if counts[prefix] != counts[splits[0].prefix]), None)
+    if odd is not None:
+        listed = ", ".join(f"{prefix} {count}" for prefix, count in counts.items())
         raise InputError(
-            f"{source}: the splits differ in captions per image ({counts}), so that captions may go to wrong images; "
-            f"complete {other}_ims.npy and {other}_caps.txt, or set captions_per_image, a number a split where they do differ"
+            f"{source}: the splits differ in captions per image ({listed}), so that captions may go to wrong images; "
+            f"complete {odd}_ims.npy and {odd}_caps.txt, or set captions_per_image, a number a split where they do differ"
         )
 
 
 def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:
-    """One name per image, whether the file has a line per image or per caption; None without a file.
+    """A name for each image from a file with a line per image or per caption; None without a file.
 
-    Lines per caption that all differ number the captions, so they name no image.
+    Lines per caption that are all different are ids of captions and name no image.
     """
     if not path.exists():
         return None
@@ -140,6 +162,59 @@ def _image_ids(source: Path, splits: list[_Split]) -> np.ndarray:
     if text.are_numbers(pa.array(names, pa.string())):
         numbers = np.array(names, dtype=np.int64)
         return numbers if len(np.unique(numbers)) == len(numbers) else running
-    # Numbers may start again in every split; a file name in two splits is one image in both.
+    # Numbers may restart in every split, but a file name in two splits is the same image.
     _refuse_duplicates(source / "*_ids.txt", names)
     return running
+
+
+def group(captions: int, digests: np.ndarray, per_image: int | None, where: str) -> Grouping:
+    """The captions and rows of each image. captions: their number; digests: (rows, 32); per_image: captions, or None.
+
+    VSE++ and its descendants divide the number of a caption by 5 when the counts differ and never when they agree, so a
+    lost caption is not noticed and repeated rows count as images. Here the captions per image are captions / rows,
+    which must be whole. When the counts agree, they are the greatest common divisor of the lengths of runs of equal
+    rows, because two adjacent images may be equal. Raises InputError when nothing fits or the repetition is uneven.
+    """
+    rows = len(digests)
+    if per_image is not None:
+        return _group_by(captions, digests, per_image, where)
+    if captions == rows:
+        repeated = _repetition(digests, where)
+        return Grouping(repeated, repeated)
+    if captions % rows:
+        raise InputError(
+            f"{where}: {captions} captions, {rows} rows of features: not a multiple; there must be one row per image or per caption"
+        )
+    return Grouping(captions // rows, 1)
+
+
+def _group_by(captions: int, digests: np.ndarray, per_image: int, where: str) -> Grouping:
+    rows = len(digests)
+    if captions == rows * per_image:
+        return Grouping(per_image, 1)
+    if captions != rows or rows % per_image:
+        raise InputError(
+            f"{where}: {captions} captions, {rows} rows of features: with captions_per_image {per_image} there must be "
+            f"{per_image} captions a row, or as many rows as captions and a multiple of {per_image}"
+        )
+    groups = digests.reshape(-1, per_image, digests.shape[1])
+    uneven = np.flatnonzero((groups != groups[:, :1]).any(axis=(1, 2)))
+    if len(uneven):
+        first = uneven[0] * per_image
+        raise InputError(
+            f"{where}: as many rows as captions, so captions_per_image {per_image} needs equal rows in groups of {per_image}; rows {first} to {first + per_image - 1} differ"
+        )
+    return Grouping(per_image, per_image)
+
+
+def _repetition(digests: np.ndarray, where: str) -> int:
+    changes = np.flatnonzero((digests[1:] != digests[:-1]).any(axis=1)) + 1
+    lengths = np.diff(np.concatenate([[0], changes, [len(digests)]]))
+    common = math.gcd(*lengths.tolist())
+    repeats = lengths[lengths > 1].sum()
+    if common == 1 and repeats * 2 > len(digests):
+        raise InputError(
+            f"{where}: {repeats} of {len(digests)} rows are equal to the row before or after them, but not in groups of one size, "
+            "so nothing says which captions share an image; keep one row per image, or set captions_per_image"
+        )
+    return common

@@ -1,4 +1,4 @@
-"""Boxes of phrases of another data set, and proposed boxes, as pictures: ``source`` is its folder below data/prepare."""
+"""Boxes of phrases of another data set and proposed boxes as pictures. ``source`` is its folder below data/prepare."""
 
 from pathlib import Path
 
@@ -9,16 +9,15 @@ from vse_pipe.project.registry import PROPOSALS
 
 
 def read(source: Path, out: Path, params: Params, seed: int, device: str = "auto") -> Source:
-    """source: data/prepare/<dataset>/ with images.parquet and phrases.parquet. Its pictures are read in place: once for their
-    size, and by the proposals that look at them. device: of proposals that a network makes.
+    """source: data/prepare/<dataset>/ with images.parquet and phrases.parquet. Its pictures are read in place for their
+    size and by proposals that need them. device: of networks that propose boxes.
 
-    Raises MissingResource without the folder; InputError: no phrases in it, a phrase of an unknown picture or with a box
-    outside of its picture, a picture for which no box is proposed, more phrases
-    or proposals than memory may hold; IntegrityError for a picture that has changed since; else
-    what the proposals raise.
+    Raises MissingResource without the folder; InputError for a data set without phrases, a phrase of an unknown picture
+    or with a box outside of it, a picture without proposed boxes, too many phrases or proposals for the memory;
+    IntegrityError for a changed picture; else what the proposals raise.
     """
     method = PROPOSALS.load(params.proposals)
-    own = PROPOSALS.options(params.proposals).model_validate(params.options)
-    proposer = method.proposer(own, params.count, seed, device)
+    options = PROPOSALS.options(params.proposals).model_validate(params.options)
+    proposer = method.proposer(options, params.count, seed, device)
     threads = regions.CORES if PROPOSALS.traits(params.proposals).threads else 1
     return regions.assembled(source, proposer, threads, params.count, params.splits, params.regions_per_phrase, seed)

@@ -10,15 +10,16 @@ from vse_pipe.core.devices import resolve_device
 from vse_pipe.pictures import detector
 from vse_pipe.pictures.detector import Detector
 from vse_pipe.prepare.proposals.options import RpnOptions as Params
-from vse_pipe.prepare.regions import Proposed, Proposer, Seen
+from vse_pipe.prepare.regions import Picture, Proposed, Proposer
 
 
 def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
-    """The proposals in the order of their objectness, after the network's own suppression (rpn_nms_thresh, 0.7), in float32.
-    Source: Ren et al., Faster R-CNN, NeurIPS 2015; differs: a feature pyramid, and torchvision's weights, of COCO.
+    """The proposals in the order of their objectness, after the network's own suppression (rpn_nms_thresh, 0.7), in
+    float32. Source: Ren et al., Faster R-CNN, NeurIPS 2015; differs: a feature pyramid, and torchvision's weights for
+    COCO.
 
-    device: as of ``vse_pipe.core.devices.resolve_device``; on any of them the same boxes every time. Raises what that and
-    ``detector.build`` raise.
+    device: as of ``vse_pipe.core.devices.resolve_device``; the boxes of a device are always the same. Raises as that
+    function and ``detector.build``.
     """
     sizes = params.shorter, params.longer
     where = resolve_device(device)
@@ -26,8 +27,8 @@ def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Pro
     return partial(_proposed, network.to(where), where)
 
 
-def _proposed(network: Detector, device: torch.device, seen: Seen) -> Proposed:
-    pixels = torch.from_numpy(np.array(seen.load())).to(device)
+def _proposed(network: Detector, device: torch.device, picture: Picture) -> Proposed:
+    pixels = torch.from_numpy(np.array(picture.load())).to(device)
     with devices.inference(device, "float32"):
         boxes = network.proposals(pixels.permute(2, 0, 1).float() / 255)
     return Proposed.ranked(boxes.double().cpu().numpy())

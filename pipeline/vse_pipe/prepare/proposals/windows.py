@@ -1,4 +1,4 @@
-"""Sliding windows of several sizes and shapes, the same for every picture of a size: a floor for other proposals."""
+"""Sliding windows of several sizes and shapes, the same for all pictures of a size: a baseline for other proposals."""
 
 import math
 from collections.abc import Iterator
@@ -7,27 +7,28 @@ from functools import lru_cache, partial
 import numpy as np
 
 from vse_pipe.prepare.proposals.options import WindowsOptions as Params
-from vse_pipe.prepare.regions import Proposed, Proposer, Seen
+from vse_pipe.prepare.regions import Picture, Proposed, Proposer
 
-# Of steps, in multiples of a window's side: windows on every pixel, one window in any picture.
+# Bounds of the step in multiples of a window's side: windows on every pixel, and a single window in any picture.
 _FINEST, _COARSEST, _HALVINGS = 1e-6, 1e6, 60
 
 
 def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
-    """Windows of each scale and ratio in even rows and columns from edge to edge, one alone in the middle. Between two is at
-    least the same share of the window's side for all of them, the smallest with which they are no more than ``count``
-    together; where one of each is already more, the first ones are taken, scale by scale. No picture is looked into; all have the score 0.
+    """Windows of each scale and ratio in even rows and columns from edge to edge; a single window is in the middle.
+
+    The step between windows is the same share of their side for all, the smallest with at most ``count`` windows. When
+    a window of each kind is already more, the first are taken, scale by scale. Pictures are not read; all scores are 0.
     """
     return partial(_windows, params, count)
 
 
-def _windows(params: Params, count: int, seen: Seen) -> Proposed:
-    boxes = _of_size(tuple(params.scales), tuple(params.ratios), count, seen.width, seen.height)
+def _windows(params: Params, count: int, picture: Picture) -> Proposed:
+    boxes = _placed(tuple(params.scales), tuple(params.ratios), count, picture.width, picture.height)
     return Proposed(boxes, np.zeros(len(boxes)))
 
 
 @lru_cache(maxsize=64)
-def _of_size(scales: tuple[float, ...], ratios: tuple[float, ...], count: int, width: int, height: int) -> np.ndarray:
+def _placed(scales: tuple[float, ...], ratios: tuple[float, ...], count: int, width: int, height: int) -> np.ndarray:
     shapes = list(dict.fromkeys(_shapes(scales, ratios, width, height)))
     low, high = _FINEST, _COARSEST
     for _ in range(_HALVINGS):
@@ -49,7 +50,7 @@ def _shapes(scales, ratios, width: int, height: int) -> Iterator[tuple[int, int]
 
 
 def _laid(step: float, shape: tuple[int, int], width: int, height: int) -> tuple[int, int]:
-    """How many columns and rows of them: no closer than ``step``, nor than a pixel."""
+    """The number of columns and rows of windows, at least ``step`` and a pixel apart."""
     spare = width - shape[0], height - shape[1]
     across, down = (1 + min(room, math.floor(room / (step * side))) for room, side in zip(spare, shape, strict=True))
     return across, down
@@ -58,5 +59,5 @@ def _laid(step: float, shape: tuple[int, int], width: int, height: int) -> tuple
 def _boxes(shape: tuple[int, int], laid: tuple[int, int], width: int, height: int) -> np.ndarray:
     lefts = np.linspace(0, width - shape[0], laid[0]).round() if laid[0] > 1 else np.array([(width - shape[0]) // 2])
     tops = np.linspace(0, height - shape[1], laid[1]).round() if laid[1] > 1 else np.array([(height - shape[1]) // 2])
-    x, y = (one.ravel() for one in np.meshgrid(lefts, tops))
+    x, y = (axis.ravel() for axis in np.meshgrid(lefts, tops))
     return np.stack([x, y, x + shape[0] - 1, y + shape[1] - 1], axis=1).astype(np.float64)

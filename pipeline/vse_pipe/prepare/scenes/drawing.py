@@ -1,4 +1,7 @@
-"""The outlines of the shapes: polygons inside the unit circle, x to the right and y downwards."""
+"""Pictures of scenes: outlines of shapes, backgrounds, and the rendered data set.
+
+Outlines are polygons inside the unit circle, x to the right and y downwards.
+"""
 
 import functools
 import hashlib
@@ -11,8 +14,7 @@ from PIL import Image, ImageDraw
 from vse_pipe.core.console import track
 from vse_pipe.core.seeds import generator
 from vse_pipe.prepare.formats.options import ShapesParams
-from vse_pipe.prepare.scenes.captions import describe
-from vse_pipe.prepare.scenes.scene import Background, Figure, Scene, near_duplicate, pick, sample_scene
+from vse_pipe.prepare.scenes.scene import Background, Figure, Scene, describe, near_duplicate, pick, sample_scene
 from vse_pipe.prepare.source import Source, caption_table, image_table, phrase_table
 
 _ARC_POINTS = 72
@@ -23,7 +25,7 @@ _ARM = 0.32
 
 @functools.cache
 def outline(shape: str) -> np.ndarray:
-    """(vertices, 2). A polygon may touch itself: it is filled by the even-odd rule."""
+    """(vertices, 2). A polygon may touch itself, because it is filled by the even-odd rule."""
     return {
         "circle": lambda: 0.9 * _arc(_ARC_POINTS),
         "square": lambda: 0.7 * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]),
@@ -43,7 +45,7 @@ def _arc(points: int) -> np.ndarray:
 
 
 def _ring() -> np.ndarray:
-    """Around the rim and back around the hole: the slit between the two has no width."""
+    """Around the rim and back around the hole; the slit between them has no width."""
     closed = np.concatenate([_arc(_ARC_POINTS), _arc(1)])
     return 0.95 * np.concatenate([closed, _RING_HOLE * closed[::-1]])
 
@@ -98,7 +100,7 @@ def draw(scene: Scene, pixels: int) -> Image.Image:
 
 
 def box(figure: Figure, pixels: int) -> tuple[int, ...]:
-    """The first and last column and row of pixels that show any of the figure in ``draw``, its shadow apart: x1, y1, x2, y2."""
+    """x1, y1, x2, y2: the first and last column and row of pixels of the figure in ``draw``, without its shadow."""
     corners = np.reshape(_subpixels(_points(figure), pixels * _OVERSAMPLING), (-1, 2))
     x1, y1, x2, y2 = np.clip([*corners.min(axis=0), *corners.max(axis=0)], 0, pixels * _OVERSAMPLING - 1)
     return tuple(int(edge) // _OVERSAMPLING for edge in (x1, y1, x2, y2))
@@ -116,20 +118,20 @@ def _points(figure: Figure) -> np.ndarray:
 
 
 def _subpixels(points: np.ndarray, side: int) -> list[float]:
-    """Whole subpixels, so that the last bit of a cosine, which differs between machines, cannot move an edge."""
+    """Coordinates in whole subpixels: the last bit of a cosine differs between machines and must not move an edge."""
     return np.rint(points * side).ravel().tolist()
 
 
 @functools.cache
 def _background(background: Background, side: int) -> Image.Image:
-    """The tint, darker where the pattern has ink; made once for all scenes that show it, so draw on a copy."""
+    """The tint, darker where the pattern has ink. All scenes share the cached image, so draw on a copy."""
     tint = np.array(TINT_RGB[background.tint], np.float32)
     pixels = np.rint(tint * (1 - _INK * _ink(background.pattern, side)[..., None])).astype(np.uint8)
     return Image.fromarray(pixels)
 
 
 def _ink(pattern: str, side: int) -> np.ndarray:
-    """(side, side), 0 for bare paper; more than 1 only at the lower edge of ``shaded``."""
+    """(side, side), 0 for blank paper; more than 1 only at the lower edge of ``shaded``."""
     y, x = np.mgrid[:side, :side].astype(np.float32) / side * _BANDS
     return {
         "plain": lambda: np.zeros((side, side)),
@@ -144,11 +146,11 @@ FOLDER = "images"
 
 
 def render(out: Path, params: ShapesParams, seed: int) -> Source:
-    """Write ``out/images/<split>_<number>.png`` and return the tables of images, captions and, where asked for, phrases.
+    """Write ``out/images/<split>_<number>.png`` and return the tables of images, captions and, if wanted, phrases.
 
-    ``file`` is relative to ``out/images``; images are numbered from 1 through train, val and test. Each split draws
-    from its own generators, so its scenes do not depend on the sizes of the others, and a near duplicate always copies
-    a scene of its own split. A phrase's chain is the number of its figure, from 1; its type is the figure's shape.
+    ``file`` is relative to ``out/images``; images are numbered from 1 through train, val and test. Each split has its
+    own generators, so its scenes do not depend on the sizes of other splits, and a near duplicate copies a scene of its
+    split. The chain of a phrase is the number of its figure, from 1; its type is the shape of the figure.
     """
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
@@ -163,29 +165,29 @@ def render(out: Path, params: ShapesParams, seed: int) -> Source:
             draw(scene, params.pixels).save(folder / name)
             digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
             image_rows.append((image_id, name, split, params.pixels, params.pixels, digest))
-            wanted = int(words.integers(params.min_captions, params.max_captions + 1))
-            for text, mentions in describe(scene, wanted, params.vague, words).items():
+            count = int(words.integers(params.min_captions, params.max_captions + 1))
+            for text, mentions in describe(scene, count, params.vague, words).items():
                 caption_id = len(caption_rows) + 1
                 caption_rows.append((caption_id, image_id, text, split))
                 for start, phrase, index in mentions:
                     figure = scene.figures[index]
-                    of = (len(phrase_rows) + 1, caption_id, image_id, index + 1, start, phrase, figure.shape)
-                    phrase_rows.append((*of, *box(figure, params.pixels), split))
+                    row = (len(phrase_rows) + 1, caption_id, image_id, index + 1, start, phrase, figure.shape)
+                    phrase_rows.append((*row, *box(figure, params.pixels), split))
     tables = image_table(*zip(*image_rows, strict=True)), caption_table(*zip(*caption_rows, strict=True))
     phrases = phrase_table(phrase_rows, "the rendered scenes") if params.phrases else None
     return Source(*tables, str(folder), phrases=phrases)
 
 
 def sample_split(params: ShapesParams, split: str, seed: int) -> list[Scene]:
-    """The scenes of one split, all different; a share ``near_duplicates`` copy an earlier one with one change."""
+    """The scenes of a split, all different; a share ``near_duplicates`` copies an earlier scene with a change."""
     rng: np.random.Generator = generator(seed, "shapes scenes", split)
     scenes: list[Scene] = []
-    seen: set[Scene] = set()
+    drawn: set[Scene] = set()
     while len(scenes) < params.counts()[split]:
         copies = scenes and rng.random() < params.near_duplicates
         scene = near_duplicate(pick(rng, scenes), rng) if copies else sample_scene(rng)
-        # A change may undo an earlier one; two equal images could not be told apart by any model.
-        if scene not in seen:
+        # A change can undo an earlier change, and no model can distinguish two equal images.
+        if scene not in drawn:
             scenes.append(scene)
-            seen.add(scene)
+            drawn.add(scene)
     return scenes

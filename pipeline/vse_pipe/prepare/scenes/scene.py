@@ -1,22 +1,93 @@
-"""What a scene is: one to four figures on a background, and what can be said of where they stand.
+"""A scene of one to four figures on a background, and true captions of it.
 
-Coordinates and lengths are fractions of the image side; x grows to the right and y grows downwards.
+Coordinates and lengths are fractions of the image side; x grows to the right and y grows downwards. Most captions are
+true of other scenes too. A caption with few details fits many images, which makes hubs; near duplicates differ only in
+the captions that mention the change.
 """
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-One = TypeVar("One")
+Value = TypeVar("Value")
 
-SHAPES = ("circle", "square", "triangle", "star", "heart", "cross", "ring", "diamond")
-COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "black")
+NOUNS = {
+    "circle": ("circle", "disc", "ball", "dot"),
+    "square": ("square", "box", "block"),
+    "triangle": ("triangle", "wedge"),
+    "star": ("star",),
+    "heart": ("heart",),
+    "cross": ("cross", "plus sign"),
+    "ring": ("ring", "hoop"),
+    "diamond": ("diamond", "rhombus"),
+}
+PLURALS = {
+    "circle": ("circles", "discs", "balls", "dots"),
+    "square": ("squares", "boxes", "blocks"),
+    "triangle": ("triangles", "wedges"),
+    "star": ("stars",),
+    "heart": ("hearts",),
+    "cross": ("crosses", "plus signs"),
+    "ring": ("rings", "hoops"),
+    "diamond": ("diamonds", "rhombuses"),
+}
+COLOURS = {
+    "red": ("red", "crimson"),
+    "orange": ("orange",),
+    "yellow": ("yellow", "golden"),
+    "green": ("green",),
+    "blue": ("blue",),
+    "purple": ("purple", "violet"),
+    "black": ("black", "dark"),
+}
+SIZES = {"small": ("small", "little", "tiny"), "large": ("large", "big", "huge")}
+PATTERNS = {
+    "plain": ("plain", "uniform"),
+    "striped": ("striped", "diagonally striped"),
+    "checked": ("checked", "chequered"),
+    "dotted": ("dotted", "polka dot"),
+    "shaded": ("shaded", "fading"),
+}
+TINTS = {
+    "white": ("white",),
+    "grey": ("grey", "silver"),
+    "beige": ("beige", "cream"),
+    "pink": ("pink", "rose"),
+    "mint": ("mint", "pale green"),
+}
+BACKGROUNDS = ("background", "backdrop")
+PLACES = {
+    "left": ("on the left", "on the left side", "at the left edge"),
+    "right": ("on the right", "on the right side", "at the right edge"),
+    "top": ("at the top", "in the upper part"),
+    "bottom": ("at the bottom", "in the lower part"),
+    "top left": ("in the top left corner", "at the upper left"),
+    "top right": ("in the top right corner", "at the upper right"),
+    "bottom left": ("in the bottom left corner", "at the lower left"),
+    "bottom right": ("in the bottom right corner", "at the lower right"),
+    "middle": ("in the middle", "in the centre"),
+}
+RELATIONS = {
+    "left of": ("to the left of", "left of"),
+    "right of": ("to the right of", "right of"),
+    "above": ("above", "over"),
+    "below": ("below", "under"),
+    "next to": ("next to", "beside", "close to"),
+}
+ANYTHING = ("shape", "figure", "object")
+NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
+SOME = ("some", "a few")
+A_SINGLE = ("a single",)
+OPENERS = ("", "", "there is ", "a picture of ", "an image with ", "we see ")
+OPENERS_OF_COUNTS = ("", "", "a picture of ", "an image with ", "we see ")
+# "uniform" is spoken with a consonant.
+VOWELS = ("a", "e", "i", "o")
+
 RADII = {"small": 0.085, "medium": 0.125, "large": 0.18}
-PATTERNS = ("plain", "striped", "checked", "dotted", "shaded")
-TINTS = ("white", "grey", "beige", "pink", "mint")
 MOST_FIGURES = 4
 
 _SIDE, _CENTRE = 0.38, 0.10
@@ -53,8 +124,8 @@ class Scene:
     background: Background
 
 
-def pick(rng: np.random.Generator, values: Sequence[One]) -> One:
-    """Any of them, all alike probable."""
+def pick(rng: np.random.Generator, values: Sequence[Value]) -> Value:
+    """A value, all equally probable."""
     return values[int(rng.integers(len(values)))]
 
 
@@ -64,29 +135,30 @@ def gap(a: Figure, b: Figure) -> float:
 
 
 def place(figure: Figure) -> str | None:
-    """``left``, ``top``, ``top left``, ..., ``middle``, or None where no word is clearly true."""
+    """``left``, ``top``, ``top left``, ..., ``middle``, or None when no word is clearly true."""
     across = "left" if figure.x < _SIDE else "right" if figure.x > 1 - _SIDE else ""
-    along = "top" if figure.y < _SIDE else "bottom" if figure.y > 1 - _SIDE else ""
-    if across or along:
-        return f"{along} {across}".strip()
+    down = "top" if figure.y < _SIDE else "bottom" if figure.y > 1 - _SIDE else ""
+    if across or down:
+        return f"{down} {across}".strip()
     central = abs(figure.x - 0.5) < _CENTRE and abs(figure.y - 0.5) < _CENTRE
     return "middle" if central else None
 
 
 def relations(a: Figure, b: Figure) -> list[str]:
-    """What ``a`` is to ``b``: ``left of``/``right of``/``above``/``below`` along the longer axis, and ``next to``.
+    """The relations of ``a`` to ``b``: ``left of``/``right of``/``above``/``below`` along the longer axis, and ``next
+    to``.
 
-    Never empty: two figures too close for the first four are near each other.
+    The list is never empty: two figures that are too close for the first four are near each other.
     """
-    across, along = a.x - b.x, a.y - b.y
-    found = []
-    if abs(across) >= max(_CLEAR, abs(along)):
-        found.append("left of" if across < 0 else "right of")
-    if abs(along) >= max(_CLEAR, abs(across)):
-        found.append("above" if along < 0 else "below")
+    across, down = a.x - b.x, a.y - b.y
+    names = []
+    if abs(across) >= max(_CLEAR, abs(down)):
+        names.append("left of" if across < 0 else "right of")
+    if abs(down) >= max(_CLEAR, abs(across)):
+        names.append("above" if down < 0 else "below")
     if gap(a, b) < _NEAR:
-        found.append("next to")
-    return found
+        names.append("next to")
+    return names
 
 
 MIN_GAP = 0.01
@@ -105,39 +177,39 @@ def sample_scene(rng: np.random.Generator) -> Scene:
         # A crowded layout may leave no room for the last figure: start the layout again.
         figures, tries = ((), 0) if tries == _TRIES else (figures, tries + 1)
         figure = _sample_figure(rng)
-        if all(gap(figure, other) >= MIN_GAP for other in figures):
+        if all(gap(figure, neighbour) >= MIN_GAP for neighbour in figures):
             figures = (*figures, figure)
-    return Scene(figures, Background(pick(rng, PATTERNS), pick(rng, TINTS)))
+    return Scene(figures, Background(pick(rng, tuple(PATTERNS)), pick(rng, tuple(TINTS))))
 
 
 def near_duplicate(scene: Scene, rng: np.random.Generator) -> Scene:
-    """``scene`` with one thing changed: a figure's colour, shape or size, two figures swapped, or the background.
+    """``scene`` with a single change: a figure's colour, shape or size, two figures swapped, or the background.
 
-    A figure grows only where it has room; where the drawn change is not possible, a colour changes instead.
+    A figure grows only if it has room; if the drawn change is not possible, a colour changes instead.
     """
     index = int(rng.integers(len(scene.figures)))
     figure = scene.figures[index]
     change = pick(rng, ("colour", "shape", "size", "swap", "pattern"))
     if change == "pattern":
         return replace(
-            scene, background=replace(scene.background, pattern=_other(rng, PATTERNS, scene.background.pattern))
+            scene, background=replace(scene.background, pattern=_different(rng, PATTERNS, scene.background.pattern))
         )
     if change == "swap" and len(scene.figures) > 1:
         return _swapped(scene, index, (index + 1) % len(scene.figures))
     if change == "shape":
-        return _with(scene, index, replace(figure, shape=_other(rng, SHAPES, figure.shape)))
+        return _with(scene, index, replace(figure, shape=_different(rng, NOUNS, figure.shape)))
     if change == "size":
-        resized = _with(scene, index, replace(figure, size=_other(rng, tuple(RADII), figure.size)))
+        resized = _with(scene, index, replace(figure, size=_different(rng, RADII, figure.size)))
         if fits(resized):
             return resized
-    return _with(scene, index, replace(figure, colour=_other(rng, COLOURS, figure.colour)))
+    return _with(scene, index, replace(figure, colour=_different(rng, COLOURS, figure.colour)))
 
 
 def fits(scene: Scene) -> bool:
-    """Are all figures inside the image and MIN_GAP apart?"""
+    """Return whether all figures are inside the image and MIN_GAP apart."""
     figures = scene.figures
-    apart = all(gap(a, b) >= MIN_GAP for i, a in enumerate(figures) for b in figures[:i])
-    return apart and all(f.radius <= c <= 1 - f.radius for f in figures for c in (f.x, f.y))
+    spaced = all(gap(a, b) >= MIN_GAP for i, a in enumerate(figures) for b in figures[:i])
+    return spaced and all(f.radius <= c <= 1 - f.radius for f in figures for c in (f.x, f.y))
 
 
 def _sample_figure(rng: np.random.Generator) -> Figure:
@@ -145,14 +217,15 @@ def _sample_figure(rng: np.random.Generator) -> Figure:
     edge = RADII[size] + _BORDER
     x, y = (round(float(value), 4) for value in rng.uniform(edge, 1 - edge, 2))
     tilt, shade = (round(float(value), 3) for value in rng.uniform(-1, 1, 2))
-    return Figure(pick(rng, SHAPES), pick(rng, COLOURS), size, x, y, tilt * _TILT_DEGREES, shade)
+    return Figure(pick(rng, tuple(NOUNS)), pick(rng, tuple(COLOURS)), size, x, y, tilt * _TILT_DEGREES, shade)
 
 
 def _swapped(scene: Scene, i: int, j: int) -> Scene:
-    """Two figures exchange what they are, not where and how large they stand, so the layout still fits."""
+    """Two figures exchange shape, colour and shade, but not place and size, so the layout still fits."""
     a, b = scene.figures[i], scene.figures[j]
     if (a.shape, a.colour) == (b.shape, b.colour):
-        return _with(scene, i, replace(a, shape=SHAPES[SHAPES.index(a.shape) - 1]))
+        shapes = tuple(NOUNS)
+        return _with(scene, i, replace(a, shape=shapes[shapes.index(a.shape) - 1]))
     scene = _with(scene, i, replace(a, shape=b.shape, colour=b.colour, shade=b.shade))
     return _with(scene, j, replace(b, shape=a.shape, colour=a.colour, shade=a.shade))
 
@@ -162,5 +235,146 @@ def _with(scene: Scene, index: int, figure: Figure) -> Scene:
     return replace(scene, figures=(*figures[:index], figure, *figures[index + 1 :]))
 
 
-def _other(rng: np.random.Generator, values: tuple[str, ...], current: str) -> str:
+def _different(rng: np.random.Generator, values: Iterable[str], current: str) -> str:
     return pick(rng, tuple(value for value in values if value != current))
+
+
+_SAYS_COLOUR, _SAYS_SIZE, _SAYS_BACKGROUND = 0.9, 0.45, 0.3
+_SAYS_NUMBER = 0.5
+
+
+class NamedShape(NamedTuple):
+    """A noun phrase for the figure of that number, counted from 0."""
+
+    text: str
+    figure: int
+
+
+class Mention(NamedTuple):
+    """A phrase for a single figure in a caption; start: in characters from 0."""
+
+    start: int
+    text: str
+    figure: int
+
+
+# A caption in pieces.
+_Parts = list[str | NamedShape]
+
+
+def describe(scene: Scene, count: int, vague: float, rng: np.random.Generator) -> dict[str, list[Mention]]:
+    """``count`` different captions, each vague with probability ``vague``; lower case, no full stop. Each has its
+    phrases that name a single figure, also if they would fit others; phrases of several figures or the background have
+    none."""
+    captions: dict[str, list[Mention]] = {}
+    while len(captions) < count:
+        captions.setdefault(*_joined(_caption(scene, vague, rng)))
+    return captions
+
+
+def _joined(parts: _Parts) -> tuple[str, list[Mention]]:
+    text, mentions = "", []
+    for part in parts:
+        if isinstance(part, NamedShape):
+            mentions.append(Mention(len(text), *part))
+        text += part.text if isinstance(part, NamedShape) else part
+    return text, mentions
+
+
+def _caption(scene: Scene, vague: float, rng: np.random.Generator) -> _Parts:
+    if rng.random() < vague:
+        return _vague(scene, rng)
+    parts = None
+    while parts is None:
+        parts = pick(rng, _TEMPLATES)(scene, rng)
+    return parts
+
+
+def _inventory(scene: Scene, rng: np.random.Generator) -> _Parts:
+    """Every figure, in any order."""
+    phrases = [_figure(scene, int(i), rng) for i in rng.permutation(len(scene.figures))]
+    between = ["", *[", "] * (len(phrases) - 2), " and "][: len(phrases)]
+    listed = [part for pair in zip(between, phrases, strict=True) for part in pair]
+    return [pick(rng, OPENERS), *listed, _sometimes_on(scene.background, rng)]
+
+
+def _relation(scene: Scene, rng: np.random.Generator) -> _Parts | None:
+    """Two figures and the relation of the first to the second; None for a single figure."""
+    if len(scene.figures) < 2:
+        return None
+    first, second = (int(i) for i in rng.permutation(len(scene.figures))[:2])
+    between = pick(rng, RELATIONS[pick(rng, relations(scene.figures[first], scene.figures[second]))])
+    parts: _Parts = [_figure(scene, first, rng), f" {between} ", _figure(scene, second, rng)]
+    return [pick(rng, OPENERS), *parts, _sometimes_on(scene.background, rng)]
+
+
+def _placed(scene: Scene, rng: np.random.Generator) -> _Parts | None:
+    """A figure and its place in the image; None when no place is clear."""
+    number = pick(rng, range(len(scene.figures)))
+    where = place(scene.figures[number])
+    if where is None:
+        return None
+    parts: _Parts = [_figure(scene, number, rng), f" {pick(rng, PLACES[where])}"]
+    return [pick(rng, OPENERS), *parts, _sometimes_on(scene.background, rng)]
+
+
+def _single(scene: Scene, rng: np.random.Generator) -> _Parts:
+    """A figure, possibly one of many."""
+    opener = pick(rng, OPENERS)
+    return [opener, _figure(scene, pick(rng, range(len(scene.figures))), rng), _on(scene.background, rng)]
+
+
+def _count(scene: Scene, rng: np.random.Generator) -> _Parts:
+    """The number of figures of each shape, the most frequent first; no colours."""
+    shapes = [figure.shape for figure in scene.figures]
+    parts: _Parts = []
+    for shape, count in Counter(shapes).most_common():
+        nouns = NOUNS if count == 1 else PLURALS
+        text = f"{NUMBERS[count]} {pick(rng, nouns[shape])}"
+        parts += [" and ", NamedShape(text, shapes.index(shape)) if count == 1 else text]
+    return [pick(rng, OPENERS_OF_COUNTS), *parts[1:], _sometimes_on(scene.background, rng)]
+
+
+def _vague(scene: Scene, rng: np.random.Generator) -> _Parts:
+    """A distractor: some figures without details, and the background."""
+    count = len(scene.figures)
+    number = NUMBERS[count]
+    if rng.random() >= _SAYS_NUMBER:
+        number = pick(rng, SOME if count > 1 else A_SINGLE)
+    text = f"{number} {pick(rng, ANYTHING)}"
+    return [f"{text}s" if count > 1 else NamedShape(text, 0), _on(scene.background, rng)]
+
+
+_TEMPLATES: tuple[Callable[[Scene, np.random.Generator], _Parts | None], ...] = (
+    *[_inventory] * 3,
+    *[_relation] * 3,
+    *[_placed] * 2,
+    _single,
+    _count,
+)
+
+
+def _figure(scene: Scene, number: int, rng: np.random.Generator) -> NamedShape:
+    """An article, perhaps a size, mostly a colour, and a noun. Medium figures have no word for their size."""
+    figure = scene.figures[number]
+    parts = [pick(rng, NOUNS[figure.shape])]
+    if rng.random() < _SAYS_COLOUR:
+        parts.insert(0, pick(rng, COLOURS[figure.colour]))
+    if figure.size in SIZES and rng.random() < _SAYS_SIZE:
+        parts.insert(0, pick(rng, SIZES[figure.size]))
+    return NamedShape(_with_article(" ".join(parts)), number)
+
+
+def _sometimes_on(background: Background, rng: np.random.Generator) -> str:
+    return _on(background, rng) if rng.random() < _SAYS_BACKGROUND else ""
+
+
+def _on(background: Background, rng: np.random.Generator) -> str:
+    """The background's pattern, tint or both."""
+    pattern, tint = pick(rng, PATTERNS[background.pattern]), pick(rng, TINTS[background.tint])
+    look = pick(rng, (pattern, tint, f"{pattern} {tint}"))
+    return f" on {_with_article(look)} {pick(rng, BACKGROUNDS)}"
+
+
+def _with_article(phrase: str) -> str:
+    return f"{'an' if phrase.startswith(VOWELS) else 'a'} {phrase}"

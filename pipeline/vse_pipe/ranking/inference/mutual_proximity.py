@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.ranking.bank import Bank
+from vse_pipe.ranking.fragments import over_rows
 from vse_pipe.ranking.inference.options import MutualProximityOptions as Params
-from vse_pipe.ranking.matrix import over_rows
 from vse_pipe.ranking.scores import Scores
 
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.ranking import matrix
+from vse_pipe.ranking import fragments
 from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.inference.options import SinkhornOptions as Params
 from vse_pipe.ranking.scores import Scores
@@ -67,9 +67,9 @@ def _pass(
     def updated(rows: slice) -> tuple[Float[Tensor, " items"], Float[Tensor, " rows"] | None]:
         kernel = scores.strip(rows) * beta
         if potential is None:
-            return matrix.log_sum_exp(kernel), None
+            return fragments.column_log_sums(kernel), None
         queries = log_marginal - (kernel + potential.to(kernel)).logsumexp(dim=1).double()
-        return matrix.log_sum_exp(kernel.add_(queries.to(kernel)[:, None])), queries
+        return fragments.column_log_sums(kernel.add_(queries.to(kernel)[:, None])), queries
 
     total: Tensor | None = None
     query_potential: Tensor | None = None

@@ -1,8 +1,7 @@
-"""Measures of one query from the positions of its correct items: shares from 0 to 1, 1 the best.
-
-positions: float64 (pairs,), 0-based and ascending within a query, as from ``metrics.listed.positions``; starts: int64
-(queries + 1,), the R >= 1 positions of query q are ``positions[starts[q]:starts[q + 1]]``. The rank in a formula is
-position + 1. An item is among the first k when its position is below k, as for R@K, also for half positions.
+"""Positions of correct items, in rankings and in answer lists, and the measures of one query that follow from them.
+Measures are shares from 0 to 1, 1 the best. positions: float64 (pairs,), 0-based and ascending within a query; starts:
+int64 (queries + 1,), the R >= 1 positions of query q are ``positions[starts[q]:starts[q + 1]]``. The rank in a formula
+is position + 1. An item is among the first k when its position is below k, as for R@K, also for half positions.
 """
 
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
+from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.metrics.recall import Ties, Truth, places
 
 Pairs = Float[np.ndarray, " pairs"]
@@ -116,7 +116,7 @@ class Cells:
 def gains(
     scores: Float[Tensor, "rows items"], rows: slice, truth: Truth, grades: Float[np.ndarray, " correct"], ties: Ties
 ) -> Pairs:
-    """The grades of the correct items of some queries, in the order of ``metrics.listed.positions``.
+    """The grades of the correct items of some queries, in the order of ``positions``.
 
     grades: of ``truth.items``. Among items with the same score the worst come first (pessimistic) or the best
     (optimistic); with ``average`` each has their mean, its expectation over all orders.
@@ -175,7 +175,7 @@ def r_precisions(
 
     Plausible Match R-Precision (PMRP) of Chun et al., Probabilistic Embeddings for Cross-Modal Retrieval, CVPR 2021:
     the mean over columns, then over queries. Their code leaves ties to a sort; here wrong items precede plausible items
-    of the same score, as in ``listed.positions``. ECCV Caption (ECCV 2022) has the first column, R at most 50.
+    of the same score, as in ``positions``. ECCV Caption (ECCV 2022) has the first column, R at most 50.
     """
     ordered = scores.sort(dim=1, descending=True).values
     return torch.stack([_share(scores, ordered, distances <= most, ties) for most in differences], dim=1)
@@ -208,3 +208,177 @@ def kendall(scores: Float[np.ndarray, " rows"], grades: Float[np.ndarray, " rows
     from scipy.stats import kendalltau
 
     return {f"tau_{variant}": float(kendalltau(scores, grades, variant=variant).statistic) for variant in "bc"}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """images: unique ids; has: 1 where the image has the label, else 0."""
+
+    images: np.ndarray
+    has: Float[np.ndarray, "images labels"]
+
+
+@dataclass(frozen=True)
+class Further:
+    """Judgements and labels of a data set; None for none."""
+
+    graded: Graded | None = None
+    labels: Labels | None = None
+
+
+Answers = Int64[np.ndarray, " answers"]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """positions, starts: as in ``metrics.graded``, infinite for correct items without an answer; gains, grades: as for
+    ``metrics.graded.ndcg``; queries: their numbers, ascending."""
+
+    positions: Pairs
+    gains: Pairs
+    grades: Pairs
+    starts: Starts
+    queries: Int64[np.ndarray, " queries"]
+
+
+def listed(
+    queries: Answers,
+    scores: Float[np.ndarray, " answers"],
+    grades: Float[np.ndarray, " answers"],
+    absent: Int64[np.ndarray, " absent"],
+    absent_grades: Float[np.ndarray, " absent"],
+    above: float,
+    ties: Ties,
+) -> Listed:
+    """queries: number of each answer's query; grades: of each answer, 0 where not judged; absent: queries of graded
+    items without an answer. An item with a grade above ``above`` is correct.
+
+    Ties are those of ``positions`` and ``metrics.graded.gains``: among answers with the same score the wrong ones come
+    first (pessimistic), then the correct ones by ascending grade.
+    """
+    correct = grades > above
+    order = np.lexsort((-grades if ties == "optimistic" else grades, ~correct, -scores, queries))
+    correct, owners, grades = correct[order], queries[order], grades[order]
+    before, within, wrong, group = _places(owners, scores[order], correct)
+    positions = (before + within + TIE_SHARES[ties] * wrong)[correct]
+    gains = grades
+    if ties == "average":
+        gains = (np.bincount(group, grades * correct) / np.maximum(1, np.bincount(group, correct)))[group]
+    lost = absent_grades > above
+    owners = np.concatenate([owners[correct], absent[lost]])
+    positions = np.concatenate([positions, np.full(lost.sum(), np.inf)])
+    order = np.lexsort((positions, owners))
+    answered, counts = np.unique(owners, return_counts=True)
+    gains, grades = (np.concatenate([values[correct], absent_grades[lost]])[order] for values in (gains, grades))
+    return Listed(positions[order], gains, grades, np.concatenate([[0], counts.cumsum()]), answered)
+
+
+def _places(
+    queries: Answers, scores: Float[np.ndarray, " answers"], correct: Bool[np.ndarray, " answers"]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """For each answer the number of the query's answers with a higher score, its place among those of the same score,
+    the number of wrong answers among these, and the number of this group. Answers come by query and score."""
+    places = np.arange(len(queries))
+    new_query = np.ones(len(queries), bool)
+    new_query[1:] = queries[1:] != queries[:-1]
+    new_group = new_query.copy()
+    new_group[1:] |= scores[1:] != scores[:-1]
+    group = new_group.cumsum() - 1
+    first = np.flatnonzero(new_group)[group]
+    start = np.flatnonzero(new_query)[new_query.cumsum() - 1]
+    return first - start, places - first, np.bincount(group, ~correct)[group], group
+
+
+def positions(
+    scores: Float[Tensor, "rows items"], rows: slice, truth: Truth, ties: Ties
+) -> Float[np.ndarray, " pairs"]:
+    """0-based positions of each query's correct items, ascending within a query, query after query as in
+    ``truth.starts``. The first of a query is the rank of ``best_ranks``.
+
+    Of the wrong items with exactly its score all (pessimistic), half (average) or none (optimistic) stand before a
+    correct item; correct items with the same score follow each other. So with ``average`` a position may end in .5; two
+    positions of a query differ by at least 1. Raises InputError on NaN or infinite scores, which would rank first, and
+    on a query without a correct item.
+    """
+    starts = truth.starts[rows.start : rows.stop + 1] - truth.starts[rows.start]
+    if len(bare := np.flatnonzero(np.diff(starts) == 0)):
+        raise InputError(f"query {rows.start + bare[0]} has no correct item; every query needs one at least")
+    local, columns = truth.correct_pairs(rows, scores.device)
+    correct = scores[local, columns].cpu().numpy()
+    queries = local.cpu().numpy()
+    correct = correct[descending(queries, correct)]
+    numbers = []
+    for strictly in COUNTS[ties]:
+        number, finite = counts(scores, starts, correct, strictly)
+        if not finite:
+            raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
+        numbers.append(number)
+    return counted(queries, correct, ties, numbers)
+
+
+def descending(queries: Int[np.ndarray, " pairs"], scores: Float[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
+    """The order for ``counted``: query after query, the highest score first."""
+    return np.lexsort((-scores, queries))
+
+
+def counted(
+    queries: Int[np.ndarray, " pairs"],
+    correct: Float[np.ndarray, " pairs"],
+    ties: Ties,
+    numbers: Sequence[Int[np.ndarray, " pairs"]],
+) -> Float[np.ndarray, " pairs"]:
+    """``positions`` of correct items with these scores. numbers: the ``COUNTS`` that the tie rule needs."""
+    within, sizes = _groups(queries, correct)
+    places = [
+        number + within - (0 if strictly else sizes) for strictly, number in zip(COUNTS[ties], numbers, strict=True)
+    ]
+    return np.mean(places, axis=0)
+
+
+def _groups(queries: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each correct item its place among the query's correct items with the same score, and their number. Both
+    arrays are sorted by query, then by score."""
+    new = np.ones(len(scores), dtype=bool)
+    new[1:] = (queries[1:] != queries[:-1]) | (scores[1:] != scores[:-1])
+    first = np.flatnonzero(new)
+    sizes = np.diff(np.append(first, len(scores)))
+    return np.arange(len(scores)) - np.repeat(first, sizes), np.repeat(sizes, sizes)
+
+
+# The counts of scores that each rule for ties needs: above a correct item's score (True), or not below it (False).
+COUNTS: dict[Ties, tuple[bool, ...]] = {"pessimistic": (False,), "average": (True, False), "optimistic": (True,)}
+# Blocks up to this number of cells are counted without numba, which takes a second to import.
+_SMALL = 1 << 18
+Counted = tuple[Int[np.ndarray, " thresholds"], bool]
+
+
+def counts(
+    scores: Float[Tensor, "rows items"],
+    starts: Int[np.ndarray, " rows_and_one"],
+    thresholds: Float[np.ndarray, " thresholds"],
+    strictly: bool,
+) -> Counted:
+    """For each threshold the number of scores of its row above it, or not below it without ``strictly``, and whether
+    all scores are finite (otherwise the counts have no meaning).
+
+    thresholds: in the precision of the scores, for row r from ``starts[r]`` to ``starts[r + 1]``.
+    """
+    if scores.numel() > _SMALL and scores.is_cpu and scores.dtype in (torch.float32, torch.float64):
+        from vse_pipe.ranking.kernels import count
+
+        passed = np.empty(len(thresholds), np.int64)
+        finite = count(scores.contiguous().numpy(), starts, thresholds, strictly, passed)
+        return passed, bool(finite)
+    # First all first thresholds, then the second ones of rows that have two, and so on. Memory: a copy of the block and
+    # a mask of its shape.
+    low, high = scores.aminmax()
+    numbers = np.diff(starts)
+    above = torch.zeros(len(thresholds), dtype=torch.int64, device=scores.device)
+    bounds = torch.from_numpy(thresholds).to(scores.device)
+    for turn in range(numbers.max(initial=0)):
+        having = np.flatnonzero(numbers > turn)
+        places = torch.from_numpy(starts[having] + turn).to(scores.device)
+        rows = scores if len(having) == len(scores) else scores[torch.from_numpy(having).to(scores.device)]
+        bound = bounds[places][:, None]
+        above[places] = (rows > bound if strictly else rows >= bound).sum(dim=1)
+    return above.cpu().numpy(), bool(low.isfinite() and high.isfinite())

@@ -1,5 +1,6 @@
-"""Correct items of each query, and ranks and recall from them."""
+"""Correct items of each query, ranks and recall from them, preference between pairs, and convergence of a run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.matrix import per_row, spans
+from vse_pipe.ranking.fragments import per_row, spans
 
 
 @dataclass(frozen=True)
@@ -169,3 +170,52 @@ def median_rank(ranks: Float[np.ndarray, " queries"]) -> float:
 def mean_rank(ranks: Float[np.ndarray, " queries"]) -> float:
     """Mean r, 1 = always first."""
     return float(ranks.mean() + 1)
+
+
+Answers = dict[str, Bool[np.ndarray, " sets"]]
+# Percent of sets that random scores answer.
+SET_CHANCE = {"text": 25.0, "image": 25.0, "group": 100.0 / 6.0, "accuracy": 50.0}
+
+
+def two_by_two(scores: Float[np.ndarray, "sets 2 2"]) -> Answers:
+    """Two pictures and their captions, the i-th of the i-th. Each picture prefers its caption (text), each caption its
+    picture (image), or both (group). Thrush et al., Winoground, CVPR 2022, Eqs. 1 to 3; equal scores count as no
+    preference, as in the paper."""
+    matching, swapped = scores[:, [0, 1], [0, 1]], scores[:, [0, 1], [1, 0]]
+    text: np.ndarray = np.all(matching > swapped, axis=1)
+    image: np.ndarray = np.all(matching > swapped[:, ::-1], axis=1)
+    return {"text": text, "image": image, "group": text & image}
+
+
+def true_or_false(right: Float[np.ndarray, " sets"], wrong: Float[np.ndarray, " sets"]) -> Answers:
+    """Whether a picture prefers its caption to a false one. Hsieh et al., SugarCrepe, NeurIPS 2023 (ARO and
+    VL-CheckList use the same measure); equal scores count as wrong."""
+    return {"accuracy": right > wrong}
+
+
+# Epochs of patience for a run without one.
+WINDOW = 3
+# The last epochs of a flat curve may raise the best rsum by this share (3 of 300 points), or by these points if that is
+# more: at chance level a hundredth of rsum is less than one query in a hundred.
+RISE, NOISE = 0.01, 0.5
+
+
+def waited(rsums: Sequence[float], since: int = 0) -> int:
+    """Epochs since the first best rsum, or since the first ``since`` epochs if these are fewer.
+
+    rsums: of every epoch so far. since: epochs that do not count as waiting, such as a warm-up.
+    """
+    best = max(range(len(rsums)), key=rsums.__getitem__) + 1 if rsums else 0
+    return max(0, len(rsums) - max(best, since))
+
+
+def converged(rsums: Sequence[float], patience: int | None = None) -> bool:
+    """Whether the last ``patience`` epochs raised the best rsum by at most a hundredth of it, or half a point if more.
+
+    A run ended by patience has converged. A run that ended with its last epoch has converged if its curve is flat. A
+    run of at most ``patience`` epochs is judged by all epochs after its first; a single epoch has not converged.
+
+    rsums: of every epoch, in percent. patience: of the run; None: 3 epochs.
+    """
+    last = min(patience or WINDOW, len(rsums) - 1)
+    return last > 0 and max(rsums) - max(rsums[:-last]) <= max(RISE * max(rsums), NOISE)

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from vse_pipe.ranking import kernels
-from vse_pipe.ranking.matrix import over_rows
+from vse_pipe.ranking.fragments import over_rows
 from vse_pipe.ranking.similarities.options import OrderOptions as Params
 
 # Differences in memory where PyTorch computes them: 64 MiB of float32.

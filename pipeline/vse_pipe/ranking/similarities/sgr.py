@@ -5,9 +5,19 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from vse_pipe.ranking.alignment import EPS, TINY, OfPairs, Portion, gram, over_captions, over_images, sparse
+from vse_pipe.ranking.alignment import (
+    EPS,
+    TINY,
+    Alignment,
+    OfPairs,
+    Portion,
+    draw,
+    gram,
+    over_captions,
+    over_images,
+    sparse,
+)
 from vse_pipe.ranking.fragments import Words
-from vse_pipe.ranking.sgraf import Alignment, draw
 from vse_pipe.ranking.similarities.options import SgrOptions as Params
 
 

@@ -1,16 +1,22 @@
-"""Hubness under each criterion, and the worst hubs with their queries."""
+"""The section on hubness: its measures under each criterion, and the worst hubs with their queries."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 
-from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
-from vse_pipe.report import charts
-from vse_pipe.report.formatting import percent
-from vse_pipe.report.hubness import attracted, log_edges, measure
-from vse_pipe.report.pictures import Collector
-from vse_pipe.report.results import DatasetIndex, Evaluation, Group, Results, RunResult
-from vse_pipe.report.sections.examples import correct, preview
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
-TITLE = "Hubness"
+from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
+from vse_pipe.ranking.metrics import hubness as metrics_hubness
+from vse_pipe.report import charts
+from vse_pipe.report.charts import Extent, log_edges
+from vse_pipe.report.formatting import percent
+from vse_pipe.report.pictures import Collector
+from vse_pipe.report.results import Evaluation, Group, Results, RunResult
+from vse_pipe.report.sections.examples import Previews
+
 _K = 10
 # The K of the papers' charts, the larger one first.
 _DRAWN = (10, 1)
@@ -24,7 +30,7 @@ _WORDS = {
 }
 
 
-def context(results: Results, collector: Collector) -> dict:
+def hubness(results: Results, collector: Collector) -> dict:
     return {
         "groups": [_group(group, collector) for group in results.groups],
         "k": _K,
@@ -36,16 +42,15 @@ def context(results: Results, collector: Collector) -> dict:
 
 def _group(group: Group, collector: Collector) -> dict:
     best = sorted(group.first_models, key=lambda run: -run.best.rsum)[:_CHARTED]
+    previews = Previews(group.catalogue, collector)
     return {
         "dataset": group.catalogue.name,
         "left_out": len(group.first_models) - len(best),
-        "runs": [
-            _run(run, run is group.best_run, run in best, group.catalogue, collector) for run in group.first_models
-        ],
+        "runs": [_run(run, run is group.best_run, run in best, previews) for run in group.first_models],
     }
 
 
-def _run(run: RunResult, is_open: bool, is_drawn: bool, catalogue: DatasetIndex, collector: Collector) -> dict:
+def _run(run: RunResult, is_open: bool, is_drawn: bool, previews: Previews) -> dict:
     return {
         "run": run.name,
         "kind": run.kind,
@@ -55,8 +60,8 @@ def _run(run: RunResult, is_open: bool, is_drawn: bool, catalogue: DatasetIndex,
         "sides": [
             {
                 **_side(run, direction),
-                "charts": [_charts(run, direction, k, collector) for k in _DRAWN] if is_drawn else [],
-                "hubs": _hubs(run, direction, catalogue, collector) if is_open else [],
+                "charts": [_charts(run, direction, k, previews.collector) for k in _DRAWN] if is_drawn else [],
+                "hubs": _hubs(run, direction, previews) if is_open else [],
             }
             for direction in DIRECTIONS
         ],
@@ -83,9 +88,7 @@ def _charts(run: RunResult, direction: str, k: int, collector: Collector) -> dic
     return {"k": k, "rows": rows, "bins": _bins(columns, extent.largest)}
 
 
-def _chart(
-    result: Evaluation, run: RunResult, direction: str, k: int, extent: charts.Extent, collector: Collector
-) -> dict:
+def _chart(result: Evaluation, run: RunResult, direction: str, k: int, extent: Extent, collector: Collector) -> dict:
     after, before = (criterion.items(direction)[f"n_{k}"].to_numpy() for criterion in (result, run.baseline))
     is_baseline = result is run.baseline
     spec = charts.distribution(after, None if is_baseline else before, extent)
@@ -117,29 +120,61 @@ def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
     return rows
 
 
-def _hubs(run: RunResult, direction: str, catalogue: DatasetIndex, collector: Collector) -> list[dict]:
+def _hubs(run: RunResult, direction: str, previews: Previews) -> list[dict]:
     """The items with the largest N_10 under the baseline, some of their queries, and N_10 under the contrast."""
     order = run.baseline.items(direction).sort_values(["n_10", "item_id"], ascending=[False, True], kind="stable")
     after = run.contrast.items(direction).groupby("item_id")["n_10"].sum()
     worst = order.head(_HUBS)
-    ids = catalogue.require(worst["item_id"].tolist(), direction, "items")
+    ids = previews.catalogue.require(worst["item_id"].tolist(), direction, "items")
     queries, top = run.baseline.lists(direction)
     drawn = attracted(top, ids, _DRAWN_IN)
+
+    def query(number: int, item: int) -> dict:
+        return {**previews.query(number, direction), "right": item in previews.correct(number, direction)}
+
     return [
         {
-            **preview(item, direction == "text_to_image", catalogue, collector),
+            **previews.item(item, direction),
             "before": int(n),
             "after": int(after[item]),
-            "queries": [_query(int(queries[row]), item, direction, catalogue, collector) for row in drawn[item][0]],
+            "queries": [query(int(queries[row]), item) for row in drawn[item][0]],
             "more": max(0, drawn[item][1] - _DRAWN_IN),
         }
         for item, n in zip(ids, worst["n_10"], strict=True)
     ]
 
 
-def _query(number: int, item: int, direction: str, catalogue: DatasetIndex, collector: Collector) -> dict:
-    catalogue.require([number], direction, "queries")
-    return {
-        **preview(number, direction == "image_to_text", catalogue, collector),
-        "right": item in correct(number, direction, catalogue),
-    }
+_SHARES = (metrics_hubness.robin_hood, metrics_hubness.gini, metrics_hubness.anti_hubs, metrics_hubness.hub_share)
+
+
+@dataclass(frozen=True)
+class Hubness:
+    """robin_hood, gini, anti_hubs, hub_share: shares in 0..1. largest: the largest N_k of all folds."""
+
+    robin_hood: float
+    gini: float
+    anti_hubs: float
+    hub_share: float
+    largest: int
+
+
+def measure(items: pd.DataFrame, k: int) -> Hubness:
+    """The mean over folds. items: rows of occurrence.parquet in one direction."""
+    folds = [group[f"n_{k}"].to_numpy() for _, group in items.groupby("fold")]
+    shares = np.mean([[measure(n) for measure in _SHARES] for n in folds], axis=0).tolist()
+    names = ("robin_hood", "gini", "anti_hubs", "hub_share")
+    return Hubness(**dict(zip(names, shares, strict=True)), largest=int(max(n.max() for n in folds)))
+
+
+def attracted(top: pa.ListArray, items: list[int], limit: int) -> dict[int, tuple[list[int], int]]:
+    """For each item: at most ``limit`` rows of ``top`` with the item in their list, ordered by its position and then by
+    row; and the number of all such rows."""
+    flat, rows = (part.to_numpy(zero_copy_only=False) for part in (pc.list_flatten(top), pc.list_parent_indices(top)))
+    lengths = pc.list_value_length(top).to_numpy(zero_copy_only=False)
+    place = np.arange(len(flat)) - np.repeat(lengths.cumsum() - lengths, lengths)
+    lists = {}
+    for item in items:
+        positions = np.flatnonzero(flat == item)
+        nearest = positions[np.lexsort((rows[positions], place[positions]))]
+        lists[item] = rows[nearest[:limit]].tolist(), len(positions)
+    return lists

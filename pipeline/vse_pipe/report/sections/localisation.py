@@ -12,7 +12,6 @@ from vse_pipe.core.seeds import generator
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Localisation, Results
 
-TITLE = "Phrases and their boxes"
 _TRUE, _FOUND = ("x1", "y1", "x2", "y2"), ("found_x1", "found_y1", "found_x2", "found_y2")
 _FIGURES = (*(f"r@{k}" for k in KS), "map")
 # Colours of the page; further phrases of a sentence repeat them.
@@ -21,7 +20,7 @@ _COLOURS = 6
 _SIDE = 100.0
 
 
-def context(results: Results, collector: Collector) -> dict | None:
+def localisation(results: Results, collector: Collector) -> dict | None:
     """None when params names no localisation."""
     localised = list(results.localised.values())
     if not localised:
@@ -30,6 +29,9 @@ def context(results: Results, collector: Collector) -> dict | None:
     comparable = [run for run in localised if run is not best and best.comparable(run)]
     drawn = [*comparable[:1], best]
     first = localised[0].metrics
+    draw = generator(results.params.seed, "report", "localisation", best.run)
+    ids = np.sort(best.mentions["image_id"].unique())
+    examples = draw.permutation(ids)[: results.params.report.examples]
     return {
         "threshold": first["threshold"],
         "split": first["split"],
@@ -39,7 +41,7 @@ def context(results: Results, collector: Collector) -> dict | None:
         ],
         "bounds": _bounds(localised, results),
         "drawn": [run.run for run in drawn],
-        "pictures": _pictures(drawn, results, collector),
+        "pictures": [_picture(drawn, int(image), collector) for image in examples],
     }
 
 
@@ -54,26 +56,15 @@ def _bounds(localised: list[Localisation], results: Results) -> list[tuple[str, 
     bounds = {}
     for run in localised:
         proposals = run.metrics["proposals"]
-        rows = [
-            {**proposals[split], "split": split, "percent": 100 * proposals[split]["recall"]}
-            for split in DESCRIBED
-            if split in proposals
+        splits = [split for split in DESCRIBED if split in proposals]
+        bounds[results.params.runs[run.run].dataset] = [
+            {**proposals[split], "split": split, "percent": 100 * proposals[split]["recall"]} for split in splits
         ]
-        bounds[results.params.runs[run.run].dataset] = rows
     return [(name, rows) for name, rows in bounds.items() if rows]
 
 
-def _pictures(drawn: list[Localisation], results: Results, collector: Collector) -> list[dict]:
-    """``report.examples`` pictures drawn by the seed, each with the sentence that has most phrases."""
-    best = drawn[-1]
-    chance = generator(results.params.seed, "report", "localisation", best.run)
-    ids = np.sort(best.mentions["image_id"].unique())
-    examples = chance.permutation(ids)[: results.params.report.examples]
-    return [_picture(drawn, int(image), collector) for image in examples]
-
-
 def _picture(drawn: list[Localisation], image: int, collector: Collector) -> dict:
-    """drawn: runs with the same mentions."""
+    """A picture with the sentence that has most phrases. drawn: runs with the same mentions."""
     best = drawn[-1]
     mentions = best.mentions[best.mentions["image_id"] == image]
     caption = int(mentions["caption_id"].value_counts(sort=True).index[0])
@@ -84,18 +75,19 @@ def _picture(drawn: list[Localisation], image: int, collector: Collector) -> dic
             f"'{best.catalogue.name}'; run `vse-pipe localize --run {best.run}` again"
         )
     size = best.catalogue.images.loc[image, ["width", "height"]].to_numpy(dtype=float)
-    phrases = [_phrases(run, named.index, size) for run in drawn]
+    phrases = [
+        [
+            _phrase(row, place % _COLOURS + 1, size, run.metrics["threshold"])
+            for place, row in enumerate(run.mentions.loc[named.index].to_dict("records"))
+        ]
+        for run in drawn
+    ]
     text = best.catalogue.captions.at[caption, "text"]
     return {
         "picture": collector.picture(best.catalogue, image),
         "runs": [{"run": run.run, "phrases": run_phrases} for run, run_phrases in zip(drawn, phrases, strict=True)],
         "sentence": _parts(text, named, phrases[0]),
     }
-
-
-def _phrases(run: Localisation, ids: pd.Index, size: np.ndarray) -> list[dict]:
-    rows = run.mentions.loc[ids].to_dict("records")
-    return [_phrase(row, place % _COLOURS + 1, size, run.metrics["threshold"]) for place, row in enumerate(rows)]
 
 
 def _phrase(row: dict[str, Any], colour: int, size: np.ndarray, threshold: float) -> dict:

@@ -20,11 +20,12 @@ from vse_pipe.project.code import PACKAGE
 from vse_pipe.project.params import overlay as overlays
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import Check
-from vse_pipe.tools.plots import plots_page
+from vse_pipe.report import charts
 
 
 def remaining_options(params: Path, overlay: str, overrides: list[str]) -> list[str]:
-    """Options, such as ``train.lr: 0.002``, that differ from a new project and that neither ``overlay`` nor ``overrides`` sets.
+    """Options, such as ``train.lr: 0.002``, that differ from a new project and that neither ``overlay`` nor
+    ``overrides`` sets.
 
     An overlay that was applied earlier set them. Options of nodes do not count.
     """
@@ -53,10 +54,11 @@ _HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
 def requirement() -> str:
-    """The line of a requirements file that installs this package, with comments above it if other machines cannot use the line.
+    """The line of a requirements file that installs this package, with comments above it if other machines cannot use
+    the line.
 
-    The line depends on how the package was installed. From an index: the version. From a repository, or a clone whose commit a
-    remote has: the commit. From a wheel: its address and sha256. From any other folder: the folder.
+    The line depends on how the package was installed. From an index: the version. From a repository, or a clone whose
+    commit a remote has: the commit. From a wheel: its address and sha256. From any other folder: the folder.
     """
     origin = distribution(NAME).read_text("direct_url.json")
     if origin is None:
@@ -86,7 +88,8 @@ def _local_source_note(source: str) -> str:
 def _published(folder: Path) -> str | None:
     """``git+URL@COMMIT`` of a clone, or None.
 
-    The clone must have no changes, a remote must have its commit, as far as the clone knows, and its code must be the installed one.
+    The clone must have no changes, a remote must have its commit, as far as the clone knows, and its code must be the
+    installed one.
     """
 
     def output(*arguments: str) -> str:
@@ -175,8 +178,8 @@ _ARCHIVES = ("tar", "tgz", "gz", "bz2", "xz", "zip", "7z")
 def create(folder: Path, overlay: str | None, overrides: list[str], further: Sequence[Check] = ()) -> None:
     """Create ``folder``, a git repository without a commit, whole or not at all.
 
-    overlay: a packaged overlay or a file, applied to params.yaml before ``overrides``; further: checks as in ``load``. Raises
-    UsageError if no project can lie there or the overlay is wrong, MissingResource without git.
+    overlay: a packaged overlay or a file, applied to params.yaml before ``overrides``; further: checks as in ``load``.
+    Raises UsageError if no project can lie there or the overlay is wrong, MissingResource without git.
     """
     target = Path(os.path.abspath(folder))  # noqa: PTH100 (resolve() would follow a link in the folder's place)
     _require_room(target)
@@ -199,8 +202,8 @@ def create(folder: Path, overlay: str | None, overrides: list[str], further: Seq
 def upgrade() -> tuple[list[str], list[str]]:
     """Renew the files of the working directory that depend on the installed package alone.
 
-    Returns (renewed, unchanged). A file stays unchanged if the user edited it, or if a version that did not mark its files wrote
-    it. Raises UsageError in a clone, and if dvc.yaml has changes that are not committed.
+    Returns (renewed, unchanged). A file stays unchanged if the user edited it, or if a version that did not mark its
+    files wrote it. Raises UsageError in a clone, and if dvc.yaml has changes that are not committed.
     """
     if Path("pipeline", PACKAGE.name, "cli.py").is_file():
         raise UsageError(f"init --upgrade: this is a clone, whose {DVC_YAML} comes with its code")
@@ -215,18 +218,15 @@ def upgrade() -> tuple[list[str], list[str]]:
 
 
 def _from_version() -> dict[str, str]:
-    """Texts by name of the files that users may edit."""
     # This repository's workflow, which installs the package and calls dvc instead of make.
-    workflow = re.sub(
-        r"; tests/\S+ runs every command below", "", (TEMPLATE / "experiments.yml").read_text(encoding="utf-8")
-    )
+    workflow = (TEMPLATE / "experiments.yml").read_text(encoding="utf-8")
+    workflow = re.sub(r"; tests/\S+ runs every command below", "", workflow)
     workflow = workflow.replace("        run: make setup\n", _SET_UP).replace("make demo", "dvc repro")
     texts = {str(paths.REQUIREMENTS): requirement(), _WORKFLOW: workflow}
     return {name: f"{_mark(text)}{text}" for name, text in texts.items()}
 
 
 def _raw_data() -> str:
-    """Lines of .gitignore for pictures, arrays, weights and archives."""
     kinds = (*(ending.removeprefix(".") for ending in ENDINGS), *_ARRAYS, *_WEIGHTS, *_ARCHIVES)
     lines = [f"*.{kind}" for name in dict.fromkeys(kinds) for kind in (name, name.upper())]
     head = "# pictures, arrays, word vectors, weights and archives; `git add --force` takes one all the same"
@@ -251,10 +251,9 @@ def _is_ours(path: Path, content: str) -> bool:
 
 
 def _write_packaged(root: Path) -> None:
-    """Write dvc.yaml, and the templates and the page of its plots."""
     for template in sorted((PACKAGE / "report" / "plots").glob("*.json")):
         write_text(root / ".dvc" / "plots" / template.name, template.read_text(encoding="utf-8"))
-    plots_page.write(root)
+    write_plots_page(root)
     write_text(root / DVC_YAML, stages_text())
 
 
@@ -295,3 +294,37 @@ def _git(*arguments: str, check: bool = True) -> str:
     if check and process.returncode:
         raise PipelineError(f"git {arguments[0]}: {process.stderr.strip() or f'status {process.returncode}'}")
     return process.stdout.strip() if process.returncode == 0 else ""
+
+
+# The page that `dvc plots` fills. It contains Vega, so unlike DVC's own page it needs no network.
+#
+# `plots.html_template` in .dvc/config names the page. DVC replaces ``{plot_divs}`` by the plots and ``{refresh_tag}`` by a reload
+# tag. The page has no ``{scripts}``, so DVC's three links to a server are left out.
+
+# .dvc/config names it. git ignores it, since it is one megabyte of third-party code.
+PLOTS_PAGE = Path(".dvc") / "plots.html"
+_FOLDER = Path(__file__).parent
+
+
+def plots_page() -> str:
+    """The page with Vega, Vega-Lite and vega-embed of the installed vl_convert; DVC's placeholders stay.
+
+    Plots name Vega-Lite 5, as DVC's own templates do. vl_convert has no Vega older than 6, which warns about the output
+    of Vega-Lite 5. So the page has the newest version of both, which draw the same, and the wrapper removes the name.
+    """
+    import vl_convert
+
+    page = (_FOLDER / "plots_page.html").read_text(encoding="utf-8")
+    scripts = {
+        "library": charts.bundle(vl_convert.get_vegalite_versions()[-1]),
+        "wrapper": (_FOLDER / "plots_page.js").read_text(encoding="utf-8"),
+    }
+    # One pass, so that text in a script is no placeholder.
+    return re.sub(r"\{(library|wrapper)\}", lambda match: scripts[match[1]], page)
+
+
+def write_plots_page(root: Path) -> Path:
+    """Write ``PAGE`` below ``root``, whole or not at all, and return its path."""
+    page = root / PLOTS_PAGE
+    write_text(page, plots_page())
+    return page

@@ -53,14 +53,13 @@ class Catalogue:
 
     @classmethod
     def read(cls, dataset: str, *origins: joins.Origin) -> "Catalogue":
-        """origins: of the vectors that use these ids. Raises MissingResource if the data set is not prepared, IntegrityError as
-        ``joins.compared``, and as the readers of the artefacts."""
+        """origins: of the vectors that use these ids. Raises MissingResource if the data set is not prepared,
+        IntegrityError as ``joins.compared``, and as the readers of the artefacts."""
         folder = paths.prepared(dataset)
         for name in (images.NAME, captions.NAME):
             if not (folder / name).is_file():
-                raise MissingResource(
-                    f"{folder / name} does not exist; make it with `vse-pipe prepare --dataset {dataset}`"
-                )
+                command = f"vse-pipe prepare --dataset {dataset}"
+                raise MissingResource(f"{folder / name} does not exist; make it with `{command}`")
         with joins.compared(folder, *origins):
             of_images, of_captions = (
                 tables.read(folder / table.NAME, pa.schema([table.SCHEMA.field(name) for name in names]), columns=names)
@@ -76,7 +75,8 @@ class Catalogue:
             return tables.read(folder / images.NAME, images.SCHEMA)
 
     def fitting(self, condition: str, names: TextIds | None) -> Int64[np.ndarray, " images"]:
-        """Ids of the images that fit the condition, which sees the data set's own image_id. Raises as ``rows_where``."""
+        """Ids of the images that fit the condition, which sees the data set's own image_id. Raises as
+        ``rows_where``."""
         table, ids = self.columns, numbers(self.columns["image_id"])
         texts = None if names is None else names.texts("image_id", ids)
         if texts is not None:
@@ -84,7 +84,8 @@ class Catalogue:
         return ids[rows_where(condition, table)]
 
     def file(self, image_id: int) -> str:
-        """The file name in images.parquet, or for precomputed features the name in ``<split>_ids.txt`` if there is one."""
+        """The file name in images.parquet, or for precomputed features the name in ``<split>_ids.txt`` if there is
+        one."""
         file = self._cell("file", image_id)
         return self._names.get(file, file) if _PRECOMPUTED in file else file
 
@@ -100,8 +101,8 @@ class Catalogue:
         return self.captions["text"][place].as_py()
 
     def path(self, image_id: int) -> Path | None:
-        """The path of the image for ``sources.read.at``: a file, or a member of a shard. None if the file is missing or only
-        features exist. Raises InputError for a name outside the data set's root."""
+        """The path of the image for ``pictures.images.shown``: a file, or a member of a shard. None if the file is missing or
+        only features exist. Raises InputError for a name outside the data set's root."""
         if not self._cell("width", image_id):
             return None
         where = f"{paths.prepared(self.dataset) / images.NAME}: image_id {image_id}"
@@ -142,8 +143,8 @@ class Catalogue:
 
 
 def _lines(path: Path, count: int) -> list[str]:
-    """A line of ``path`` for each of ``count`` images; a file with a line for each caption must repeat it for each image. Empty if
-    there is no such file or its lines do not fit."""
+    """A line of ``path`` for each of ``count`` images; a file with a line for each caption must repeat it for each
+    image. Empty if there is no such file or its lines do not fit."""
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     size = len(lines) // count
     blocks = [{line.strip() for line in lines[start : start + size]} for start in range(0, size * count, size or 1)]
@@ -152,7 +153,6 @@ def _lines(path: Path, count: int) -> list[str]:
 
 
 def _order(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(sorted ids, their places)."""
     order = np.argsort(ids, kind="stable")
     return ids[order], order
 
@@ -166,9 +166,10 @@ def _place(order: tuple[np.ndarray, np.ndarray], number: int) -> int | None:
 def rows_where(condition: str, table: pa.Table) -> Bool[np.ndarray, " rows"]:
     """Rows that fit a condition such as ``split = 'test' and width > 500``.
 
-    A condition compares a column with a value (= == != <> < <= > >=, also in chains), looks for a column in a list of values, or
-    for text in a column (``in``, ``not in``), and joins comparisons by and, or, not and parentheses. Python parses it and never
-    evaluates it. Raises UsageError for a condition that cannot be read, an unknown column, and text compared with numbers."""
+    A condition compares a column with a value (= == != <> < <= > >=, also in chains), looks for a column in a list of
+    values, or for text in a column (``in``, ``not in``), and joins comparisons by and, or, not and parentheses. Python
+    parses it and never evaluates it. Raises UsageError for a condition that cannot be read, an unknown column, and text
+    compared with numbers."""
     if len(condition) > _LONGEST:
         raise UsageError(f"--where: {len(condition):,} characters; {_LONGEST:,} are the most")
     quoted = list(_QUOTED.finditer(condition))
@@ -185,9 +186,8 @@ def rows_where(condition: str, table: pa.Table) -> Bool[np.ndarray, " rows"]:
     try:
         return np.asarray(_Reader(condition, table).mask(tree))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise UsageError(
-            f"--where: a value cannot be compared with its column: {' '.join(str(error).split())}"
-        ) from error
+        reason = " ".join(str(error).split())
+        raise UsageError(f"--where: a value cannot be compared with its column: {reason}") from error
 
 
 class _Reader:

@@ -14,16 +14,15 @@ _FIGURES = "metrics.json"
 
 
 def default_run(params: Params, inference: str) -> tuple[str, str]:
-    """(run, reason): the only run on a data set without captions, else the only run, else the run with the largest rsum under
-    ``inference`` in reports/metrics.json.
+    """(run, reason): the only run on a data set without captions, else the only run, else the run with the largest rsum
+    under ``inference`` in reports/metrics.json.
 
-    Figures count only if they belong to the embedded data: in a clone the report can describe other data. Raises UsageError if
-    several runs exist and none has such figures, or if the figures belong to several data sets.
+    Figures count only if they belong to the embedded data: in a clone the report can describe other data. Raises
+    UsageError if several runs exist and none has such figures, or if the figures belong to several data sets.
     """
     names = [*params.runs, *params.ensembles]
-    collections = [
-        name for name in (*names, *params.transfers) if captions.absent(paths.prepared(params.dataset(name)))
-    ]
+    folders = {name: paths.prepared(params.dataset(name)) for name in (*names, *params.transfers)}
+    collections = [name for name, folder in folders.items() if captions.absent(folder)]
     if len(collections) > 1:
         raise UsageError(f"search which pictures? give --run: {', '.join(collections)}")
     if collections:

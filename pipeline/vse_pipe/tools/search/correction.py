@@ -1,7 +1,7 @@
 """Correction of scores by a bank of queries, and calibration to the probability of a match.
 
-Both are cached in data/search/<run>/ until embeddings, bank, criterion, parameters or code change. The folder can be removed at
-any time.
+Both are cached in data/search/<run>/ until embeddings, bank, criterion, parameters or code change. The folder can be
+removed at any time.
 """
 
 import json
@@ -26,12 +26,11 @@ from vse_pipe.project import code, paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import calibration, criteria
-from vse_pipe.ranking.bank import BankSource
+from vse_pipe.ranking.bank import BankSource, Split
+from vse_pipe.ranking.calibration import ISOTONIC, Curve, fitted
 from vse_pipe.ranking.criteria import PLAIN, Criterion
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.ranking.metrics.calibration import ISOTONIC, Curve, fitted
 from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.split import Split
 from vse_pipe.tools.search.gallery import SPLITS, states
 from vse_pipe.tools.search.network import Networks, Together, files_of, open_run
 from vse_pipe.tools.search.query import TO_IMAGES
@@ -43,8 +42,8 @@ _SUMS = ("is", "dual_is")
 
 @dataclass(frozen=True)
 class Correction:
-    """The score ``scale * s - bias``; bias: of each item, None for zeros; about: bank, date, seconds, and whether it comes from
-    the cache; empty without a correction."""
+    """The score ``scale * s - bias``; bias: of each item, None for zeros; about: bank, date, seconds, and whether it
+    comes from the cache; empty without a correction."""
 
     scale: float
     bias: Float64[np.ndarray, " items"] | None
@@ -59,14 +58,13 @@ class Correction:
 
 @dataclass(frozen=True)
 class Calibration:
-    """about: method, candidates, run and split of the queries, their number, pairs and base_rate, date, seconds, and whether it
-    comes from the cache."""
+    """about: method, candidates, run and split of the queries, their number, pairs and base_rate, date, seconds, and
+    whether it comes from the cache."""
 
     curve: Curve
     about: dict
 
     def __call__(self, scores: Float[np.ndarray, " items"]) -> Float[np.ndarray, " items"]:
-        """The probabilities of corrected scores."""
         return self.curve(scores)
 
 
@@ -84,7 +82,8 @@ def criterion_of(params: Params, inference: str) -> Criterion:
 
 
 def correction_of(params: Params, run: str, criterion: Criterion, network: Networks, direction: str) -> Correction:
-    """The correction of the items of ``network``'s split in one direction by ``evaluate.bank``; ``test`` means the searched split.
+    """The correction of the items of ``network``'s split in one direction by ``evaluate.bank``; ``test`` means the
+    searched split.
 
     Raises MissingResource under ``evaluate.tune`` if no evaluation has chosen the parameters, and as banks do.
     """
@@ -112,11 +111,8 @@ def correction_of(params: Params, run: str, criterion: Criterion, network: Netwo
         "files": files,
         "code": code.digest(code.closure([INFERENCES.module(criterion.name), BankSource.__module__])),
     }
-    bias, about = _cached(
-        paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors",
-        identity,
-        lambda: _bias(params, criterion, network, direction, bank),
-    )
+    path = paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors"
+    bias, about = _cached(path, identity, lambda: _bias(params, criterion, network, direction, bank))
     return Correction(about["scale"], bias, about)
 
 
@@ -125,9 +121,9 @@ def calibration_of(
 ) -> Calibration:
     """The calibration of one direction by ``evaluate.calibrate``, or isotonic if that is none.
 
-    It is fitted on val of the searched data, or on val of the run for a transfer to data without val. correction: of the searched
-    split. Warns if the two corrections are sums over different numbers of queries. Raises InputError without embedded captions of
-    val, UsageError if val would correct itself, and as ``correction_of``.
+    It is fitted on val of the searched data, or on val of the run for a transfer to data without val. correction: of
+    the searched split. Warns if the two corrections are sums over different numbers of queries. Raises InputError
+    without embedded captions of val, UsageError if val would correct itself, and as ``correction_of``.
     """
     if params.evaluate.bank == _VAL and criterion.name != PLAIN:
         raise UsageError(
@@ -152,11 +148,8 @@ def calibration_of(
         "files": files_of(val),
         "code": code.digest(code.closure([calibration.__name__])),
     }
-    knots, about = _cached(
-        paths.searched(run) / f"{criterion.name}.{method}.{direction}.safetensors",
-        identity,
-        lambda: _knots(params, method, val_run, val, val_correction, direction),
-    )
+    path = paths.searched(run) / f"{criterion.name}.{method}.{direction}.safetensors"
+    knots, about = _cached(path, identity, lambda: _knots(params, method, val_run, val, val_correction, direction))
     return Calibration(Curve(method, knots), about)
 
 
@@ -183,7 +176,7 @@ def _bias(
 ) -> tuple[np.ndarray, dict]:
     """(bias of each item, facts about it). Raises as banks do."""
     memory, similarity, split = params.evaluate.memory, network.similarity(), _split_of(network)
-    scores = Scores.of(split.images, split.captions, similarity, memory=memory)
+    scores = Scores.from_sides(split.images, split.captions, similarity, memory=memory)
     if direction == TO_IMAGES:
         scores = scores.transposed()
     queries = BankSource(bank, _bank_split(network, bank)).bank(split, scores, direction, similarity, memory)
@@ -205,9 +198,8 @@ def _bias(
 def _knots(
     params: Params, method: str, run: str, val: Networks, correction: Correction, direction: str
 ) -> tuple[np.ndarray, dict]:
-    """(knots of the curve, facts about it)."""
     split = _split_of(val)
-    scores = Scores.of(split.images, split.captions, val.similarity(), memory=params.evaluate.memory)
+    scores = Scores.from_sides(split.images, split.captions, val.similarity(), memory=params.evaluate.memory)
     scores = scores.transposed() if direction == TO_IMAGES else scores
     if correction.bias is not None:
         bias, scale = torch.from_numpy(correction.bias), correction.scale
@@ -220,14 +212,13 @@ def _knots(
 
 
 def _split_of(network: Networks) -> Split:
-    """Ids and vectors of the network's split."""
     ids = network.ids
     return Split(ids.image_ids, ids.caption_ids, ids.caption_images, network.images(), network.captions())
 
 
 def _bank_split(network: Networks, bank: str) -> Split | None:
-    """Images and captions of the bank; None if they are the searched ones. Raises InputError for embeddings of another model, and
-    for a folder together with an ensemble."""
+    """Images and captions of the bank; None if they are the searched ones. Raises InputError for embeddings of another
+    model, and for a folder together with an ensemble."""
     gallery = network.galleries[0]
     if bank == gallery.split:
         return None
@@ -259,8 +250,8 @@ def _calibration_split(params: Params, run: str, network: Networks) -> tuple[str
 def _cached(path: Path, identity: dict, compute: Callable[[], tuple[np.ndarray, dict]]) -> tuple[np.ndarray, dict]:
     """The array and the facts of ``compute``, read from ``path`` if that was written for the same identity.
 
-    A damaged or unwritable file causes a warning and a new computation. The facts gain ``computed``, ``seconds`` and ``kept``.
-    identity: values for JSON, with the states of all input files.
+    A damaged or unwritable file causes a warning and a new computation. The facts gain ``computed``, ``seconds`` and
+    ``kept``. identity: values for JSON, with the states of all input files.
     """
     identity = json.loads(json.dumps(identity))
     if path.is_file():
@@ -273,14 +264,11 @@ def _cached(path: Path, identity: dict, compute: Callable[[], tuple[np.ndarray, 
             warn(f"{path}: damaged ({' '.join(str(error).split())}); it is made again")
     started = time.monotonic()
     values, about = compute()
-    about |= {
-        "computed": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - started, 3),
-    }
+    about["computed"] = datetime.now(UTC).isoformat(timespec="seconds")
+    about["seconds"] = round(time.monotonic() - started, 3)
+    content = json.dumps({_ABOUT: about, "identity": identity}, sort_keys=True)
     try:
-        save_tensors(
-            path, {_VALUES: values}, {_ABOUT: json.dumps({_ABOUT: about, "identity": identity}, sort_keys=True)}
-        )
+        save_tensors(path, {_VALUES: values}, {_ABOUT: content})
     except (OSError, PipelineError) as error:
         warn(f"{path} cannot be kept and the next search makes it again: {error}")
     return values, {**about, "kept": False}

@@ -37,8 +37,9 @@ class Ids:
 
 @dataclass(frozen=True)
 class Gallery:
-    """folder: data/embed/<run>/ or the peer in it; split: one of ``SPLITS``; about: footer of images.parquet; prepared: folder of
-    the data set; mend: as in ``joins.Origin``; files: states of all files that scores depend on, before anything else was read."""
+    """folder: data/embed/<run>/ or the peer in it; split: one of ``SPLITS``; about: footer of images.parquet; prepared:
+    folder of the data set; mend: as in ``joins.Origin``; files: states of all files that scores depend on, before
+    anything else was read."""
 
     folder: Path
     run: str
@@ -50,30 +51,29 @@ class Gallery:
 
     @classmethod
     def open(cls, folder: Path, run: str, split: str, prepared: Path, mend: str) -> "Gallery":
-        """Raises MissingResource with the command that makes the files, InputError for files of another run and an empty split,
-        IntegrityError for damaged files and for files of other images or captions than the prepared ones."""
+        """Raises MissingResource with the command that makes the files, InputError for files of another run and an
+        empty split, IntegrityError for damaged files and for files of other images or captions than the prepared
+        ones."""
         image_footer, caption_footer = (footer(folder / name, run) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
         if image_footer.get("run") != run:
-            raise InputError(
-                f"{folder}: embeddings of run {image_footer.get('run')!r}, expected {run!r}; embed it again"
-            )
+            embedded = image_footer.get("run")
+            raise InputError(f"{folder}: embeddings of run {embedded!r}, expected {run!r}; embed it again")
         for key in _MUST_AGREE:
             if image_footer.get(key) != caption_footer.get(key):
                 raise InputError(f"{folder}: images.parquet and captions.parquet differ in {key}; embed both again")
         return cls(folder, run, split, image_footer, prepared, mend).on_split(split)
 
     def on_split(self, split: str) -> "Gallery":
-        """The network's embeddings of another split. Raises InputError for an empty split, IntegrityError if the data set now has
-        other images or captions in it."""
+        """The network's embeddings of another split. Raises InputError for an empty split, IntegrityError if the data
+        set now has other images or captions in it."""
         names = (embeddings.IMAGES, embeddings.CAPTIONS, embeddings.WEIGHTS)
         gallery = replace(self, split=split, files=states(self.folder / name for name in names))
         self.require_unchanged()
         joins.require(self.prepared, gallery.origin)
         if not len(gallery.ids.image_ids):
             advice = f"name '{split}' in embed.splits and run `vse-pipe embed --run {self.run}`"
-            raise InputError(
-                f"{self.folder / embeddings.IMAGES}: nothing of split '{split}'; if the data set has it, {advice}"
-            )
+            path = self.folder / embeddings.IMAGES
+            raise InputError(f"{path}: nothing of split '{split}'; if the data set has it, {advice}")
         return gallery
 
     @property
@@ -105,7 +105,8 @@ class Gallery:
         return self._side(embeddings.CAPTIONS)
 
     def require_unchanged(self) -> None:
-        """Raises IntegrityError if a file has changed since ids were read: ids and vectors would not belong together."""
+        """Raises IntegrityError if a file has changed since ids were read: ids and vectors would not belong
+        together."""
         for path, state in self.files.items():
             mapped.require_state(Path(path), state)
 
@@ -168,7 +169,8 @@ class Gallery:
 
 
 def numbers(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """The column as an array without a copy. ``to_numpy`` and ``pyarrow.compute`` would import pandas, which takes half a second."""
+    """The column as an array without a copy. ``to_numpy`` and ``pyarrow.compute`` would import pandas, which takes half
+    a second."""
     return np.from_dlpack(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 
 

@@ -1,5 +1,9 @@
-"""The networks of a run or an ensemble and their embeddings: they encode queries and compare them with items."""
+"""The networks of a run or an ensemble: they encode sentences and photos, and compare them with the embeddings."""
 
+import hashlib
+import json
+import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,23 +11,161 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from vse_pipe.artifacts import embeddings, evaluation, joins, model_files
-from vse_pipe.core.errors import InputError, MissingResource, UsageError
-from vse_pipe.embed.earlier import Fitted, fitted
+from vse_pipe.artifacts import embeddings, evaluation, features, joins, model_files
+from vse_pipe.core import devices
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
+from vse_pipe.core.files import read_json
+from vse_pipe.embed.earlier import Fitted, fitted, identity
+from vse_pipe.extract.compute import Forward
+from vse_pipe.extract.job import Backbone
+from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TUNED
-from vse_pipe.project.params.typed import Params
+from vse_pipe.project.params.typed import FeatureSet, Params
+from vse_pipe.project.registry import BACKBONES
 from vse_pipe.project.stages import dvc_stage
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.tools.search.encoders import PhotoEncoder, text_inputs
 from vse_pipe.tools.search.gallery import Gallery, Ids, States
+from vse_pipe.tools.search.query import shortened
 from vse_pipe.train import restore
+from vse_pipe.train.encoders.image import finetune as networks
 from vse_pipe.train.model import DualEncoder
+
+# Backbones that read features computed elsewhere; there is no network for a photo.
+NO_NETWORK = ("precomp", "bottom_up")
+# Boxes in a batch.
+_BATCH = 16
+# Maximum characters of a sentence, and unknown words in a message.
+_LONGEST, _LISTED = 100_000, 10
+
+
+@dataclass(frozen=True)
+class TextInputs:
+    """arrays: inputs of the text encoder for one caption; unknown: words that the vocabulary lacks; notes: about
+    omitted words."""
+
+    arrays: tuple[np.ndarray, ...]
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def text_inputs(texts: Fitted, sentence: str) -> TextInputs:
+    """Inputs for the sentence. Raises InputError for an empty or too long sentence, and one without a known word.
+
+    texts: the text features of the run.
+    """
+    if not sentence.strip():
+        raise InputError("the sentence is empty; write what to look for")
+    if len(sentence) > _LONGEST:
+        raise InputError(f"a sentence of {len(sentence)} characters; the longest that is read has {_LONGEST}")
+    method, options, gives = texts.method, texts.options, texts.traits.gives
+    unknown: tuple[str, ...] = ()
+    if texts.traits.terms:
+        words = Counter(method.terms(sentence, options))
+        unknown = tuple(texts.unknown(words))
+        if not words.keys() & set(texts.state.words):
+            listed = f": {', '.join(map(shortened, unknown[:_LISTED]))}" if unknown else ""
+            raise InputError(f"no word of the sentence is in the vocabulary of texts '{texts.name}'{listed}")
+    transformed = method.transform([sentence], texts.state, options)
+    if gives == "vectors":
+        return TextInputs((np.asarray(transformed, np.float32),), unknown)
+    if gives == "fragments":
+        rows, lengths = transformed
+        return TextInputs((rows[None], lengths), unknown)
+    tokens, cut = transformed
+    notes = (f"only the first {options.max_words} words are read",) if cut else ()
+    return TextInputs(tokens.padded(np.zeros(1, np.int64)), unknown, notes)
+
+
+@dataclass(frozen=True)
+class PhotoEncoder:
+    """model: the trained network; config: of its run; backbone, forward: network of its features, None if the image
+    encoder reads pixels itself; computing: precision of that network."""
+
+    model: DualEncoder
+    config: dict
+    device: torch.device
+    backbone: Backbone | None
+    forward: Forward | None
+    computing: str
+
+    @classmethod
+    def open(cls, params: Params, run: str, model: DualEncoder, config: dict, device: torch.device) -> "PhotoEncoder":
+        """model: on ``device``. Raises UsageError if the features were computed elsewhere, MissingResource for missing
+        weights, IntegrityError if weights or transform differ from those of the run's features."""
+        name = config["features"]
+        source = params.features.get(name)
+        if source is None:
+            raise UsageError(f"run '{run}' was trained on features.{name}, which params.yaml does not name any more")
+        if source.backbone.name in NO_NETWORK:
+            raise UsageError(
+                f"features.{name} of run '{run}' are '{source.backbone.name}': computed elsewhere, with no network here to "
+                "show a photo to; `search --image-id` takes an image of the data set"
+            )
+        if model.tests_on_pixels:
+            return cls(model, config, device, None, None, "float32")
+        meta = _meta(source, name, run, config)
+        backbone = BACKBONES.load(source.backbone.name).build(source.backbone.params, params.seed)
+        must_be_the_same(backbone, meta, name)
+        forward = Forward(backbone.module.to(device), source.backbone.params, device)
+        return cls(model, config, device, backbone, forward, meta.get("precision", "float32"))
+
+    def photo(self, content: bytes, name: str) -> Tensor:
+        """(1, dim) or (1, R, dim). name: for messages. Raises InputError if ``content`` is no readable picture."""
+        images.decode(content, name)
+        with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
+            (Path(folder) / "photo").write_bytes(content)
+            return self.boxes(Path(folder), [Item(0, "photo", hashlib.sha256(content).hexdigest(), name)])
+
+    def boxes(self, folder: Path, items: list[Item]) -> Tensor:
+        """A row for each picture, or box of a picture, below ``folder``."""
+        starts = range(0, len(items), _BATCH)
+        return torch.cat([self._embedded(folder, items[start : start + _BATCH]) for start in starts])
+
+    def _embedded(self, folder: Path, items: list[Item]) -> Tensor:
+        if self.backbone is None or self.forward is None:
+            transform = networks.transform(self.config["backbone"])
+            inputs = torch.from_numpy(np.stack([images.pixels(folder, item, transform) for item in items]))
+        else:
+            rows = [self.backbone.read(folder, item) for item in items]
+            has_columns = isinstance(rows[0], tuple)
+            arrays = tuple(np.stack(column) for column in zip(*rows, strict=True)) if has_columns else np.stack(rows)
+            with devices.inference(self.device, self.computing):
+                features = self.forward(arrays).features
+            inputs = torch.from_numpy(np.asarray(features, np.float32))
+        with torch.inference_mode():
+            return self.model.img(inputs.to(self.device)).float()
+
+
+def _meta(source: FeatureSet, name: str, run: str, config: dict) -> dict:
+    path = paths.extracted(source.dataset, name) / features.META
+    if not path.is_file():
+        raise MissingResource(
+            f"{path} does not exist: it says which weights saw the images; make it with `vse-pipe extract --features {name}`"
+        )
+    meta = read_json(path)
+    if meta.get("sha256") != config.get("features_sha256"):
+        raise IntegrityError(
+            f"run {run} was trained on other features than data/extract now holds; run `vse-pipe train --run {run}` again"
+        )
+    return meta
+
+
+def must_be_the_same(backbone: Backbone, meta: dict, name: str) -> None:
+    """Raises IntegrityError if weights, transform or another property of the backbone differs from ``meta``. Versions
+    of libraries do not count."""
+    about = json.loads(json.dumps(backbone.about))
+    changed = [key for key, value in about.items() if identity(value) != identity(meta.get(key))]
+    if changed:
+        raise IntegrityError(
+            f"features.{name} was made with other {' and '.join(changed)} than there are now; run `vse-pipe extract --features {name}` again"
+        )
 
 
 @dataclass(frozen=True)
@@ -36,8 +178,8 @@ class EncodedQuery:
 
 
 class Network:
-    """gallery: its embeddings; trained: data/train/<run>/ or the peer in it. Model and vectors are loaded when they are first
-    needed. Several threads may use it at once.
+    """gallery: its embeddings; trained: data/train/<run>/ or the peer in it. Model and vectors are loaded when they are
+    first needed. Several threads may use it at once.
     """
 
     weights = None
@@ -132,8 +274,8 @@ class Network:
 
 
 class Together:
-    """An ensemble, or the two networks of a run; their scores are averaged. weights: of each network, None for the plain mean.
-    Raises InputError unless all embedded the same images and captions."""
+    """An ensemble, or the two networks of a run; their scores are averaged. weights: of each network, None for the
+    plain mean. Raises InputError unless all embedded the same images and captions."""
 
     def __init__(self, parts: list["Network | Together"], weights: tuple[float, ...] | None = None) -> None:
         self.parts, self.weights = parts, weights
@@ -216,17 +358,16 @@ def files_of(network: Networks) -> States:
 def _weights(params: Params, run: str) -> tuple[float, ...] | None:
     """Weights of an ensemble's networks, from its evaluation if they are chosen on val.
 
-    Raises UsageError for an ensemble with scores that depend on other items, MissingResource if no evaluation has chosen the weights.
+    Raises UsageError for an ensemble with scores that depend on other items, MissingResource if no evaluation has
+    chosen the weights.
     """
     node = params.ensembles[run]
     if node.cascade:
-        raise UsageError(
-            f"ensemble '{run}' is a cascade, which needs an evaluation; search '{node.members[0]}' instead"
-        )
+        advice = f"search '{node.members[0]}' instead"
+        raise UsageError(f"ensemble '{run}' is a cascade, which needs an evaluation; {advice}")
     if node.fusion != "mean":
-        raise UsageError(
-            f"ensemble '{run}' is a fusion by {node.fusion}, which needs an evaluation; search works for the mean"
-        )
+        kind = f"a fusion by {node.fusion}"
+        raise UsageError(f"ensemble '{run}' is {kind}, which needs an evaluation; search works for the mean")
     if node.weights != TUNED:
         return None if node.pair else node.shares
     for inference in params.grid.inferences:

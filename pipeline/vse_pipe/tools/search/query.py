@@ -1,17 +1,22 @@
-"""A query: a sentence, or parts of text and pictures that are added or subtracted; and the limits of its hits.
+"""A query, the limits of its hits, and its answer.
+
+A query is a sentence, or parts of text and pictures that are added or subtracted:
 
     query  = sentence | [operator] part operator part ...
     part   = (text | "text" | file.jpg | image:ID | image:"ID") [:weight]
 
-An operator is a + or - outside of quotes with white space, or an end of the query, on both sides. A query without an operator
-between two parts is a sentence and stays unchanged. One exception is text in quotes that contains an operator or ends as the name of
-a picture's file. ``picture_name`` recognises a query that is the name of a picture's file.
+An operator is a + or - outside of quotes with white space, or an end of the query, on both sides. A query without an
+operator between two parts is a sentence and stays unchanged. One exception is text in quotes that contains an operator
+or ends as the name of a picture's file. ``picture_name`` recognises a query that is the name of a picture's file.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
 
+from vse_pipe.core.console import plain
 from vse_pipe.core.errors import UsageError
 
 TEXT, PHOTO, IMAGE = "text", "photo", "image"
@@ -36,9 +41,10 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class Limits:
-    """k: maximum number of hits; offset: number of better hits to skip; to: IMAGES, CAPTIONS or None, as in ``direction``; where: a
-    condition on the columns of images.parquet, see ``catalogue.rows_where``; group: cosine from which two items are near
-    duplicates, so that only the better is a hit; probability: does the answer have probabilities? least: lowest probability."""
+    """k: maximum number of hits; offset: number of better hits to skip; to: IMAGES, CAPTIONS or None, as in
+    ``direction``; where: a condition on the columns of images.parquet, see ``catalogue.rows_where``; group: cosine from
+    which two items are near duplicates, so that only the better is a hit; probability: does the answer have
+    probabilities? least: lowest probability."""
 
     k: int = 10
     to: str | None = None
@@ -62,8 +68,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Term:
-    """kind: TEXT, PHOTO or IMAGE; value: the text, the name of the file or the data set's id of the image; weight: not 0, negative
-    for a subtracted part; content: the bytes of the file of a PHOTO."""
+    """kind: TEXT, PHOTO or IMAGE; value: the text, the name of the file or the data set's id of the image; weight: not
+    0, negative for a subtracted part; content: the bytes of the file of a PHOTO."""
 
     kind: str
     value: str
@@ -74,8 +80,8 @@ class Term:
 def parse(text: str, files: bool = True) -> tuple[Term, ...]:
     """The parts of a query, one of weight 1 for a sentence. files: may the query name files of this machine?
 
-    Raises UsageError for an operator without a part, a quote without its end, an invalid weight, a part that is both added and
-    subtracted, and a query with subtracted parts only.
+    Raises UsageError for an operator without a part, a quote without its end, an invalid weight, a part that is both
+    added and subtracted, and a query with subtracted parts only.
     """
     stripped = text.strip()
     bounds = _bounds(stripped)
@@ -83,10 +89,8 @@ def parse(text: str, files: bool = True) -> tuple[Term, ...]:
         return (Term(TEXT, text),)
     starts = bounds if bounds[:1] == [0] else [-1, *bounds]
     ends = [*starts[1:], len(stripped)]
-    signed = [
-        (stripped[start] if start >= 0 else "+", stripped[start + 1 : end])
-        for start, end in zip(starts, ends, strict=True)
-    ]
+    bodies = [(start, stripped[start + 1 : end]) for start, end in zip(starts, ends, strict=True)]
+    signed = [(stripped[start] if start >= 0 else "+", body) for start, body in bodies]
     if len(signed) > _MOST:
         raise UsageError(f"a query of {len(signed)} parts; {_MOST} are the most")
     parts = tuple(_part(sign, body.strip()) for sign, body in signed)
@@ -101,8 +105,8 @@ def picture_name(text: str) -> str | None:
 
 
 def direction(parts: Sequence[Term], to: str | None = None, captions: int = 1) -> str:
-    """TO_IMAGES or TO_CAPTIONS. to: IMAGES, CAPTIONS, or None, which means captions for a query of pictures alone, if there are
-    any, else images; captions: their number. Raises UsageError for another ``to``."""
+    """TO_IMAGES or TO_CAPTIONS. to: IMAGES, CAPTIONS, or None, which means captions for a query of pictures alone, if
+    there are any, else images; captions: their number. Raises UsageError for another ``to``."""
     if to not in (None, IMAGES, CAPTIONS):
         raise UsageError(f"search for {IMAGES} or {CAPTIONS}, not for {to!r}")
     if to is None:
@@ -171,3 +175,131 @@ def _check(parts: Sequence[Term], files: bool) -> None:
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+
+
+# Numbers of similar items of a hit and of unknown words in an answer, and characters of an unknown word.
+MOST_ALIKE, _WORDS, _WIDEST = 20, 20, 40
+
+
+@dataclass(frozen=True)
+class Hit:
+    """rank: from 1; score: under the criterion, larger is closer; image_id, caption_id: ids of the data set, numbers or
+    text; caption_id: None if images are searched.
+
+    text: the caption, or the image's first caption (may be empty); file: name in images.parquet, relative to the data
+    set's root; alike: ids of at most SHOWN near duplicates with lower scores, best first, empty without groups;
+    alike_count: their number; probability: of a match, None unless requested.
+    """
+
+    rank: int
+    score: float
+    image_id: int | str
+    caption_id: int | str | None
+    text: str
+    file: str
+    alike: tuple[int | str, ...] = ()
+    alike_count: int = 0
+    probability: float | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """query: the sentence, or the name of the file or image; hits: best first; unknown: words that the run's vocabulary
+    lacks; seconds: from the query to the hits; notes: remarks on the query.
+
+    parts: kind, value and weight of each part, empty for a query of one part; narrowed: the limits of the hits:
+    ``where`` with ``left``, the number of items that fit it, ``group`` and ``min_probability``; calibration: origin of
+    the probabilities, see ``Calibration``, empty without them."""
+
+    query: str
+    run: str
+    inference: str
+    hits: tuple[Hit, ...]
+    unknown: tuple[str, ...]
+    seconds: float
+    notes: tuple[str, ...] = ()
+    parts: tuple[dict, ...] = ()
+    narrowed: dict = field(default_factory=dict)
+    calibration: dict = field(default_factory=dict)
+
+
+class Searcher(Protocol):
+    """The part of ``vse_pipe.tools.search.engine.Engine`` that answers and the web page use."""
+
+    run: str
+    inference: str
+    split: str
+    counts: dict[str, int]
+    left_out: dict[str, int]
+    named: bool
+
+    def ask(self, parts: Any, limits: Any) -> Any: ...
+
+    def picture(self, image_id: int | str) -> Path | None: ...
+
+    def correction(self, direction: str) -> Any: ...
+
+
+def answer_document(engine: Searcher, answer: Answer, direction: str, reason: str) -> dict:
+    """The answer with facts about the search and its correction, as ``vse-pipe search --json`` and the API of
+    ``vse-pipe serve`` have it. reason: why the run was chosen."""
+    return {
+        **asdict(answer),
+        "chosen": reason,
+        "split": engine.split,
+        "direction": direction,
+        "searched": engine.counts[_kind(direction)],
+        "left_out": engine.left_out,
+        "correction": engine.correction(direction).about,
+    }
+
+
+def remarks(content: dict) -> list[str]:
+    """Remarks on the search, one sentence in each line. content: result of ``document``."""
+    lines = [f"run {content['run']} ({content['chosen']})"]
+    if content["unknown"]:
+        words = [plain(shortened(word)) for word in content["unknown"][:_WORDS]]
+        more = len(content["unknown"]) - len(words)
+        lines.append(f"not in the vocabulary: {', '.join(words)}" + (f" and {more} more" if more else ""))
+    lines += content["notes"]
+    if (where := content["narrowed"].get("where")) is not None:
+        kind, left = _kind(content["direction"]), content["narrowed"]["left"]
+        lines.append(f"{left:,} of {content['searched']:,} {kind} fit {where}")
+    if content["calibration"]:
+        lines.append(_calibrated(content))
+    if not content["hits"]:
+        least = content["narrowed"].get("min_probability")
+        lines.append("nothing fits" + ("" if least is None else f" with a probability of {least:g} or more"))
+    if content["left_out"]:
+        images, captions = (content["left_out"][kind] for kind in ("images", "captions"))
+        nor = f", nor their {captions:,} captions" if captions else ""
+        lines.append(f"{images:,} images that could not be read are not searched{nor}")
+    return lines + ([_corrected(content)] if content["correction"] else [])
+
+
+def shortened(word: str) -> str:
+    return word if len(word) <= _WIDEST else f"{word[:_WIDEST]}..."
+
+
+def _kind(direction: str) -> str:
+    return "images" if direction == TO_IMAGES else "captions"
+
+
+def _corrected(content: dict) -> str:
+    about = content["correction"]
+    kind = "captions" if content["direction"] == TO_IMAGES else "images"
+    when = f"on {about['computed']}" if about["kept"] else "now"
+    return (
+        f"{content['inference']}: corrected by {about['queries']:,} {kind} of {about['bank']}, computed {when} in "
+        f"{about['seconds']:.1f} s and kept"
+    )
+
+
+def _calibrated(content: dict) -> str:
+    about = content["calibration"]
+    query, item = ("sentence", "image") if content["direction"] == TO_IMAGES else ("image", "caption")
+    source = "" if about["run"] == content["run"] else f" of run {about['run']}"
+    return (
+        f"probability that one of the {about['candidates']} best of a {query} is its own {item}: {about['method']} on "
+        f"{about['queries']:,} queries of {about['split']}{source}, where {about['base_rate']:.1%} are"
+    )

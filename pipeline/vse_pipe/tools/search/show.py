@@ -1,8 +1,8 @@
 """Print the answer of a search as JSON, as a table, as pictures in the terminal, and as a page.
 
-Pictures in terminals: https://sw.kovidgoyal.net/kitty/graphics-protocol/, https://iterm2.com/documentation-images.html. A picture is
-decoded and encoded again, so that only base64 of the thumbnail reaches the terminal. The page is one HTML file that uses no network
-and runs no script.
+Pictures in terminals: https://sw.kovidgoyal.net/kitty/graphics-protocol/, https://iterm2.com/documentation-images.html.
+A picture is decoded and encoded again, so that only base64 of the thumbnail reaches the terminal. The page is one HTML
+file that uses no network and runs no script.
 """
 
 import base64
@@ -24,24 +24,24 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import may_replace, write_text
 from vse_pipe.pictures.images import shown
 from vse_pipe.report.pictures import data_uri, fit, thumbnail
-from vse_pipe.tools.search.answer import remarks
-from vse_pipe.tools.search.query import TO_IMAGES
+from vse_pipe.tools.search.query import TO_IMAGES, remarks
 
 KITTY, ITERM = "kitty", "iterm"
 _PROGRAMS = {"iTerm.app": ITERM, "WezTerm": ITERM, "ghostty": KITTY}
-# Pixels of a thumbnail's longer side, its lines in a terminal, hits with a thumbnail, and characters of a kitty command.
+# Pixels of a thumbnail's longer side, its lines in a terminal, hits with a thumbnail, and characters of a kitty
+# command.
 _SIDE, _LINES, _MOST, _CHUNK = 256, 7, 24, 4096
 _FOLDER = Path(__file__).parent / "template"
 # A mark in the first bytes of a page.
 _MARK, _HEAD = b'<meta name="generator" content="vse-pipe search">', 1000
 # Bytes of all pictures of a page; a page of 10,000 hits still opens.
 _BUDGET = 32 * 2**20
-# The path of an image for ``sources.read.at``, by its id.
+# The path of an image for ``pictures.images.shown``, by its id.
 Locate = Callable[[int | str], Path | None]
 
 
 def show(document: dict, as_json: bool) -> None:
-    """Print the answer. document: result of ``answer.document``."""
+    """Print the answer. document: result of ``answer_document``."""
     if as_json:
         text = json.dumps(document, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
         stdout.file.write(text + "\n")
@@ -55,9 +55,8 @@ def show(document: dict, as_json: bool) -> None:
 def _print_table(document: dict) -> None:
     to_images = document["direction"] == TO_IMAGES
     kind = "images" if to_images else "captions"
-    caption = (
-        f"{document['inference']}, {document['searched']:,} {kind} of {document['split']}, {document['seconds']:.2f} s"
-    )
+    searched = f"{document['searched']:,} {kind} of {document['split']}"
+    caption = f"{document['inference']}, {searched}, {document['seconds']:.2f} s"
     if not document["hits"]:
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=Text(caption), caption_justify="left")
@@ -116,7 +115,6 @@ def _command(kind: str, png: bytes) -> str:
 
 
 def _png(path: Path) -> bytes | None:
-    """The thumbnail as PNG; None if the picture cannot be read."""
     content = shown(path)
     small = None if content is None else thumbnail(content, _SIDE)
     if small is None:
@@ -133,12 +131,13 @@ def check_free(out: Path) -> None:
 
 
 def write_page(out: Path, document: dict, picture: Locate, query: bytes | None = None) -> None:
-    """Write the page, whole or not at all. document: result of ``answer.document``; query: the photo of the query."""
+    """Write the page, whole or not at all. document: result of ``answer_document``; query: the photo of the query."""
     write_text(out, page(document, picture, query))
 
 
 def page(document: dict, picture: Locate, query: bytes | None = None) -> str:
-    """The page as HTML. The template escapes captions, file names and the query; the policy allows only its style and pictures."""
+    """The page as HTML. The template escapes captions, file names and the query; the policy allows only its style and
+    pictures."""
     from vse_pipe.report.formatting import template_environment  # jinja2, which other answers do not need
 
     style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")

@@ -1,9 +1,16 @@
 """The web application: one page that works without scripts, the same searches as JSON, and the pictures."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import anyio
+import numpy as np
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -13,17 +20,132 @@ from starlette.types import ASGIApp
 
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, PipelineError, UsageError
-from vse_pipe.tools.search.answer import Searcher
+from vse_pipe.pictures.images import shown
+from vse_pipe.report import formatting
+from vse_pipe.report.pictures import data_uri, thumbnail
+from vse_pipe.tools.search.query import (
+    IMAGE,
+    PHOTO,
+    TO_IMAGES,
+    Limits,
+    Searcher,
+    Term,
+    answer_document,
+    direction,
+    literal,
+    parse,
+)
 from vse_pipe.tools.serve import requests
-from vse_pipe.tools.serve.desk import Desk, ResultPage, WaitingLine
-from vse_pipe.tools.serve.pages import Form, Pages, Thumbnails
-from vse_pipe.tools.serve.requests import FIELDS, Query, Uploads, check_upload
+from vse_pipe.tools.serve.requests import Query, later
 from vse_pipe.tools.serve.server import LOOPBACK, Guarded
 
-_DATA = ("/api/", "/picture/", "/health")
+# Maximum number of near duplicates of a result on the page.
+ALIKE = 12
+# Maximum of items times grouped results: each item is compared with each result.
+_COMPARED = 5 * 10**7
+# Seconds in line, and places in line of one address.
+TURN_SECONDS = 10.0
+OF_ADDRESS = 64
 # Places in line of a search with a photo, which stays in memory while it waits.
 _PHOTO = 8
+_DATA = ("/api/", "/picture/", "/health")
+ASSETS = {"/style.css": "text/css", "/icon.svg": "image/svg+xml", "/more.js": "text/javascript"}
 _FAILED = "the search failed; the terminal of vse-pipe serve says why"
+_TEMPLATES = Path(__file__).parent / "templates"
+# Pixels of an uploaded photo on the page, and of a thumbnail: twice the width of a tile, for screens with two pixels to
+# a point.
+_PREVIEW, SIDE = 240, 400
+# About 3,000 thumbnails.
+CACHE_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True)
+class ResultPage:
+    """answer: of the engine, for one page; document: for programs, as ``search --json`` with ``offset`` and ``next``,
+    the offset of the next results or None; pictures: ids of all images on the page that have a picture."""
+
+    answer: Any
+    document: dict
+    pictures: frozenset[int | str]
+
+
+class Desk:
+    """The engines of one run, by inference criterion; they share run, split and pictures."""
+
+    def __init__(self, engines: Mapping[str, Searcher], reason: str) -> None:
+        self._engines, self._reason = dict(engines), reason
+        self.inferences = list(engines)
+        first = next(iter(self._engines.values()))
+        self.run, self.split, self.counts = first.run, first.split, first.counts
+        self.picture, self.named = first.picture, first.named
+
+    def search(self, query: Query) -> ResultPage:
+        """The results of a query, for one thread at a time. Raises InputError and UsageError as the engine."""
+        engine, parts = self._engines[query.inference], _parts(query)
+        target = direction(parts, query.to, self.counts["captions"])
+        items, last = self.counts["images" if target == TO_IMAGES else "captions"], query.offset + query.k
+        if query.group is not None and items * last > _COMPARED:
+            raise UsageError(
+                f"grouped, the first {_COMPARED // items:,} results among {items:,} can be asked for, not those to {last:,}"
+            )
+        # One more hit shows whether further results exist.
+        narrowed = query.to, query.where, query.group, query.offset, query.least is not None, query.least
+        longer = engine.ask(parts, Limits(query.k + 1, *narrowed))
+        answer = replace(longer, hits=longer.hits[: query.k])
+        deepest = requests.DEEPEST if query.group is None else min(requests.DEEPEST_GROUPED, _COMPARED // max(1, items))
+        more = len(longer.hits) > query.k and query.photo is None and last + query.k <= deepest
+        content = answer_document(engine, answer, target, self._reason)
+        content |= {"offset": query.offset, "next": last if more else None}
+        image_ids = {hit.image_id for hit in answer.hits}
+        if query.image_id is not None:
+            image_ids.add(query.image_id)
+        if target == TO_IMAGES:
+            image_ids.update(duplicate for hit in answer.hits for duplicate in hit.alike[:ALIKE])
+        pictures = frozenset(number for number in image_ids if self.picture(number) is not None)
+        return ResultPage(answer, content, pictures)
+
+
+def _parts(query: Query) -> tuple[Term, ...]:
+    """Parts of the query. Raises UsageError for a text that names a file: visitors cannot open files of this
+    machine."""
+    if query.photo is not None:
+        return (Term(PHOTO, "a photo", content=query.photo),)
+    if query.image_id is not None:
+        return (Term(IMAGE, str(query.image_id)),)
+    assert query.text is not None
+    return parse(query.text, files=False)
+
+
+class WaitingLine:
+    """Lets ``turns`` requests run at a time. Rejected requests get status 429 or 503 with Retry-After."""
+
+    def __init__(self, turns: int) -> None:
+        self._turns = anyio.CapacityLimiter(turns)
+        self._places: Counter[str] = Counter()
+
+    @contextlib.asynccontextmanager
+    async def turn(self, address: str, places: int = 1) -> AsyncIterator[None]:
+        """Wait for a turn that lasts while the block runs. places: in line, more for requests that need more memory.
+
+        Raises HTTPException if the address has no places left, or if the turn does not come in time.
+        """
+        if self._places[address] + places > OF_ADDRESS:
+            raise later(429, "too many requests of this address wait already; try again in a moment")
+        self._places[address] += places
+        try:
+            try:
+                with anyio.fail_after(TURN_SECONDS):
+                    await self._turns.acquire()
+            except TimeoutError:
+                raise later(503, "too many others wait; try again in a moment") from None
+            try:
+                yield
+            finally:
+                self._turns.release()
+        finally:
+            self._places[address] -= places
+            if not self._places[address]:
+                del self._places[address]
 
 
 def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, reason: str = "as asked") -> ASGIApp:
@@ -41,14 +163,12 @@ def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, rea
         Route("/api/search", site.api, methods=["GET", "POST"]),
         Route("/picture/{image_id:path}", site.picture),
         Route("/health", site.health),
-        Route("/style.css", site.style),
-        Route("/icon.svg", site.icon),
-        Route("/more.js", site.script),
+        *(Route(path, site.asset) for path in ASSETS),
     ]
     handlers: dict[Any, Any] = {
         PipelineError: site.refused,
         HTTPException: site.failed,
-        ClientDisconnect: site.left,
+        ClientDisconnect: site.disconnected,
         Exception: site.crashed,
     }
     return Guarded(Starlette(routes=routes, exception_handlers=handlers), list(hosts))
@@ -59,7 +179,7 @@ class _Site:
         self._desk = desk
         self._pages = Pages(desk)
         self._thumbnails = Thumbnails(desk.picture)
-        self._uploads = Uploads()
+        self._uploads = requests.Uploads()
         # One search at a time uses the model; pages and pictures are served meanwhile.
         self._searches, self._decoders = WaitingLine(1), WaitingLine(2)
 
@@ -78,9 +198,8 @@ class _Site:
 
     async def picture(self, request: Request) -> Response:
         value = request.path_params["image_id"]
-        if not value or (
-            "/" in value and not self._desk.named
-        ):  # a text id may contain a slash; it is never used as a path
+        # A text id may contain a slash; it is never used as a path.
+        if not value or ("/" in value and not self._desk.named):
             raise HTTPException(404)
         number = requests.image_id(value, self._desk.named)
         try:
@@ -97,20 +216,15 @@ class _Site:
         served = {"run": desk.run, "split": desk.split, "inferences": desk.inferences, **desk.counts}
         return JSONResponse({"status": "ok", **served})
 
-    async def style(self, request: Request) -> Response:
-        return Response(self._pages.style, media_type="text/css")
-
-    async def script(self, request: Request) -> Response:
-        return Response(self._pages.script, media_type="text/javascript")
-
-    async def icon(self, request: Request) -> Response:
-        return Response(self._pages.icon, media_type="image/svg+xml")
+    async def asset(self, request: Request) -> Response:
+        path = request.url.path
+        return Response(self._pages.assets[path], media_type=ASSETS[path])
 
     async def _query(self, request: Request) -> Query | None:
         if request.method != "POST":
             return requests.read(request.query_params.multi_items(), self._desk.inferences, named=self._desk.named)
         values, photo = await self._uploads.read(request)
-        check_upload(photo)
+        requests.check_upload(photo)
         fields = [*request.query_params.multi_items(), *values]
         return requests.read(fields, self._desk.inferences, photo, self._desk.named)
 
@@ -133,9 +247,8 @@ class _Site:
         response.headers.update(error.headers or {})
         return response
 
-    async def left(self, request: Request, error: ClientDisconnect) -> Response:
-        """An unread response: the visitor closed the connection."""
-        return Response(status_code=400)
+    async def disconnected(self, request: Request, error: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # nobody reads it
 
     async def crashed(self, request: Request, error: Exception) -> Response:
         return self._error(request, 500, _FAILED)
@@ -143,11 +256,104 @@ class _Site:
     def _error(self, request: Request, status: int, message: str) -> Response:
         if request.url.path.startswith(_DATA):
             return JSONResponse({"error": message}, status)
-        typed = {name: request.query_params[name] for name in FIELDS if name in request.query_params}
-        for name in ("image_id", "offset"):
-            typed.pop(name, None)
+        names = [
+            name for name in requests.FIELDS if name in request.query_params and name not in ("image_id", "offset")
+        ]
+        typed = {name: request.query_params[name] for name in names}
         return HTMLResponse(self._pages.problem(message, Form(**typed)), status)
 
 
 def _address(request: Request) -> str:
     return request.client.host if request.client else ""
+
+
+@dataclass(frozen=True)
+class Form:
+    """Values of the form as the visitor sent them."""
+
+    text: str = ""
+    k: str = str(requests.DEFAULT_K)
+    inference: str = ""
+    to: str = ""
+    where: str = ""
+    group: str = ""
+    min_probability: str = ""
+
+    @property
+    def narrowed(self) -> bool:
+        return bool(self.to or self.where or self.group or self.min_probability)
+
+
+class Pages:
+    """The templates of one desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        environment = formatting.template_environment(_TEMPLATES)
+        limits = {"max_k": requests.MAX_K, "max_text": requests.MAX_TEXT, "max_megabytes": requests.MAX_UPLOAD // 10**6}
+        environment.globals |= {**limits, "alike": ALIKE, "literal": literal}
+        self._page = environment.get_template("page.html")
+        self.assets = {path: (_TEMPLATES / path[1:]).read_text(encoding="utf-8") for path in ASSETS}
+
+    def empty(self) -> str:
+        return self._render(Form())
+
+    def problem(self, message: str, form: Form) -> str:
+        return self._render(form, message=message)
+
+    def results(self, query: Query, results: ResultPage) -> str:
+        group, least = (
+            "" if number is None else np.format_float_positional(number, trim="-")
+            for number in (query.group, query.least)
+        )
+        narrowed = query.to or "", query.where or "", group, least
+        form = Form(query.text or "", str(query.k), query.inference, *narrowed)
+        small = thumbnail(query.photo, _PREVIEW) if query.photo is not None else None
+        return self._render(form, query=query, results=results, preview=data_uri(small) if small else None)
+
+    def _render(self, form: Form, **values: Any) -> str:
+        options = {name: getattr(form, name) for name in ("k", "inference", "where", "group", "min_probability")}
+
+        def again(**fields: object) -> str:
+            """The address of another search with the same options."""
+            return "/?" + urlencode({**fields, **{name: value for name, value in options.items() if value}})
+
+        def more(offset: int) -> str:
+            """The address of the next results."""
+            query = values["query"]
+            fields = {"text": query.text} if query.text is not None else {"image_id": query.image_id}
+            return again(**fields, **({"to": form.to} if form.to else {}), offset=offset)
+
+        context = {"message": None, "query": None, "results": None, "preview": None, **values}
+        return self._page.render(desk=self._desk, form=form, again=again, more=more, **context)
+
+
+class Thumbnails:
+    """A cache of WebP thumbnails by image_id, at most ``budget`` bytes of the last used ones. For several threads at
+    once."""
+
+    def __init__(self, find: Callable[[int | str], Path | None], budget: int = CACHE_BYTES) -> None:
+        """find: returns the path of an image for ``pictures.images.shown``, or None."""
+        self._find, self._budget = find, budget
+        self._cache: OrderedDict[int | str, bytes] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, image_id: int | str) -> bytes | None:
+        """The thumbnail; None if the data set has no such image, or no readable picture of it."""
+        with self._lock:
+            if image_id in self._cache:
+                self._cache.move_to_end(image_id)
+                return self._cache[image_id]
+        path = self._find(image_id)
+        content = shown(path) if path is not None else None
+        webp = thumbnail(content, SIDE) if content is not None else None
+        if webp is not None:
+            with self._lock:
+                if image_id not in self._cache:
+                    self._cache[image_id] = webp
+                    self._bytes += len(webp)
+                while self._bytes > self._budget:
+                    _, oldest = self._cache.popitem(last=False)
+                    self._bytes -= len(oldest)
+        return webp

@@ -38,8 +38,8 @@ MAX_PIXELS = 50_000_000
 
 @dataclass(frozen=True)
 class Query:
-    """One search: exactly one of ``text``, ``image_id`` and ``photo`` is set. k: number of results after the first ``offset``;
-    to, where, group, least: as in ``vse_pipe.tools.search.query.Limits``."""
+    """One search: exactly one of ``text``, ``image_id`` and ``photo`` is set. k: number of results after the first
+    ``offset``; to, where, group, least: as in ``vse_pipe.tools.search.query.Limits``."""
 
     k: int
     inference: str
@@ -58,8 +58,8 @@ def read(
 ) -> Query | None:
     """The query in the name-value pairs of a form or an address; None if they contain none.
 
-    inferences: the available criteria, the first is the default. photo: the content of an upload, instead of text and image_id.
-    named: are ids text? Raises UsageError with a sentence for the visitor.
+    inferences: the available criteria, the first is the default. photo: the content of an upload, instead of text and
+    image_id. named: are ids text? Raises UsageError with a sentence for the visitor.
     """
     fields = _once(values)
     k = _integer("k", fields.get("k", str(DEFAULT_K)), 1, MAX_K)
@@ -103,7 +103,8 @@ def _share(name: str, kind: str, value: str) -> float:
 
 
 def image_id(value: str, named: bool = False) -> int | str:
-    """The id. Raises UsageError unless ``value`` is a decimal 64-bit integer, or for text ids unless it is short enough."""
+    """The id. Raises UsageError unless ``value`` is a decimal 64-bit integer, or for text ids unless it is short
+    enough."""
     if not named:
         return _integer("image_id", value, -_INT64, _INT64 - 1)
     if len(value) > LONGEST:
@@ -210,7 +211,8 @@ def _of_this_site(request: Request) -> bool:
 
 
 def check_upload(content: bytes) -> None:
-    """Raises InputError unless the header of ``content`` is that of a picture in one of ``FORMATS`` with at most MAX_PIXELS.
+    """Raises InputError unless the header of ``content`` is that of a picture in one of ``FORMATS`` with at most
+    MAX_PIXELS.
 
     The picture is not decoded: a file of 50 kB can claim 400 megapixels.
     """

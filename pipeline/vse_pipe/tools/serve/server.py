@@ -41,8 +41,8 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket. It reserves the port before a model is loaded.
 
-    port: 0 for any free port. Raises UsageError for a host that this machine does not have, PipelineError for a port in use or
-    not allowed.
+    port: 0 for any free port. Raises UsageError for a host that this machine does not have, PipelineError for a port in
+    use or not allowed.
     """
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -88,7 +88,8 @@ def serve(app: ASGIApp, listening: socket.socket) -> None:
 class Connection(H11Protocol):
     """uvicorn's connection with limits of time and number. uvicorn limits only the time between two requests.
 
-    A connection beyond the limit closes the connection that has waited longest for its client, so slow clients cannot block others.
+    A connection beyond the limit closes the connection that has waited longest for its client, so slow clients cannot
+    block others.
     """
 
     _since = 0.0
@@ -145,8 +146,8 @@ class Connection(H11Protocol):
 class Guarded:
     """``app`` behind the check of the Host header and with HEADERS on each response, error pages included.
 
-    A page of another site can make its own name resolve to 127.0.0.1 (DNS rebinding) and then read the answers. Its requests carry
-    that name, which is not among ``hosts``.
+    A page of another site can make its own name resolve to 127.0.0.1 (DNS rebinding) and then read the answers. Its
+    requests carry that name, which is not among ``hosts``.
     """
 
     def __init__(self, app: ASGIApp, hosts: list[str]) -> None:

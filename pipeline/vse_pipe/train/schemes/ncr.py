@@ -161,7 +161,7 @@ class Ncr(Scheme):
         scores = network.score(images, texts)
         network.train(was_training)
         owners, matches = batch.owners.to(scores.device), setting.pairs.matches(batch.pairs, scores.device)
-        scored = Scored.of(scores, owners, setting.train.mask_same_image, matches=matches)
+        scored = Scored.from_scores(scores, owners, setting.train.mask_same_image, matches=matches)
         return predicted(scored, self.params.margin)
 
 

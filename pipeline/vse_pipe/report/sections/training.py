@@ -1,0 +1,305 @@
+"""Sections about trainings: learning curves, sweeps, audits of the training pairs, and the setup."""
+
+import platform
+from importlib.metadata import version
+from typing import Any
+
+from vse_pipe.artifacts.images import DESCRIBED, SPLITS
+from vse_pipe.core.errors import InputError
+from vse_pipe.report import charts as report_charts
+from vse_pipe.report import settings
+from vse_pipe.report.formatting import plural
+from vse_pipe.report.pictures import Chart, Collector
+from vse_pipe.report.results import Audit, Group, Results, RunResult, TrainedRun
+from vse_pipe.report.sections.examples import Previews
+from vse_pipe.report.settings import Point, Sweep
+
+
+def curves(results: Results, collector: Collector) -> dict | None:
+    groups = [_curves_group(group, collector) for group in results.groups if group.with_curves]
+    return {"groups": groups} if groups else None
+
+
+def _curves_group(group: Group, collector: Collector) -> dict:
+    rows = [_curves_row(run) for run in group.with_curves]
+    best = max(rows, key=lambda row: row["rsum"])
+    label = f"Validation rsum per epoch of {len(rows)} runs; the best is {best['run']} with {best['rsum']:.1f} at epoch {best['epoch']}."
+    losses = []
+    for row, run in zip(rows, group.with_curves, strict=True):
+        text = f"Training loss of {row['run']}: {row['first']:.4g} in the first epoch, {row['last']:.4g} in the last of {row['epochs']}."
+        losses.append(
+            {
+                "run": row["run"],
+                "loss": row["name"],
+                "chart": collector.chart(report_charts.training(run.history), text),
+            }
+        )
+    validation = report_charts.validation({run.name: run.history for run in group.with_curves})
+    return {
+        "dataset": group.catalogue.name,
+        "validation": collector.chart(validation, label),
+        "losses": losses,
+        "rows": rows,
+        "epochs": _epochs(group),
+    }
+
+
+def _curves_row(run: TrainedRun) -> dict:
+    table = run.history
+    best = table.loc[table["val_rsum"].idxmax()]
+    loss, scheme = run.member("loss"), run.member("scheme")
+    return {
+        "run": run.name,
+        "name": loss if scheme == "plain" else f"{loss}, {scheme}",
+        "epochs": len(table),
+        "epoch": int(best["epoch"]),
+        "rsum": float(best["val_rsum"]),
+        "first": float(table["loss"].iloc[0]),
+        "last": float(table["loss"].iloc[-1]),
+    }
+
+
+def _epochs(group: Group) -> dict:
+    columns = {run.name: run.history.set_index("epoch")["val_rsum"] for run in group.with_curves}
+    epochs = sorted({int(epoch) for column in columns.values() for epoch in column.index})
+    rows = [
+        (epoch, [float(column[epoch]) if epoch in column.index else None for column in columns.values()])
+        for epoch in epochs
+    ]
+    return {"runs": list(columns), "rows": rows}
+
+
+def sweeps(results: Results, collector: Collector) -> dict | None:
+    sweeps = settings.collect(results)
+    if not sweeps:
+        return None
+    return {
+        "sweeps": [(_swept_curves if sweep.curves else _swept_values)(sweep, collector) for sweep in sweeps],
+        "split": results.params.evaluate.split,
+    }
+
+
+def _swept_values(sweep: Sweep, collector: Collector) -> dict:
+    best = max(sweep.points, key=lambda point: point.rsum)
+    label = (
+        f"rsum under {sweep.node.inference} of {plural(len(sweep.points), 'run')} against {sweep.title}; "
+        f"the best is {best.rsum:.1f} at {best.x:g}, run {best.run}."
+    )
+    spec = report_charts.sweep(sweep.points, sweep.baselines, sweep.title, sweep.node.x)
+    has_repeated_x = len({point.x for point in sweep.points}) < len(sweep.points)
+    rows = [
+        {"one": point, "best": point is best, "mean": _mean(sweep.points, index) if has_repeated_x else None}
+        for index, point in enumerate(sweep.points)
+    ]
+    baselines = [{"one": point, "best": False, "mean": None} for point in sweep.baselines]
+    intervals = any(point.interval for point in (*sweep.points, *sweep.baselines))
+    more = {"rows": [*rows, *baselines], "several": has_repeated_x, "intervals": intervals}
+    return _sweep_heading(sweep, collector.chart(spec, label)) | more
+
+
+def _swept_curves(sweep: Sweep, collector: Collector) -> dict:
+    best_epochs = {run: history.loc[history["val_rsum"].idxmax()] for run, history in sweep.histories.items()}
+    best = max(best_epochs, key=lambda run: best_epochs[run]["val_rsum"])
+    label = (
+        f"Validation rsum per epoch of {plural(len(best_epochs), 'run')}; "
+        f"the best is {best} with {best_epochs[best]['val_rsum']:.1f} at epoch {int(best_epochs[best]['epoch'])}."
+    )
+    rows = [
+        {"run": run, "rsum": float(row["val_rsum"]), "epoch": int(row["epoch"]), "best": run == best}
+        for run, row in best_epochs.items()
+    ]
+    return _sweep_heading(sweep, collector.chart(report_charts.validation(sweep.histories), label)) | {"rows": rows}
+
+
+def _sweep_heading(sweep: Sweep, chart: Chart) -> dict:
+    return {
+        "name": sweep.name,
+        "x": sweep.node.x,
+        "title": sweep.title,
+        "inference": sweep.node.inference,
+        "curves": sweep.curves,
+        "chart": chart,
+    }
+
+
+def _mean(points: list[Point], index: int) -> float | None:
+    x = points[index].x
+    if index and points[index - 1].x == x:
+        return None
+    same = [point.rsum for point in points if point.x == x]
+    return sum(same) / len(same)
+
+
+_MEASURES = ("auc", "average_precision", "precision", "recall")
+
+
+def audit(results: Results, collector: Collector) -> dict | None:
+    """None when params names no audit."""
+    groups = []
+    for group in results.groups:
+        audits = [results.audits[run.name] for run in group.runs if run.name in results.audits]
+        cards = [_audit_of_run(audit, Previews(group.catalogue, collector)) for audit in audits]
+        groups += [{"dataset": group.catalogue.name, "audits": cards}] if cards else []
+    return {"groups": groups} if groups else None
+
+
+def _audit_of_run(audit: Audit, previews: Previews) -> dict:
+    metrics, collector = audit.metrics, previews.collector
+    is_known = metrics["truth"] == "known"
+    flagged = f"{metrics['flagged']} are taken for mismatched"
+    label = f"Losses of {metrics['pairs']} training pairs of {audit.run}; {flagged}."
+    losses, costs = collector.chart(report_charts.losses(audit.histogram), label), None
+    if audit.costs is not None and not (table := report_charts.quartiles(audit.costs)).empty:
+        text = f"Transport cost of the pairs of {audit.run} over {table['epoch'].nunique()} epochs."
+        costs = collector.chart(report_charts.costs(table), text)
+    return {
+        "run": audit.run,
+        "known": is_known,
+        "metrics": metrics,
+        "doubts": metrics["mixture"]["doubts"],
+        "ranked": metrics.get("ranked", []),  # absent in audits of earlier versions
+        "partners_from": metrics["partners_from"],
+        "measures": [metrics.get(name) for name in _MEASURES],
+        "losses": losses,
+        "costs": costs,
+        "cards": [_audit_card(audit, number, previews) for number in metrics["gallery"]],
+        "refined": _refined(audit, previews),
+    }
+
+
+def _refined(audit: Audit, previews: Previews) -> dict | None:
+    """The alignment of the transport plans of the last epoch; None without plans or without rematched pairs."""
+    refined = audit.metrics.get("refined")
+    if not refined or not refined["alignment"]:
+        return None
+    charts = []
+    for kind in ("transported", "untransported"):
+        part = refined["alignment"][kind]
+        top = part["mean"][0]
+        label = f"Mean refined alignment of {part['rows']} {kind} images of {audit.run}: {top:.3f} for the first caption of {len(part['mean'])}."
+        charts.append((kind, part["rows"], previews.collector.chart(report_charts.alignment(part["mean"]), label)))
+    cards = [
+        {
+            **{name: previews.query(row[f"{name}_id"], "text_to_image") for name in ("caption", "rematch_caption")},
+            "image": previews.query(row["image_id"], "image_to_text"),
+            "weight": row["weight"],
+        }
+        for row in refined["rematched"]
+    ]
+    return {"epoch": refined["epoch"], "charts": charts, "cards": cards}
+
+
+def _audit_card(audit: Audit, number: int, previews: Previews) -> dict:
+    if number not in audit.pairs.index:
+        raise InputError(
+            f"audit of {audit.run}: caption_id {number} of the gallery is no row of pairs.parquet; "
+            f"run `vse-pipe audit --run {audit.run}` again"
+        )
+    row = audit.pairs.loc[number]
+
+    def preview(value: Any, direction: str) -> dict | None:
+        return None if _absent(value) else previews.query(int(value), direction)
+
+    return {
+        "caption": preview(number, "text_to_image"),
+        "rematch_caption": preview(row["rematch_caption_id"], "text_to_image"),
+        "image": preview(row["image_id"], "image_to_text"),
+        "rematch_image": preview(row["rematch_image_id"], "image_to_text"),
+        "probability": float(row["probability"]),
+        "score": float(row["score"]),
+        "caption_score": None if _absent(row["rematch_caption_id"]) else float(row["rematch_caption_score"]),
+        "image_score": None if _absent(row["rematch_image_id"]) else float(row["rematch_image_score"]),
+        "mismatched": None if _absent(row["mismatched"]) else bool(row["mismatched"]),
+    }
+
+
+def _absent(value: object) -> bool:
+    """Is the value null? pandas has None, NaN and NA for it."""
+    return value is None or value != value
+
+
+_FUSIONS = {"mean": "the mean of the scores", "zscore": "the mean of the z-scores", "rrf": "the reciprocal rank fusion"}
+_LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", "dvc")
+
+
+def setup(results: Results, collector: Collector) -> dict:
+    params = results.params
+    present = {split for group in results.groups for split in group.catalogue.images["split"].unique()}
+    splits = [split for split in SPLITS if split in (*DESCRIBED, *present)]
+    return {
+        "datasets": [_dataset(group, splits) for group in results.groups],
+        "splits": splits,
+        "runs": [
+            _run_options(run, results)
+            for group in results.groups
+            for run in group.first_models
+            if isinstance(run, TrainedRun)
+        ],
+        "sentences": [
+            *(_ensemble(run) for run in results.runs() if run.parts),
+            *(_transfer(run) for run in results.runs() if run.moved),
+        ],
+        "criteria": settings.of_criteria(results),
+        "tuned": _tuned(results),
+        "fingerprints": [row for group in results.groups for row in _fingerprints(group)],
+        "evaluate": {key: settings.value_text(value) for key, value in params.evaluate.model_dump().items()},
+        "seed": params.seed,
+        "versions": [("Python", platform.python_version()), *((name, version(name)) for name in _LIBRARIES)],
+    }
+
+
+def _dataset(group: Group, splits: list[str]) -> dict:
+    catalogue = group.catalogue
+    pictures, texts = catalogue.images["split"].value_counts(), catalogue.captions["split"].value_counts()
+    counts = [(int(pictures.get(split, 0)), int(texts.get(split, 0))) for split in splits]
+    return {"name": catalogue.name, "counts": counts}
+
+
+def _run_options(run: TrainedRun, results: Results) -> dict:
+    rows = settings.of_run(run, results.params)
+    names = {row.kind: row.member.text for row in rows}
+    return {
+        "name": run.name,
+        "loss": names["loss"],
+        "scheme": "" if names["scheme"] == "plain" else f" with {names['scheme']}",
+        "rest": f"{names['similarity']} similarity, {names['text']} text, {names['image']} image",
+        "rows": rows,
+        "changed": any(row.changed for row in rows),
+    }
+
+
+def _ensemble(run: RunResult) -> str:
+    ensemble = run.best.metrics.get("ensemble")
+    if ensemble is None:
+        return f"{run.name} is the mean of the scores of {' and '.join(run.parts)}."
+    if "cascade" in ensemble:
+        first, second = ensemble["runs"]
+        return f"{run.name} is a cascade: the best {ensemble['cascade']} of each query by {first}, in the order of {second}."
+    weighted = zip(ensemble["runs"], ensemble["weights"], strict=True)
+    shares = ", ".join(f"{part} {weight:.3g}" for part, weight in weighted)
+    chosen = ", chosen on val" if ensemble["weights_from"] == "val" else ""
+    return f"{run.name} is {_FUSIONS[ensemble['fusion']]} of its runs, weighted{chosen}: {shares}."
+
+
+def _transfer(run: RunResult) -> str:
+    transfer = run.best.metrics["transfer"]
+    share = transfer.get("unknown_words")
+    words = f"; {share:.1%} of the words of its captions are unknown to it" if share is not None else ""
+    return f"{run.name} is {transfer['run']}, trained on {transfer['trained_on']}, on {transfer['dataset']}{words}."
+
+
+def _fingerprints(group: Group) -> list[tuple[str, str, str]]:
+    """(subject, name, SHA-256): the tables of the data set, then the training inputs and the weights of each run."""
+    catalogue = group.catalogue
+    rows = [(catalogue.name, name, digest) for name, digest in catalogue.digests.items()]
+    return rows + [(run.name, name, digest) for run in group.trained for name, digest in run.digests.items()]
+
+
+def _tuned(results: Results) -> list[dict]:
+    return [
+        {"run": result.run, "inference": result.inference, "values": settings.listed(chosen) + suffix}
+        for run in results.runs()
+        for result in run.evaluations.values()
+        if (chosen := settings.flat(result.metrics["tuned"]))
+        for suffix in [f" (chosen on {result.metrics['tuned_on']})" if "tuned_on" in result.metrics else ""]
+    ]

@@ -1,0 +1,249 @@
+"""compare: differences between evaluations, as tables, Markdown and JSON, and the limit of --max-drop."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vse_pipe.artifacts import features
+from vse_pipe.core.console import stdout, warn
+from vse_pipe.core.errors import InputError, MissingResource, Regression, UsageError
+from vse_pipe.core.files import read_json
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.ranking.comparison import Comparison, FigureRow, Method, compared, paired
+from vse_pipe.ranking.intervals import holm, nest
+from vse_pipe.report.formatting import markdown_row, spread
+from vse_pipe.tools import revisions
+from vse_pipe.tools.revisions import Place
+
+# With fewer resamples no p-value can be significant.
+FEWEST_RESAMPLES = 40
+_WATCHED = ("r@1", "r@5", "r@10", "mrr", "map", "map@r", "r_precision", "ndcg@10", "rsum")
+
+
+def check(comparisons: list[Comparison], max_drop: float) -> None:
+    """Raises Regression if a figure of ``_WATCHED`` is lower in B than in A by more than ``max_drop`` points with p <
+    0.05.
+
+    With several B's the p-value is Holm's. Med r, Mean r and hubness do not count.
+    """
+    lines = [
+        f"{comparison.b.metrics.get('inference')}: {' '.join(row.address)} fell by {-row.difference:.2f} "
+        f"({row.a:.2f} to {row.b:.2f}, p = {row.decisive:.3f}); allowed is {max_drop:g}"
+        for comparison in comparisons
+        for row in comparison.rows
+        if row.address[-1] in _WATCHED and -row.difference > max_drop and row.significant
+    ]
+    if lines:
+        raise Regression("\n".join(lines))
+
+
+_SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
+_HEADER = ("metric", "A", "B", "B - A", "95% interval", "p")
+_BREAKING = ("A", "B", "95% interval")  # cells that a narrow terminal breaks at spaces instead of cutting them
+_FINE = ("gini", "robin_hood")
+_DIGITS = 6
+
+
+def terminal(comparisons: list[Comparison], resamples: int, seed: int) -> None:
+    """Print a table for each comparison; rows with p < 0.05 are bold."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    for comparison in comparisons:
+        table = Table(title=escape(_title(comparison)), caption=escape(_caption(comparison, resamples, seed)))
+        for name in _header(comparison):
+            table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=name not in _BREAKING)
+        for row in comparison.rows:
+            table.add_row(*_cells(row), style="bold" if row.significant else "")
+        stdout.print(table)
+
+
+def markdown(comparisons: list[Comparison], resamples: int, seed: int) -> str:
+    """GitHub-flavoured Markdown: a heading, a table and a line of protocol for each comparison."""
+    parts = []
+    for comparison in comparisons:
+        lines = [
+            f"### {_title(comparison)}",
+            "",
+            markdown_row(_header(comparison)),
+            markdown_row(("---", *["---:"] * (len(_HEADER) - 1))),
+        ]
+        lines += [markdown_row(_cells(row)) for row in comparison.rows]
+        parts.append("\n".join([*lines, "", _caption(comparison, resamples, seed), ""]))
+    return "\n".join(parts)
+
+
+def document(comparisons: list[Comparison], resamples: int, seed: int) -> str:
+    """``{"resamples", "seed", "comparisons": [{"a", "b", "split", "protocol", "ties", "images",
+    "image_to_text": {metric: {"a", "b", "difference", "interval", "p"}}, "text_to_image", "rsum",
+    "hs_sum"}]}``: keys sorted, numbers finite, interval and p optional. Runs with seeds add "seeds" in "a" and "b",
+    "paired", and "a_sd" and "b_sd" of each figure; several B's add "p_holm"."""
+    content = {"resamples": resamples, "seed": seed, "comparisons": [_plain(comparison) for comparison in comparisons]}
+    return json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _plain(comparison: Comparison) -> dict:
+    plain: dict = {"images": comparison.images}
+    for side, about in (("a", comparison.a), ("b", comparison.b)):
+        plain[side] = {"name": about.name} | {key: about.metrics.get(key) for key in ("inference", "bank")}
+        plain[side] |= {"seeds": _seeds(about)} if _seeds(about) else {}
+    plain |= {"paired": paired(comparison.a, comparison.b)} if _seeds(comparison.a) or _seeds(comparison.b) else {}
+    plain |= {key: comparison.b.metrics.get(key) for key in ("split", "protocol", "ties")}
+    for row in comparison.rows:
+        numbers = {"a": row.a, "b": row.b, "difference": row.difference}
+        cells: dict[str, Any] = {key: _rounded(value) for key, value in numbers.items()}
+        if row.interval is not None and row.p is not None:
+            cells |= {"interval": [_rounded(end) for end in row.interval], "p": _rounded(row.p)}
+        cells |= {"p_holm": _rounded(row.holm)} if row.holm is not None else {}
+        cells |= {f"{side}_sd": _rounded(sd) for side, sd in zip("ab", row.spread, strict=True) if sd is not None}
+        nest(plain, row.address, cells)
+    return plain
+
+
+def _rounded(value: float) -> float:
+    return round(value, _DIGITS) + 0.0  # never -0.0
+
+
+def _title(comparison: Comparison) -> str:
+    a, b = (f"{side.name} ({side.metrics.get('inference')})" for side in (comparison.a, comparison.b))
+    return f"A: {a}, B: {b}"
+
+
+def _caption(comparison: Comparison, resamples: int, seed: int) -> str:
+    metrics = (comparison.a.metrics, comparison.b.metrics)
+    banks = [f"{side.get('bank')}{' (transductive)' if side.get('transductive') else ''}" for side in metrics]
+    bank = f"query bank {banks[0]}" if banks[0] == banks[1] else f"query bank {banks[0]} in A, {banks[1]} in B"
+    correction = f", corrected for the {comparison.at_once} comparisons with A (Holm)" if comparison.at_once > 1 else ""
+    return (
+        f"{metrics[1].get('split')} split, protocol {metrics[1].get('protocol')}, ties {metrics[1].get('ties')}, {bank}; "
+        f"{resamples} draws of {comparison.images} images with their captions, seed {seed}; {_trainings(comparison)}"
+        f"p of each figure by itself, two-sided{correction}"
+    )
+
+
+def _header(comparison: Comparison) -> tuple[str, ...]:
+    return (*_HEADER[:-1], "p (Holm)") if comparison.at_once > 1 else _HEADER
+
+
+def _seeds(side: Method) -> list[int]:
+    return [int(seed) for seed in side.models if seed]
+
+
+def _trainings(comparison: Comparison) -> str:
+    """The part of the caption about seeds; empty if both runs have a single training."""
+    if not _seeds(comparison.a) and not _seeds(comparison.b):
+        return ""
+    if paired(comparison.a, comparison.b):
+        return f"mean ± standard deviation over seeds {', '.join(map(str, _seeds(comparison.a)))}, paired; "
+    sides = (("A", comparison.a), ("B", comparison.b))
+    counts = ", ".join(f"{len(side)} in {name}" for name, side in sides)
+    single = " and ".join(name for name, side in sides if len(side) == 1)
+    doubt = f"; of {single} one model, whose chance in training is in no interval" if single else ""
+    return f"mean ± standard deviation over trainings, {counts}, not paired{doubt}; "
+
+
+def _cells(row: FigureRow) -> list[str]:
+    digits = 3 if row.address[-1].startswith(_FINE) else 2
+    name = " ".join([_SHORT.get(part, part) for part in row.address]).replace("hs_sum", "hs-sum")
+    means = [spread(mean, sd, digits) for mean, sd in zip((row.a, row.b), row.spread, strict=True)]
+    cells = [name, *means, f"{row.difference:+z.{digits}f}"]
+    if row.interval is None:
+        return [*cells, "-", "-"]
+    low, high = row.interval
+    return [*cells, f"{low:+z.{digits}f} to {high:+z.{digits}f}", f"{row.decisive:.3f}"]
+
+
+def compare(
+    run_a: str,
+    runs_b: Sequence[str],
+    start: Path,
+    params: Params | None,
+    *,
+    inference: str | None = None,
+    base: str | None = None,
+    resamples: int = 1000,
+    seed: int = 1,
+) -> list[Comparison]:
+    """For each B one comparison for ``inference``, or for each criterion of both sides in the order of grid.inferences.
+
+    run_a, runs_b: a run of the project, or a folder with metrics.json, ranks.parquet and occurrence.parquet, relative
+    to ``start``; params: of the project in the working directory, None outside a project; base: git revision of side A.
+    With several B's p-values are corrected for their number. Raises UsageError for unknown names, MissingResource if
+    data of ``base`` is not in the DVC cache, InputError for evaluations that cannot be paired.
+    """
+    if not runs_b and base is None:
+        raise UsageError("compare needs RUN_B, or --base REV to compare RUN_A with what it was")
+    a = revisions.find(run_a, start, params) if base is None else revisions.at_revision(run_a, start, params, base)
+    sides = [revisions.find(name, start, params) for name in runs_b or [run_a]]
+    names = [place.name for place in sides]
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        raise UsageError(f"RUN_B {', '.join(duplicates)} is given twice")
+    comparisons = []
+    for b in sides:
+        if params:
+            _warn_of_precision(a, b, params)
+        for criterion_a, criterion_b in _chosen(a, b, inference, params):
+            pair = a.read(criterion_a), b.read(criterion_b)
+            comparisons.append(compared(pair[0], revisions.aligned(a, b, pair, params), resamples, seed))
+    return comparisons if len(sides) == 1 else _corrected(comparisons)
+
+
+def _corrected(comparisons: list[Comparison]) -> list[Comparison]:
+    """Comparisons with Holm's p-values. A family is one figure under one criterion over all B's."""
+    families: dict[tuple, list[tuple[int, int]]] = {}
+    for number, comparison in enumerate(comparisons):
+        first, second = (side.metrics.get("inference") for side in (comparison.a, comparison.b))
+        criterion = first if first == second else None
+        for place, row in enumerate(comparison.rows):
+            if row.p is not None:
+                key = (*row.address, criterion)
+                families.setdefault(key, []).append((number, place))
+    rows = [list(comparison.rows) for comparison in comparisons]
+    for family in families.values():
+        corrected = holm([rows[number][place].p or 0.0 for number, place in family])
+        for (number, place), p in zip(family, corrected, strict=True):
+            rows[number][place] = replace(rows[number][place], holm=p)
+    at_once = len({comparison.b.name for comparison in comparisons})
+    return [replace(comparison, rows=new, at_once=at_once) for comparison, new in zip(comparisons, rows, strict=True)]
+
+
+def _warn_of_precision(a: Place, b: Place, params: Params) -> None:
+    """Warn if the features of A and B were computed in bfloat16 and in float32: they differ in the fourth digit."""
+    folders = [(place, folder) for place in (a, b) for folder in _feature_folders(place, params)]
+    precisions = {place.files.label(folder): _precision(place, folder) for place, folder in folders}
+    if len(set(precisions.values()) - {None}) > 1:
+        listing = ", ".join(f"{folder} in {precision}" for folder, precision in precisions.items())
+        warn(f"the features were not computed alike: {listing}; set precision in params.yaml and extract them again")
+
+
+def _feature_folders(place: Place, params: Params) -> list[Path]:
+    """Features of a run or of the members of an ensemble; empty for a folder of an evaluation."""
+    ensemble = None if place.single else params.ensembles.get(place.name)
+    runs = ensemble.members if ensemble else params.models(place.name)[:1]
+    nodes = [params.runs[run] for run in runs if not place.single and run in params.runs]
+    return [paths.extracted(node.dataset, node.features) for node in nodes]
+
+
+def _precision(place: Place, folder: Path) -> str | None:
+    try:
+        with place.files.local(folder, (features.META,)) as local:
+            return read_json(local / features.META).get("precision")
+    except (InputError, MissingResource):  # not fetched
+        return None
+
+
+def _chosen(a: Place, b: Place, inference: str | None, params: Params | None) -> list[tuple[str, str]]:
+    if a.single and b.single:
+        if inference is not None:
+            raise UsageError("--inference chooses a criterion of a run; both sides are folders of one criterion")
+        return [(a.criteria()[0], b.criteria()[0])]
+    if a.single or b.single:
+        name = inference or (a if a.single else b).criteria()[0]
+        return [(a.criteria()[0] if a.single else a.check(name), b.criteria()[0] if b.single else b.check(name))]
+    if inference is not None:
+        return [(a.check(inference), b.check(inference))]
+    names = revisions.common(a, b, params.grid.inferences if params else [])
+    return [(name, name) for name in names]

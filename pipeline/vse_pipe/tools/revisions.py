@@ -1,0 +1,355 @@
+"""Sides of a comparison: evaluations on the disk or in a git revision, read through DVC."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vse_pipe.artifacts import captions, evaluation, images, joins
+from vse_pipe.artifacts.evaluation import METRICS
+from vse_pipe.core.console import say
+from vse_pipe.core.errors import (
+    InputError,
+    IntegrityError,
+    MissingResource,
+    PipelineError,
+    UsageError,
+    missing,
+    unknown,
+)
+from vse_pipe.project import paths, repetitions
+from vse_pipe.project.params.typed import Params
+from vse_pipe.ranking.comparison import Compared, Method
+
+
+class Disk:
+    """Folders of evaluations in the work tree, relative to the working directory."""
+
+    def label(self, folder: Path) -> str:
+        """Name of ``folder`` in messages."""
+        return str(folder)
+
+    def below(self, folder: Path) -> list[str]:
+        """Names of the folders in ``folder`` that hold an evaluation, sorted."""
+        return sorted(path.parent.name for path in folder.glob(f"*/{METRICS}"))
+
+    @contextlib.contextmanager
+    def local(self, folder: Path, names: tuple[str, ...]) -> Iterator[Path]:
+        """A folder on disk with the files ``names`` of ``folder``."""
+        yield folder
+
+
+@dataclass(frozen=True)
+class Revision:
+    """rev: a commit, tag or branch; system: DVC's file system from the root of the git repository; prefix: the path
+    from that root to the working directory."""
+
+    rev: str
+    system: Any
+    prefix: Path
+
+    @classmethod
+    def open(cls, rev: str) -> "Revision":
+        """Raises UsageError for an unknown revision and without a DVC repository around the working directory."""
+        from dvc.api import DVCFileSystem
+        from dvc.exceptions import DvcException
+        from dvc.repo import Repo
+
+        try:
+            with Repo(Repo.find_root()) as repo:
+                root = Path(repo.scm.root_dir)
+            # A revision has only the root of git; the root of DVC may lie below it.
+            system = DVCFileSystem(str(root), rev=rev, subrepos=True)
+            system.info("")
+        except DvcException as error:
+            reason = str(error).splitlines()[0]
+            raise UsageError(f"--base {rev}: {reason}; give a commit, tag or branch of this repository") from error
+        return cls(rev, system, Path.cwd().resolve().relative_to(root.resolve()))
+
+    def label(self, folder: Path) -> str:
+        return f"{self.rev}:{folder}"
+
+    def below(self, folder: Path) -> list[str]:
+        with self._explained(folder):
+            entries = self.system.ls(str(self.prefix / folder), detail=True)
+        return sorted(Path(entry["name"]).name for entry in entries if entry["type"] == "directory")
+
+    @contextlib.contextmanager
+    def local(self, folder: Path, names: tuple[str, ...]) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory() as temporary:
+            copy = Path(temporary) / folder
+            copy.mkdir(parents=True)
+            for name in names:
+                with self._explained(folder / name):
+                    self.system.get_file(str(self.prefix / folder / name), str(copy / name))
+            try:
+                yield copy
+            except PipelineError as error:
+                # Messages name the temporary copy; users know the file by its revision.
+                raise type(error)(str(error).replace(f"{temporary}/", f"{self.rev}:")) from error
+
+    @contextlib.contextmanager
+    def _explained(self, path: Path) -> Iterator[None]:
+        unavailable = _unavailable()
+        try:
+            yield
+        except unavailable as error:
+            if self._absent(path):
+                raise InputError(f"{self.rev} has no {path}; it was not evaluated in that revision") from error
+            raise MissingResource(
+                f"{self.label(path)} is not in the DVC cache; get it with `dvc fetch` after "
+                f"`git checkout {self.rev}`, or make it there with `dvc repro`"
+            ) from error
+
+    def _absent(self, path: Path) -> bool:
+        """Does the revision lack the path? Otherwise only its content, or the listing of a folder above it, is
+        missing."""
+        try:
+            parents = (parent for parent in (path, *path.parents) if self.system.exists(str(self.prefix / parent)))
+            if (nearest := next(parents, None)) is not None:
+                self.system.ls(str(self.prefix / nearest), detail=True)
+        except _unavailable():
+            return False
+        return nearest != path
+
+
+def _unavailable() -> tuple[type[Exception], ...]:
+    """Exceptions of DVC for content in neither cache nor remote; the second is for the listing of a folder."""
+    from dvc.exceptions import DvcException
+    from dvc_data.index import DataIndexDirError
+
+    return FileNotFoundError, DataIndexDirError, DvcException
+
+
+@dataclass(frozen=True)
+class Place:
+    """A RUN of the command line: a run of the project with its criteria, or one folder of an evaluation.
+
+    name: in messages; single: is it one folder of one criterion? folders: by seed, with the empty key for a run without
+    seeds and a single folder; files: disk or revision."""
+
+    name: str
+    folders: dict[str, Path]
+    single: bool
+    files: Disk | Revision
+
+    def criteria(self) -> list[str]:
+        """Sorted names of the criteria that all seeds have. Raises InputError if there are none."""
+        if self.single:
+            (folder,) = self.folders.values()
+            with self.files.local(folder, (evaluation.METRICS,)) as local:
+                return [str(evaluation.read_metrics(local).get("inference", folder.name))]
+        criteria = {folder: set(self.files.below(folder)) for folder in self.folders.values()}
+        for folder, names in criteria.items():
+            if not names:
+                label = self.files.label(folder)
+                raise InputError(f"{label}: no folder in it has a {evaluation.METRICS}; evaluate the run")
+        shared = set.intersection(*criteria.values())
+        if not shared:
+            raise InputError(f"{self.name}: its seeds have no criterion in common; evaluate the run")
+        return sorted(shared)
+
+    def check(self, criterion: str) -> str:
+        """``criterion``. Raises UsageError if it was not evaluated."""
+        names = self.criteria()
+        if criterion not in names:
+            message = f"{self.name} has no evaluation under '{criterion}'"
+            raise UsageError(missing(message, criterion, names, f"it has: {', '.join(names)}"))
+        return criterion
+
+    def read(self, criterion: str) -> Method:
+        """The evaluation under ``criterion``. Raises InputError or IntegrityError for missing, outdated or damaged
+        files."""
+        names = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
+        models = {}
+        for seed, folder in self.folders.items():
+            with self.files.local(folder if self.single else folder / criterion, names) as local:
+                models[seed] = Compared.read(repetitions.name(self.name, int(seed)) if seed else self.name, local)
+        return Method(self.name, models)
+
+
+def find(name: str, start: Path, params: Params | None) -> Place:
+    """A name with a path separator is a folder. Any other name is a run of the project, or a folder if there is no such
+    run.
+
+    Raises IntegrityError for evaluations of other models or data than the present ones.
+    """
+    folder = start / name
+    runs = [] if params is None else sorted({*params.evaluated(), *params.groups})
+    if params is not None and (name in runs or (not is_path(name) and paths.evaluations(name).is_dir())):
+        return _run(name, params)
+    if (folder / evaluation.METRICS).is_file():
+        return Place(name, {"": folder}, True, Disk())
+    if is_path(name) or params is None:
+        raise UsageError(
+            f"{folder} has no {evaluation.METRICS}: RUN is a folder that `vse-pipe evaluate` wrote "
+            "or, inside a project, a run"
+        )
+    raise UsageError(unknown("run", name, runs))
+
+
+def at_revision(name: str, start: Path, params: Params | None, rev: str) -> Place:
+    """As ``find`` in another revision. A run or folder must lie in the project, but need not exist in the work tree."""
+    if params is None:
+        raise UsageError("--base reads from the project's git history: run it inside a vse-pipe project")
+    files = Revision.open(rev)
+    if not is_path(name) or name in params.evaluated():
+        folder = paths.evaluations(name)
+        seeds = [child for child in files.below(folder) if child.isdecimal()]
+        folders = {seed: folder / seed for seed in sorted(seeds, key=int)} or {"": folder}
+        return Place(f"{rev}:{name}", folders, False, files)
+    folder, root = (start / name).resolve(), Path.cwd().resolve()
+    if not folder.is_relative_to(root):
+        raise UsageError(f"{folder} lies outside the project {root}, whose revisions --base reads")
+    return Place(f"{rev}:{folder.relative_to(root)}", {"": folder.relative_to(root)}, True, files)
+
+
+def common(a: Place, b: Place, order: Sequence[str]) -> list[str]:
+    """Criteria of both sides: those of ``order`` first, then the rest sorted. Raises InputError if there are none."""
+    names_a, names_b = a.criteria(), b.criteria()
+    shared = set(names_a) & set(names_b)
+    if not shared:
+        listed = f"{a.name} has {', '.join(names_a)}; {b.name} has {', '.join(names_b)}"
+        raise InputError(f"no criterion in common: {listed}")
+    return [name for name in order if name in shared] + sorted(shared - set(order))
+
+
+def _run(name: str, params: Params) -> Place:
+    folders = {}
+    for model in params.models(name):
+        folder = paths.evaluations(model)
+        if not folder.is_dir():
+            raise InputError(f"{folder} does not exist; make it with `vse-pipe evaluate --run {model}` or `dvc repro`")
+        evaluation.require_current(params, model)
+        folders["" if model == name else str(repetitions.seed(model))] = folder
+    return Place(name, folders, False, Disk())
+
+
+def is_path(name: str) -> bool:
+    """Does RUN name a folder and never a run?"""
+    return os.sep in name or name in (os.curdir, os.pardir)
+
+
+def is_evaluation(name: str) -> bool:
+    """Is RUN an existing folder of an evaluation, which needs no project? ``max/1`` is a run."""
+    return is_path(name) and (Path(name) / evaluation.METRICS).is_file()
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Ids of a split by content. Index of images: digest, box and captions of an image; index of captions: index of the
+    image and text. Both end with a running number of equal entries."""
+
+    images: pd.Series
+    captions: pd.Series
+
+
+def aligned(a: Place, b: Place, sides: tuple[Method, Method], params: Params | None) -> Method:
+    """B with the ids of A for the same pictures and captions; B unchanged if both already use the same ids.
+
+    Folders of an evaluation stay unchanged, because their data set is not known. Raises InputError if the pictures or
+    captions differ, IntegrityError if data/prepare has changed since the evaluation.
+    """
+    method_a, method_b = sides
+    data = [side.metrics.get("data") for side in sides]
+    if params is None or a.single or b.single or None in data or data[0] == data[1]:
+        return method_b
+    if method_a.metrics.get("split") != method_b.metrics.get("split"):
+        return method_b
+    first, second = (_contents(place, side, params) for place, side in zip((a, b), sides, strict=True))
+    if first is None or second is None:
+        return method_b
+    image_ids = _ids(first.images, second.images, a.name, b.name, "images with their captions")
+    caption_ids = _ids(first.captions, second.captions, a.name, b.name, "captions")
+    say(f"compare: {a.name} and {b.name} ranked the same pictures and captions under other ids")
+    models = {seed: _renamed(model, image_ids, caption_ids, str(data[0])) for seed, model in method_b.models.items()}
+    return Method(method_b.name, models)
+
+
+def _contents(place: Place, side: Method, params: Params) -> Contents | None:
+    """The contents of the evaluated split; None if the data set is unknown or missing."""
+    run = place.name.rpartition(":")[2]
+    models = params.models(run)
+    if models[0] not in params.evaluated():
+        return None
+    folder, split = paths.prepared(params.dataset(models[0])), side.metrics["split"]
+    try:
+        with place.files.local(folder, (images.NAME, captions.NAME)) as local:
+            pictures, texts = images.read(local), captions.read(local)
+    except (InputError, MissingResource):
+        return None
+    if joins.by_split(pictures, texts).get(split) != side.metrics["data"]:
+        raise IntegrityError(
+            f"{place.name} was measured on other data than {place.files.label(folder)} holds now; run `dvc repro`, or "
+            f"`vse-pipe embed --run {run}` and `vse-pipe evaluate --run {run}` again"
+        )
+    return _by_content(*(table.filter(pc.equal(table["split"], split)) for table in (pictures, texts)))
+
+
+def _by_content(pictures: pa.Table, texts: pa.Table) -> Contents:
+    boxes = pc.struct_field(pc.extract_regex(pictures["file"], joins.BOX), "box").to_pandas().fillna("")
+    ids = pictures["image_id"].to_numpy()
+    rows = texts.select(["image_id", "text"]).to_pandas().sort_values("text")
+    described = rows.groupby("image_id")["text"].agg(tuple)
+    descriptions = described.reindex(ids).reset_index(drop=True).astype(str)
+    image_ids = _numbered([pictures["sha256"].to_pandas(), boxes, descriptions], ids)
+    contents = pd.Series(image_ids.index.to_flat_index(), index=image_ids.to_numpy())
+    owners = contents.reindex(texts["image_id"].to_numpy()).reset_index(drop=True)
+    return Contents(image_ids, _numbered([owners, texts["text"].to_pandas()], texts["caption_id"].to_numpy()))
+
+
+def _numbered(parts: list[pd.Series], ids: np.ndarray) -> pd.Series:
+    frame = pd.DataFrame(dict(enumerate(parts)))
+    number = frame.groupby(list(frame.columns), sort=False).cumcount()
+    return pd.Series(ids, index=pd.MultiIndex.from_arrays([*(frame[name] for name in frame), number]))
+
+
+def _ids(a: pd.Series, b: pd.Series, name_a: str, name_b: str, kind: str) -> pd.Series:
+    """The ids of A by those of B. Raises InputError unless both sides have the same contents."""
+    differences = len(a.index.symmetric_difference(b.index, sort=False))
+    if differences:
+        raise InputError(
+            f"{name_a} and {name_b} cannot be compared: measured on other data, {len(a)} and {len(b)} {kind}, of which "
+            f"{differences} are on one side only"
+        )
+    return pd.Series(a.reindex(b.index).to_numpy(), index=b.to_numpy())
+
+
+def _renamed(model: Compared, image_ids: pd.Series, caption_ids: pd.Series, data: str) -> Compared:
+    """The evaluation with new ids. image_ids, caption_ids: the new ids by the old ones."""
+
+    def ids(old: np.ndarray, is_image: np.ndarray) -> pa.Array:
+        new = np.empty(len(old), np.int64)
+        for rows, by_old in ((is_image, image_ids), (~is_image, caption_ids)):
+            renamed = by_old.reindex(old[rows])
+            if renamed.isna().any():
+                raise InputError(
+                    f"{model.name}: the evaluation names ids that its data set does not have; evaluate again"
+                )
+            new[rows] = renamed.to_numpy()
+        return pa.array(new)
+
+    ranks, occurrence = model.ranks, model.occurrence
+    from_images = pc.equal(ranks["direction"], "image_to_text").to_numpy()
+    lists = ranks["top"].combine_chunks()
+    lists = lists.chunk(0) if isinstance(lists, pa.ChunkedArray) else lists
+    flat, rows = (part.to_numpy() for part in (pc.list_flatten(lists), pc.list_parent_indices(lists)))
+    ends = np.cumsum([0, *pc.list_value_length(lists).to_numpy()]).astype(np.int32)
+    renamed = {
+        "query_id": ids(ranks["query_id"].to_numpy(), from_images),
+        "image_id": ids(ranks["image_id"].to_numpy(), np.full(len(ranks), True)),
+        "top": pa.ListArray.from_arrays(pa.array(ends), ids(flat, ~from_images[rows]), type=lists.type),
+    }
+    for name, column in renamed.items():
+        ranks = ranks.set_column(ranks.schema.get_field_index(name), name, column)
+    items = ids(occurrence["item_id"].to_numpy(), pc.equal(occurrence["direction"], "text_to_image").to_numpy())
+    occurrence = occurrence.set_column(occurrence.schema.get_field_index("item_id"), "item_id", items)
+    return replace(model, metrics={**model.metrics, "data": data}, ranks=ranks, occurrence=occurrence)

@@ -1,0 +1,575 @@
+"""Ids mean the same in whatever file they stand."""
+
+import importlib.util
+import mmap
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.hostile import Hostile, bytes_as_text
+from vse_pipe.core import arrays, memory
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
+from vse_pipe.core.parquet import Parquet
+from vse_pipe.evaluate import judgements, readers
+from vse_pipe.evaluate import vectors as evaluate_vectors
+from vse_pipe.evaluate.judgements import Names
+from vse_pipe.evaluate.readers import Book
+from vse_pipe.ranking.metrics.recall import Truth
+
+_NUMBERS = [2**53 - 1, 2**53, 2**53 + 1, 10**18 - 1, 10**18, 1212345678901234567, 2**63 - 1, -(2**63), 0, 7]
+_BEYOND = ["7", str(2**63)]
+
+
+def _array(path, ids, book):
+    np.save(path / "a.npy", np.array([int(name) for name in ids], np.int64))
+    return readers.npy_ids(path / "a.npy", len(ids), "v.npy", "image_id", book)
+
+
+def _array_of_text(path, ids, book):
+    np.save(path / "b.npy", np.array(ids))
+    return readers.npy_ids(path / "b.npy", len(ids), "v.npy", "image_id", book)
+
+
+def _lines(path, ids, book):
+    (path / "c.txt").write_text("\n".join(ids) + "\n")
+    return readers.npy_ids(path / "c.txt", len(ids), "v.npy", "image_id", book)
+
+
+def _column(path, column, book):
+    pq.write_table(pa.table({"image_id": column}), path / "d.parquet")
+    return readers.parquet_ids(
+        path / "d.parquet", readers.read_parquet(path / "d.parquet", ["image_id"]), "image_id", book
+    )
+
+
+def _integers(path, ids, book):
+    return _column(path, pa.array([int(name) for name in ids], pa.int64()), book)
+
+
+def _texts(path, ids, book):
+    return _column(path, pa.array(ids, pa.string()), book)
+
+
+def _words(path, ids, book):
+    return _column(path, pa.array(ids, pa.large_string()).dictionary_encode(), book)
+
+
+def _judged(path, book):
+    return readers.read_qrels(str(path), book).pairs["text_to_image"][1]
+
+
+def _judged_lines(path, ids, book):
+    (path / "e.txt").write_text("\n".join(["caption_id image_id", *(f"{row} {name}" for row, name in enumerate(ids))]))
+    return _judged(path / "e.txt", book)
+
+
+def _trec_lines(path, ids, book):
+    (path / "f.txt").write_text("".join(f"{row} 0 {name} 1\n" for row, name in enumerate(ids)))
+    return _judged(path / "f.txt", book)
+
+
+def _judged_column(path, ids, book):
+    pq.write_table(pa.table({"caption_id": np.arange(len(ids)), "image_id": ids}), path / "g.parquet")
+    return _judged(path / "g.parquet", book)
+
+
+_TYPED = [_array, _integers]
+_UNTYPED = [_array_of_text, _lines, _texts, _words, _judged_lines, _trec_lines, _judged_column]
+
+
+@pytest.mark.parametrize("read", [*_TYPED, *_UNTYPED])
+def test_what_int64_holds_is_a_number_in_every_file(tmp_path, read):
+    book = Book()
+    assert read(tmp_path, list(map(str, _NUMBERS)), book).tolist() == _NUMBERS
+    assert not book.texts("image_id")
+    assert book.names() is None
+
+
+@pytest.mark.parametrize(("first", "second"), [*product(_UNTYPED[:4], _UNTYPED)])
+def test_what_int64_does_not_hold_is_text_in_every_file(tmp_path, first, second):
+    """The ids of one side are text throughout, those among them that look like numbers too."""
+    book = Book()
+    assert first(tmp_path, _BEYOND, book).tolist() == [0, 1]
+    assert second(tmp_path, ["7"], book).tolist() == [0]
+    assert second(tmp_path, _BEYOND[::-1], book).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(("first", "second"), [*product([*_TYPED, *_UNTYPED[:4]], _UNTYPED)])
+def test_numbers_beside_what_is_none_are_refused(tmp_path, first, second):
+    book = Book()
+    first(tmp_path, ["7", "8"], book)
+    with pytest.raises(InputError, match=r"write them alike|is not an integer"):
+        second(tmp_path, _BEYOND, book)
+
+
+@pytest.mark.parametrize(("first", "second"), [*product(_UNTYPED[:4], _TYPED)])
+def test_text_beside_integers_is_refused(tmp_path, first, second):
+    book = Book()
+    first(tmp_path, _BEYOND, book)
+    with pytest.raises(InputError, match="write them alike"):
+        second(tmp_path, ["7"], book)
+
+
+@pytest.mark.parametrize("ending", ["csv", "txt", "parquet"])
+def test_judgements_and_labels_name_every_number(tmp_path, ending):
+    path = tmp_path / f"labels.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.table({"image_id": pa.array(_NUMBERS, pa.int64()), "label": ["a"] * len(_NUMBERS)}), path)
+    else:
+        by = "," if ending == "csv" else " "
+        path.write_text("\n".join([f"image_id{by}label", *(f"{number}{by}a" for number in _NUMBERS)]) + "\n")
+    table = judgements.read(path, ["image_id", "label"])
+    assert Names.from_ids(np.array(_NUMBERS)).find(table["image_id"]).tolist() == _NUMBERS
+
+
+installed = pytest.mark.skipif(
+    importlib.util.find_spec("eccv_caption") is None, reason="needs the package eccv_caption (extra: eccv)"
+)
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package of that name with four judgements, whose code must not run."""
+    data = tmp_path / "eccv_caption" / "data"
+    data.mkdir(parents=True)
+    (tmp_path / "eccv_caption" / "__init__.py").write_text("raise RuntimeError('imported')")
+    (data / "eccv_image_to_caption.json").write_text('{"7": [70, 71], "8": [71]}')
+    (data / "eccv_caption_to_image.json").write_text('{"70": [7]}')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "eccv_caption", raising=False)
+    return data
+
+
+def test_each_direction_has_its_own_judgements(package):
+    found = readers.read_qrels("eccv_caption").pairs
+    assert [ids.tolist() for ids in found["image_to_text"]] == [[7, 7, 8], [70, 71, 71]]
+    assert [ids.tolist() for ids in found["text_to_image"]] == [[70], [7]]
+
+
+def test_a_damaged_package_is_named(package):
+    (package / "eccv_caption_to_image.json").write_text("{")
+    with pytest.raises(InputError, match=r"eccv_caption_to_image.json: not a JSON document"):
+        readers.read_eccv("eccv_caption")
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingResource, match=r"--qrels cxc takes .* eccv_caption.*pip install 'vse-pipe\[eccv\]'"):
+        readers.read_eccv("cxc")
+
+
+@installed
+@pytest.mark.parametrize(("name", "queries"), [("eccv_caption", (1261, 1332)), ("cxc", (5000, 24972))])
+def test_the_collections_have_the_published_number_of_queries(name, queries):
+    found = readers.read_eccv(name).pairs
+    assert (len(set(found["image_to_text"][0])), len(set(found["text_to_image"][0]))) == queries
+
+
+@installed
+@pytest.mark.parametrize(("name", "short"), [("eccv_caption", "eccv"), ("cxc", "cxc")])
+@pytest.mark.parametrize(("way", "direction"), [("i2t", "image_to_text"), ("t2i", "text_to_image")])
+def test_recall_is_that_of_the_package(name, short, way, direction):
+    """One item retrieved for each COCO test query, a correct one in about half of the cases."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it asks for two packages that it can do without
+        from eccv_caption import Metrics
+    metrics = Metrics()
+    rng = np.random.default_rng(0)
+    queries, items = (np.array(sorted(metrics.coco_gts[side])) for side in (way, way[::-1]))
+    correct = getattr(metrics, f"{short}_gts")[way]
+    best = rng.choice(items, len(queries))
+    best = [
+        rng.choice(correct[query]) if query in correct and rng.random() < 0.5 else one
+        for query, one in zip(queries.tolist(), best, strict=True)
+    ]
+    ranked = {way: {query: [one] for query, one in zip(queries.tolist(), best, strict=True)}}
+    expected = getattr(metrics, f"{short}_recalls")(ranked, way, K=1)[way]
+    assert 0.4 < expected < 0.6
+    truth = Truth.by_pairs(queries, items, *readers.read_eccv(name).pairs[direction])
+    hits = truth.holds(np.arange(len(queries)), np.searchsorted(items, best))
+    assert hits[truth.judged()].mean() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["<f2", "<f4", "<f8", ">f4"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_are_read_as_they_are(tmp_path, kind, order):
+    values = np.arange(6).reshape(2, 3).astype(kind, order=order)
+    np.save(tmp_path / "a.npy", values)
+    found = readers.npy_vectors(tmp_path / "a.npy")
+    np.testing.assert_array_equal(found, values)
+    assert found.dtype.isnative
+
+
+def test_pickled_objects_are_never_loaded(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([Hostile(tmp_path / "pwned.txt")], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match="holds pickled Python objects, which are never loaded"):
+        readers.npy_vectors(tmp_path / "a.npy")
+    with pytest.raises(InputError, match="holds pickled Python objects"):
+        readers.npy_ids(tmp_path / "a.npy", 1, "b.npy")
+    assert not (tmp_path / "pwned.txt").exists()
+
+
+@pytest.mark.parametrize(("cut", "found"), [(-8, 168), (8, 184)])
+def test_a_file_of_another_size_than_its_header_says_is_refused(tmp_path, cut, found):
+    np.save(tmp_path / "a.npy", np.ones((3, 2)))
+    whole = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(whole[:cut] if cut < 0 else whole + b"\0" * cut)
+    with pytest.raises(InputError, match=rf"a.npy: not a whole \.npy file \({found} bytes, its header promises 176"):
+        readers.npy_vectors(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x93NUMPY", b"\x93NUMPY\x09\x00v\x00", b"PK\x03\x04" * 9, b"\x93NUMPY\x01\x00\x04\x00{}{}"]
+)
+def test_what_is_no_npy_is_refused(tmp_path, content):
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(InputError, match=r"not a whole \.npy file"):
+        readers.npy_vectors(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones((2, 2), int), "an array 2 x 2 of int64; expected rows x values of float16"),
+        (np.ones(3), "an array 3 of float64; expected rows x values"),
+        (np.ones((2, 3, 4)), "an array 2 x 3 x 4 of float64"),
+        (np.float64(1), "an array of no dimension of float64"),
+        (np.ones((2, 2), complex), "of complex128"),
+    ],
+)
+def test_vectors_are_a_float_matrix(tmp_path, array, message):
+    np.save(tmp_path / "a.npy", array)
+    with pytest.raises(InputError, match=message):
+        readers.npy_vectors(tmp_path / "a.npy")
+
+
+def test_ids_come_from_arrays_or_lines(tmp_path):
+    np.save(tmp_path / "ids.npy", np.array([4, 2], np.uint16))
+    (tmp_path / "ids.txt").write_bytes(b"\xef\xbb\xbf 4\r\n-2")
+    assert readers.npy_ids(tmp_path / "ids.npy", 2, "a.npy").tolist() == [4, 2]
+    assert readers.npy_ids(tmp_path / "ids.txt", 2, "a.npy").tolist() == [4, -2]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1\n2\n", "2 ids for the 3 vectors of a.npy"),
+        ("1\n\n3\n", r"ids.txt: image_id '' is empty"),
+        ("a\nb\nA\n", r"ids.txt: image_id 'A' differs from 'a' in capitals only"),
+        ("a\nb\n" + "c" * 201, r"ids.txt: image_id 'c{40}'\.\.\. is longer than 200 characters"),
+        ("a\nb\nc\x07\n", r"ids.txt: image_id 'c\\x07' holds a control character"),
+        ("", "0 ids for the 3 vectors"),
+    ],
+)
+def test_each_line_is_an_id_and_there_is_one_a_vector(tmp_path, text, message):
+    (tmp_path / "ids.txt").write_text(text)
+    with pytest.raises(InputError, match=message):
+        readers.npy_ids(tmp_path / "ids.txt", 3, "a.npy")
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones(3), "an array 3 of float64; expected one integer or text for each vector"),
+        (np.ones((3, 1), int), "an array 3 x 1 of int64"),
+        (np.array([1, 2, 2**63], np.uint64), "id 9223372036854775808 is beyond int64"),
+        (np.array([b"a", b"b", b"c"]), r"of \|S1; expected one integer or text"),
+    ],
+)
+def test_an_array_of_ids_is_a_row_of_integers(tmp_path, array, message):
+    np.save(tmp_path / "ids.npy", array)
+    with pytest.raises(InputError, match=message):
+        readers.npy_ids(tmp_path / "ids.npy", 3, "a.npy")
+
+
+def test_a_text_file_in_another_encoding_is_refused(tmp_path):
+    (tmp_path / "ids.txt").write_bytes(b"\xff\xfe1")
+    with pytest.raises(InputError, match="not UTF-8 text"):
+        readers.npy_ids(tmp_path / "ids.txt", 1, "a.npy")
+
+
+def test_code_points_that_are_no_text_are_one_line(tmp_path):
+    array = np.frombuffer(np.array([0xD800, 0x61], "<u4").tobytes(), "<U1")
+    np.save(tmp_path / "a.npy", array)
+    with pytest.raises(InputError, match=r"a\.npy: its ids are no text that can be written as UTF-8"):
+        readers.npy_ids(tmp_path / "a.npy", 2, "b.npy")
+
+
+def test_zeros_in_front_make_a_text(tmp_path):
+    (tmp_path / "ids.txt").write_text("007\n7\n")
+    book = Book()
+    assert readers.npy_ids(tmp_path / "ids.txt", 2, "b.npy", book=book).tolist() == [0, 1]
+    assert book.texts("image_id")
+
+
+def test_vectors_stay_in_the_file(tmp_path):
+    np.save(tmp_path / "a.npy", np.eye(3))
+    assert isinstance(readers.npy_vectors(tmp_path / "a.npy").base, np.memmap | mmap.mmap)
+
+
+@pytest.fixture
+def changing(monkeypatch) -> Callable:
+    """Let the next call of a function find other numbers in the array of a file, as another process may write them."""
+
+    def change(path: Path, module, name: str) -> None:
+        function, waiting = getattr(module, name), [True]
+
+        def changed(*args):
+            if waiting:
+                waiting.clear()
+                np.load(path, mmap_mode="r+")[-1] += 1
+                os.utime(path, ns=(0, 0))
+            return function(*args)
+
+        monkeypatch.setattr(module, name, changed)
+
+    return change
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("nan", ["refuse", "drop"])
+@pytest.mark.parametrize("read", [evaluate_vectors.read_images, evaluate_vectors.read_captions])
+def test_a_file_that_changes_while_it_is_checked_is_refused(tmp_path, changing, read, similarity, nan):
+    np.save(tmp_path / "a.npy", np.array([[1, 2], [np.nan, 1] if nan == "drop" else [3, 1], [2, 2]], np.float32))
+    changing(tmp_path / "a.npy", evaluate_vectors, "warn" if nan == "drop" else "_blocks")
+    with pytest.raises(IntegrityError, match=r"a\.npy: changed while it was read; make it again, then run"):
+        read(tmp_path / "a.npy", similarity, nan=nan)
+
+
+@pytest.mark.parametrize(
+    ("array", "read"),
+    [(np.ones((3, 2), ">f4"), readers.npy_vectors), (np.arange(3), lambda path: readers.npy_ids(path, 3, "b.npy"))],
+    ids=["bytes turned", "ids"],
+)
+def test_a_file_that_changes_while_it_is_copied_is_refused(tmp_path, changing, array, read):
+    np.save(tmp_path / "a.npy", array)
+    changing(tmp_path / "a.npy", memory, "take")
+    with pytest.raises(IntegrityError, match=r"a\.npy: changed while it was read"):
+        read(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize(
+    "read", [lambda path: readers.npy_ids(path, 3, "b.npy"), lambda path: readers.read_qrels(str(path))]
+)
+def test_a_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, read):
+    (tmp_path / "a.txt").write_text("1 0 1 1\n2 0 2 1\n")
+    whole = Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda path, **how: (whole(path, **how), path.write_text("1\n"))[0])
+    with pytest.raises(IntegrityError, match=r"a\.txt: written anew while it was read; run the same command again"):
+        read(tmp_path / "a.txt")
+
+
+def test_a_pipe_may_be_read(tmp_path):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as file:
+        threading.Timer(0.1, lambda: (file.write("4\n2\n"), file.close())).start()
+        assert readers.npy_ids(Path(f"/dev/fd/{reading}"), 2, "a.npy").tolist() == [4, 2]
+    os.close(reading)
+
+
+def test_a_header_and_numbers_of_two_files_are_refused(tmp_path, monkeypatch):
+    np.save(tmp_path / "a.npy", np.ones((2, 3)))
+    np.save(tmp_path / "b.npy", np.ones((3, 2)))
+    header = arrays._header
+    monkeypatch.setattr(arrays, "_header", lambda *of: (header(*of), (tmp_path / "b.npy").replace(of[2]))[0])
+    with pytest.raises(IntegrityError, match=r"a\.npy: written anew while it was read; run the same command again"):
+        readers.npy_vectors(tmp_path / "a.npy")
+
+
+VALUES = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+
+
+def vectors(path: Path, column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    pq.write_table(pa.table({"image_id": np.arange(len(column)) + 7, "embedding": column}), path)
+    return readers.parquet_vectors(path, readers.read_parquet(path, ["image_id", "embedding"]), "image_id")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.parquet"
+
+
+@pytest.mark.parametrize("width", [pa.float16(), pa.float32(), pa.float64()])
+@pytest.mark.parametrize("kind", [pa.list_, pa.large_list, lambda value: pa.list_(value, 2)])
+def test_lists_of_any_kind_become_rows(path, kind, width):
+    found = vectors(path, pa.array(list(VALUES.astype(width.to_pandas_dtype())), kind(width)))
+    assert found.dtype == width.to_pandas_dtype()
+    np.testing.assert_array_equal(found, VALUES)
+
+
+def test_row_groups_are_joined_in_order(path):
+    column = pa.array(list(VALUES), pa.list_(pa.float32(), 2))
+    pq.write_table(pa.table({"image_id": [1, 2, 3], "embedding": column}), path, row_group_size=1)
+    table = readers.read_parquet(path, ["image_id", "embedding"])
+    np.testing.assert_array_equal(readers.parquet_vectors(path, table, "image_id"), VALUES)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pa.array([1.0, 2.0]), "column 'embedding' is double, expected lists of float16"),
+        (pa.array([[1, 2]]), "column 'embedding' is list<.*int64>, expected lists"),
+        (pa.array([[1.0], None]), "column 'embedding' has 1 nulls"),
+        (pa.array([[1.0, None], [None, 2.0]]), "column 'embedding' has 2 nulls inside its lists"),
+        (
+            pa.array([[1.0, 2.0], [1.0], [1.0]]),
+            "2 vectors of another length than the first, which has 2 values: image_id 8",
+        ),
+        (pa.array([], pa.list_(pa.float32())), "no rows"),
+    ],
+)
+def test_what_is_no_matrix_is_refused(path, column, message):
+    with pytest.raises(InputError, match=message):
+        vectors(path, column)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (pa.array(["cat.jpg", "Cat.jpg"]), "image_id 'Cat.jpg' differs from 'cat.jpg' in capitals only"),
+        (pa.array([1.0]), "column 'image_id' is double, expected int64 or text$"),
+        (pa.array([1, None]), "column 'image_id' has 1 nulls"),
+        (pa.array([2**63], pa.uint64()), "column 'image_id' has values beyond int64"),
+    ],
+)
+def test_ids_are_integers(path, column, message):
+    pq.write_table(pa.table({"image_id": column}), path)
+    with pytest.raises(InputError, match=message):
+        readers.parquet_ids(path, readers.read_parquet(path, ["image_id"]), "image_id")
+
+
+def test_small_integers_are_ids_too(path):
+    pq.write_table(pa.table({"image_id": pa.array([3, 1], pa.uint8())}), path)
+    found = readers.parquet_ids(path, readers.read_parquet(path, ["image_id"]), "image_id")
+    assert found.tolist() == [3, 1]
+    assert found.dtype == np.int64
+
+
+def test_a_missing_column_is_named_with_those_that_are_there(path):
+    pq.write_table(pa.table({"id": [1], "vector": [[1.0]]}), path)
+    with pytest.raises(InputError, match="column 'image_id' is missing; the file has id, vector"):
+        readers.read_parquet(path, ["image_id", "embedding"])
+
+
+def test_missing_empty_and_damaged_files(path):
+    with pytest.raises(MissingResource, match="does not exist"):
+        readers.read_parquet(path, ["image_id"])
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match="the file is empty"):
+        readers.read_parquet(path, ["image_id"])
+    pq.write_table(pa.table({"image_id": np.arange(500)}), path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(IntegrityError, match="damaged Parquet file"):
+        readers.read_parquet(path, ["image_id"])
+
+
+def test_a_flipped_bit_is_found_by_the_checksum(path):
+    column = pa.array(list(np.random.default_rng(0).random((500, 8))))
+    options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    pq.write_table(pa.table({"image_id": np.arange(500), "embedding": column}), path, **options)
+    whole = path.read_bytes()
+    place = pq.read_metadata(path).row_group(0).column(1).data_page_offset + 20_000
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    assert pq.read_table(path).num_rows == 500, "nothing but the checksum may show it"
+    with pytest.raises(IntegrityError, match="damaged Parquet file"):
+        readers.read_parquet(path, ["image_id", "embedding"])
+
+
+def test_a_footer_that_is_no_text_is_damage(path):
+    pq.write_table(pa.table({"image_id": [1]}).replace_schema_metadata({"run": "marked"}), path)
+    path.write_bytes(path.read_bytes().replace(b"marked", b"m\xffrked"))
+    with pytest.raises(IntegrityError, match="damaged Parquet file"):
+        readers.read_parquet(path, ["image_id"])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_bytes_that_are_no_text_are_one_line(path, packed):
+    column = bytes_as_text(b"\xff", b"a")
+    pq.write_table(pa.table({"image_id": column.dictionary_encode() if packed else column}), path)
+    with pytest.raises(InputError, match=r"a\.parquet: column 'image_id' cannot be read: .*Invalid UTF8 sequence"):
+        readers.read_parquet(path, ["image_id"])
+
+
+def test_a_file_that_is_written_anew_while_it_is_read_is_refused(path, monkeypatch):
+    pq.write_table(pa.table({"image_id": [3, 1]}), path)
+    other, run = path.with_name("other"), Parquet.read
+    pq.write_table(pa.table({"image_id": [1, 3]}), other)
+    monkeypatch.setattr(Parquet, "read", lambda *of: (run(*of), other.replace(path))[0])
+    with pytest.raises(IntegrityError, match="written anew while it was read; run the same command again"):
+        readers.read_parquet(path, ["image_id"])
+
+
+PAIRS = {(10, 1), (10, 2), (11, 2)}
+
+
+def pairs(path) -> tuple[set, set]:
+    """(caption, image) of both directions."""
+    found = readers.read_qrels(str(path)).pairs
+    captions, images = found["text_to_image"]
+    back = found["image_to_text"][::-1]
+    return set(zip(captions.tolist(), images.tolist(), strict=True)), set(
+        zip(*map(np.ndarray.tolist, back), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "caption_id\timage_id\n10\t1\n10\t2\n11\t2\n",
+        "caption_id image_id relevance\n10 1 1\n11 1 0\n10 2 0.5\n11 2 3",
+        "10 0 1 1\n10 0 2 2\n11 0 2 1\n11 0 1 0\n12 0 1 -1\n",
+        "\ufeff10 Q0 1 1\r\n10 Q0 2 1\r\n11 Q0 2 1\r\n",
+    ],
+)
+def test_text_with_a_header_or_trec_lines(tmp_path, text):
+    (tmp_path / "q.txt").write_text(text, encoding="utf-8", newline="")
+    assert pairs(tmp_path / "q.txt") == (PAIRS, PAIRS)
+
+
+@pytest.mark.parametrize("grades", [None, [1, 1, 1, 0], [0.5, 1.0, 2.0, 0.0]])
+def test_parquet(tmp_path, grades):
+    columns = {"image_id": [1, 2, 2, 1], "caption_id": [10, 10, 11, 11]}
+    rows = 3 if grades is None else 4
+    columns = {name: values[:rows] for name, values in columns.items()} | ({"relevance": grades} if grades else {})
+    pq.write_table(pa.table(columns), tmp_path / "q.parquet")
+    assert pairs(tmp_path / "q.parquet") == (PAIRS, PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no judgements; expected lines of caption_id image_id"),
+        ("caption_id image_id\n", "no judgements"),
+        ("caption_id image\n1 2\n", "line 1: columns caption_id image; expected caption_id image_id"),
+        ("caption_id image_id\n1 2\n1\n", "line 3: 1 fields; expected caption_id image_id"),
+        ("1 0 2 1\n1 2\n", "line 2: 2 fields; expected caption_id 0 image_id relevance, or a header"),
+        ("caption_id image_id\n1 2\nx 3\n", "line 3: caption_id 'x' is not an integer"),
+        ("1 0 2 yes\n", "line 1: relevance 'yes' is not a number"),
+        ("1 0 2 nan\n", "line 1: relevance 'nan' is not a number"),
+        ("1 0 2 0\n", "no pair with a relevance above 0 among 1 lines"),
+    ],
+)
+def test_unfit_text_is_refused_with_its_line(tmp_path, text, message):
+    (tmp_path / "q.txt").write_text(text)
+    with pytest.raises(InputError, match=message):
+        readers.read_qrels(str(tmp_path / "q.txt"))
+
+
+def test_unfit_files(tmp_path):
+    with pytest.raises(MissingResource, match=r"q\.tsv does not exist"):
+        readers.read_qrels(str(tmp_path / "q.tsv"))
+    (tmp_path / "q.tsv").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="not UTF-8 text"):
+        readers.read_qrels(str(tmp_path / "q.tsv"))
+    pq.write_table(pa.table({"caption_id": [1], "image_id": [2], "relevance": ["1"]}), tmp_path / "q.parquet")
+    with pytest.raises(InputError, match="column 'relevance' is string, expected numbers"):
+        readers.read_qrels(str(tmp_path / "q.parquet"))

@@ -1,0 +1,187 @@
+"""TREC runs against loops, against trec_eval and ir-measures, and against an evaluation of the same vectors."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.naive import evaluate as naive
+from vse_pipe.core import tables
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.evaluate import trec
+from vse_pipe.evaluate.trec import evaluate_trec, measured
+from vse_pipe.project.params.schema import EvaluateParams
+
+Scores = dict[str, dict[str, float]]
+Grades = dict[str, dict[str, int]]
+
+
+def drawn(seed: int, queries: int = 12, items: int = 40) -> tuple[Scores, Grades]:
+    """Many ties, lists of different lengths, judged items that are in no list, queries without answers and without judgements.
+
+    trec_eval orders answers of the same score by their names, the largest first. The names begin with 9 less the grade, so that
+    by its rule the worst comes first, as by ours; they tell this program nothing, which does not read them.
+    """
+    rng = np.random.default_rng(seed)
+    run: Scores = {}
+    qrels: Grades = {}
+    for query in range(queries):
+        grades = rng.choice([0, 0, 0, 0, 1, 2, 3], items)
+        names = [f"{9 - grade}-{number}" for number, grade in enumerate(grades)]
+        listed = rng.permutation(items)[: rng.integers(0 if seed % 5 == 0 else 1, items + 1)]
+        if len(listed):
+            run[f"q{query}"] = {names[item]: float(rng.integers(-3, 4)) / 4 for item in listed}
+        judged = rng.permutation(items)[: rng.integers(1, items)]
+        if query:
+            qrels[f"q{query}"] = {
+                names[item]: int(grades[item]) for item in {*judged.tolist(), *np.flatnonzero(grades)}
+            }
+    return run, qrels
+
+
+def write(folder: Path, run: Scores, qrels: Grades) -> tuple[Path, Path]:
+    answers = [(query, item, score) for query, found in run.items() for item, score in found.items()]
+    lines = [f"{query} Q0 {item} {rank} {score} made-up\n" for rank, (query, item, score) in enumerate(answers)]
+    (folder / "run.txt").write_text("".join(lines))
+    judged = [f"{query} 0 {item} {grade}\n" for query, found in qrels.items() for item, grade in found.items()]
+    (folder / "qrels.txt").write_text("".join(judged))
+    return folder / "run.txt", folder / "qrels.txt"
+
+
+PARAMS = EvaluateParams(recall=[3], ndcg=[5])
+MEASURES = {"map": naive.average_precision, "map@r": naive.average_precision_at_r, "r_precision": naive.r_precision}
+
+
+@pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize("above", [0.0, 1.0])
+def test_against_loops(tmp_path, ties, above):
+    run, qrels = drawn(5)
+    params = PARAMS.model_copy(update={"ties": ties, "correct_above": above})
+    found = evaluate_trec(*write(tmp_path, run, qrels), params, tmp_path / "out")
+    right = {query: grades for query, grades in qrels.items() if max(grades.values()) > above}
+    places = {query: naive.places(run.get(query, {}), grades, above, ties) for query, grades in right.items()}
+    assert found["queries"] == len(right)
+    assert found["unanswered"] == len(set(right) - set(run))
+    assert found["unjudged"] == len(set(run) - set(right)) > 0
+    for k in (1, 3, 5, 10):
+        assert found[f"r@{k}"] == pytest.approx(100 * np.mean([one[0] < k for one in places.values()]), abs=1e-5)
+    for name, measure in MEASURES.items():
+        assert found[name] == pytest.approx(100 * np.mean([measure(one) for one in places.values()]), abs=1e-5), name
+    for k in (5, 10):
+        wanted = [naive.graded_ndcg(run.get(query, {}), grades, k, ties) for query, grades in right.items()]
+        assert found[f"graded_ndcg@{k}"] == pytest.approx(100 * np.mean(wanted), abs=1e-5)
+    table = tables.read(tmp_path / "out" / trec.QUERIES, trec.SCHEMA, "").to_pandas().set_index("query")
+    assert {query: row["rank"] - 1 for query, row in table.iterrows() if row["rank"] == row["rank"]} == {
+        query: one[0] for query, one in places.items() if np.isfinite(one[0])
+    }
+    assert table["correct"].to_dict() == {query: len(one) for query, one in places.items()}
+
+
+def of_queries(run, qrels, above: float = 0.0) -> dict[str, dict[str, float]]:
+    """By our name of a measure and by query, 0 to 1."""
+    frames = (
+        pd.DataFrame(
+            [(query, item, value) for query, found in of.items() for item, value in found.items()], columns=names
+        )
+        for of, names in ((run, ["query", "item", "score"]), (qrels, ["query", "item", "relevance"]))
+    )
+    _, found = measured(*frames, EvaluateParams(ndcg=[5], correct_above=above), "made up")
+    table = found.to_pandas().set_index("query")
+    table["mrr"] = (1 / table["rank"]).fillna(0.0)
+    return {name: table[name].astype(float).to_dict() for name in table.columns}
+
+
+def agrees(ours: dict[str, float], theirs: dict[str, float], what: object) -> None:
+    """Of the queries that both have: a query without an answer is in our table and not in theirs."""
+    assert ours.keys() >= theirs.keys()
+    for query, value in theirs.items():
+        assert ours[query] == pytest.approx(value, abs=1e-6), (what, query)
+    for query in ours.keys() - theirs.keys():
+        assert ours[query] == 0.0, (what, query)
+
+
+def test_agreement_with_trec_eval():
+    import pytrec_eval
+
+    names = {"map": "ap", "recip_rank": "mrr", "Rprec": "r_precision", "success_5": "hit_5"}
+    graded = {"ndcg_cut_5": "graded_ndcg_5", "ndcg_cut_10": "graded_ndcg_10"}
+    for seed in range(10):
+        run, qrels = drawn(seed)
+        ours = of_queries(run, qrels)
+        measures = {"map", "recip_rank", "Rprec", "success.5", "ndcg_cut.5,10"}
+        theirs = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
+        for name, own in {**names, **graded}.items():
+            agrees(ours[own], {query: of[name] for query, of in theirs.items() if query in ours[own]}, (seed, name))
+        binary = {query: {item: int(grade > 0) for item, grade in of.items()} for query, of in qrels.items()}
+        theirs = pytrec_eval.RelevanceEvaluator(binary, {"ndcg_cut.5"}).evaluate(run)
+        agrees(
+            ours["ndcg_5"], {query: of["ndcg_cut_5"] for query, of in theirs.items() if query in ours["ndcg_5"]}, seed
+        )
+
+
+@pytest.mark.acceptance
+def test_agreement_with_ir_measures_on_a_thousand_runs_with_ties():
+    ir_measures = pytest.importorskip("ir_measures", reason="needs ir-measures: pip install ir-measures")
+    rel = {0.0: 1, 1.0: 2}
+    for seed in range(1000):
+        above = float(seed % 2)
+        run, qrels = drawn(seed, queries=4, items=25)
+        if not any(grade > above for query, grades in qrels.items() if query in run for grade in grades.values()):
+            continue
+        ours = of_queries(run, qrels, above)
+        measures = {
+            ir_measures.AP(rel=rel[above]): "ap",
+            ir_measures.RR(rel=rel[above]): "mrr",
+            ir_measures.Rprec(rel=rel[above]): "r_precision",
+            ir_measures.Success(rel=rel[above]) @ 1: "hit_1",
+            ir_measures.Success(rel=rel[above]) @ 10: "hit_10",
+            ir_measures.nDCG @ 5: "graded_ndcg_5",
+            ir_measures.nDCG @ 10: "graded_ndcg_10",
+        }
+        theirs: dict = {measure: {} for measure in measures}
+        for one in ir_measures.iter_calc(list(measures), qrels, run):
+            theirs[one.measure][one.query_id] = one.value
+        for measure, own in measures.items():
+            agrees(
+                ours[own],
+                {query: value for query, value in theirs[measure].items() if query in ours[own]},
+                (seed, measure),
+            )
+
+
+@pytest.mark.parametrize(
+    ("run", "qrels", "message"),
+    [
+        ("q 0 a 1 0.5\n", "q 0 a 1\n", r"run\.txt: 5 columns; expected lines of query iteration item rank score tag"),
+        ("q 0 a 1 high t\n", "q 0 a 1\n", r"run\.txt: row 1: score 'high' is not a finite number"),
+        ("q 0 a 1 nan t\n", "q 0 a 1\n", r"run\.txt: row 1: score 'nan' is not a finite number"),
+        ("q 0 a 1 1 t\nq 0 a 2 1 t\n", "q 0 a 1\n", r"run\.txt: row 2: item a of query q is there more than once"),
+        ("q 0 a 1 1 t\n", "q 0 a 1\nq 0 a 0\n", r"qrels\.txt: row 2: item a of query q is there more than once"),
+        ("q 0 a 1 1 t\n", "q 0 a 0\n", r"qrels\.txt: no item is correct"),
+        ("p 0 a 1 1 t\n", "q 0 a 1\n", r"qrels\.txt: no query of the run has a correct item there"),
+    ],
+)
+def test_files_that_are_no_runs(tmp_path, run, qrels, message):
+    (tmp_path / "run.txt").write_text(run)
+    (tmp_path / "qrels.txt").write_text(qrels)
+    with pytest.raises(InputError, match=message):
+        evaluate_trec(tmp_path / "run.txt", tmp_path / "qrels.txt", EvaluateParams(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_ids_that_look_like_a_header_or_a_missing_value_are_ids(tmp_path):
+    (tmp_path / "run.txt").write_text("query Q0 NA 1 2 score\nquery\tQ0\titem\t2\t1\tscore\n")
+    (tmp_path / "qrels.txt").write_text("query 0 NA 0\nquery 0 item 1\n")
+    found = evaluate_trec(tmp_path / "run.txt", tmp_path / "qrels.txt", EvaluateParams())
+    assert (found["queries"], found["mrr"]) == (1, 50.0)
+
+
+def test_nothing_else_is_replaced(tmp_path):
+    run, qrels = write(tmp_path, *drawn(1))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("years of work")
+    with pytest.raises(UsageError, match="is not an evaluation of a TREC run"):
+        evaluate_trec(run, qrels, EvaluateParams(), tmp_path / "out")
+    with pytest.raises(UsageError, match=r"thesis\.tex is a file; choose a folder"):
+        evaluate_trec(run, qrels, EvaluateParams(), tmp_path / "out" / "thesis.tex" / "sub")
