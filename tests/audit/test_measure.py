@@ -136,7 +136,7 @@ def test_what_belongs_together_is_no_partner_and_no_negative(owners, said, seed,
     partners = search(images, texts, np.array(owners), _dot, cells=cells, matches=matches)
     rows = images[torch.tensor(owners)]
     whole = measure_pairs(
-        lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), [np.arange(len(owners))], known.of_batch
+        lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), [np.arange(len(owners))], known.matches
     )
     for found in (partners, whole.partners):
         for i, (owner, text) in enumerate(zip(owners, said, strict=True)):

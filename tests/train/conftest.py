@@ -4,10 +4,9 @@ import shutil
 
 import pytest
 
-from tests.toy_project import load_params, write_prepared
+from tests.toy_project import load_params
 from tests.train.painted import extracted, loaded, painted
-from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.inject.stage import inject
+from tests.train.some import ready
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +31,5 @@ def painted_project(extraction, tmp_path, monkeypatch):
 def project(tmp_path, monkeypatch):
     """The working directory, ready to train on clean pairs."""
     monkeypatch.chdir(tmp_path)
-    write_prepared()
-    params = load_params(tmp_path)
-    inject(params, "clean")
-    extract_texts(params, "words")
+    ready(load_params(tmp_path))
     return tmp_path

@@ -1,5 +1,6 @@
 """Small pairs and small models for tests of a step and an epoch, and trainings that are killed."""
 
+import shutil
 from functools import partial
 from itertools import pairwise
 
@@ -8,10 +9,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.toy_project import write_prepared
+from vse_pipe.artifacts import model_files
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.text import SPECIAL, Tokens
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TrainParams
-from vse_pipe.project.params.typed import Member
+from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import checkpoint, loop
@@ -127,8 +133,29 @@ def killed_after(epochs: int, params, run: str) -> None:
             train(params, run, "cpu")
 
 
-def killed_at(epochs: list[int], params, run: str) -> None:
-    """The same again and again: ``run`` goes on from each of these epochs and is killed after the next. A state that comes back
-    otherwise than it was makes all that follows another."""
-    for before, after in pairwise([0, *epochs]):
+def files_of(run: str) -> dict[str, bytes]:
+    """Everything in data/train/<run>/."""
+    folder = paths.trained(run)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def check_resumes(params: Params, run: str, *epochs: int) -> None:
+    """A training of ``run`` that is killed after each of ``epochs`` ends in the same bytes as an uninterrupted one."""
+    train(params, run, "cpu")
+    whole = files_of(run)
+    shutil.rmtree(paths.trained(run))
+    for before, after in pairwise((0, *epochs)):
         killed_after(after - before, params, run)
+    assert not (paths.trained(run) / model_files.MODEL).exists(), "a killed run must not look finished"
+    train(params, run, "cpu")
+    assert files_of(run) == whole
+
+
+def ready(params: Params, *noises: str, **splits: int) -> Params:
+    """The toy data set with everything before ``train``, in the working directory. splits: images of each."""
+    if not paths.prepared("toy").exists():
+        write_prepared(**splits)
+        for noise in noises or ("clean",):
+            inject(params, noise)
+        extract_texts(params, "words")
+    return params

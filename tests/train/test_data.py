@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
-from tests.train.some import member, some_model, some_pairs
+from tests.toy_project import PARAMS, WORDS, load_params
+from tests.train.some import member, ready, some_model, some_pairs
 from vse_pipe.artifacts import captions, features, pairs, texts
 from vse_pipe.artifacts import regions as artefact
 from vse_pipe.artifacts.features import Features
@@ -16,8 +16,6 @@ from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.text import SPECIAL
 from vse_pipe.embed.stage import embed
-from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_ENCODERS
 from vse_pipe.train import inputs, restore
@@ -72,7 +70,7 @@ def test_kin_and_positives_are_those_of_all_that_is_known(seed, taken):
     both = (np.concatenate(side).tolist() for side in zip((owners, said), more, strict=True))
     seen, pairs = set(zip(*both, strict=True)), np.array(taken)
     known = Incidence.from_pairs(owners, said, *more)
-    found = known.of_batch(pairs, CPU)
+    found = known.matches(pairs, CPU)
     assert known.ids[known.images].tolist() == owners.tolist()
     assert known.belong(pairs, pairs[:3]).tolist() == [[(owners[i], said[j]) in seen for j in taken[:3]] for i in taken]
     images, texts = (np.unique(side[pairs]).tolist() for side in (owners, said))
@@ -88,7 +86,7 @@ def test_kin_and_positives_are_those_of_all_that_is_known(seed, taken):
 def test_what_matches_is_no_negative_in_any_loss():
     """Image 0 is seen with text 1 in a pair that is not in the batch."""
     owners, said = np.array([0, 1, 0, 2]), np.array([0, 1, 1, 2])
-    matches = Incidence.from_pairs(owners, said).of_batch(np.array([0, 1, 3]), CPU)
+    matches = Incidence.from_pairs(owners, said).matches(np.array([0, 1, 3]), CPU)
     scored = Scored.from_scores(torch.zeros(3, 3), torch.tensor([0, 1, 2]), matches=matches)
     assert scored.same.tolist() == [[True, True, False], [False, True, False], [False, False, True]]
 
@@ -143,10 +141,7 @@ def joined(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         root = tmp_path_factory.mktemp("table")
         patch.chdir(root)
-        write_prepared()
-        params = load_params(root)
-        inject(params, "half")
-        extract_texts(params, "words")
+        ready(load_params(root), "half")
         told = captions.read(paths.prepared("toy"))
         shown = pairs.read(paths.injected("toy", "half"))
         source = features.read(paths.extracted("toy", "plain"))
@@ -249,15 +244,12 @@ def test_an_encoder_that_draws_its_table_reads_nothing():
 
 def test_a_frozen_table_outlives_training_and_the_file_is_needed_for_training_alone(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    write_prepared()
     rng = np.random.default_rng(0)
     known = {word: rng.standard_normal(6).round(3).tolist() for word in WORDS}
     path = tmp_path / "vectors.txt"
     _text_file(path, known)
     runs = {"sum": PARAMS["runs"]["sum"] | {"options": {"text": {"vectors": str(path), "freeze_vectors": True}}}}
-    params = load_params(tmp_path, runs=runs, train=PARAMS["train"] | {"epochs": 1})
-    inject(params, "clean")
-    extract_texts(params, "words")
+    params = ready(load_params(tmp_path, runs=runs, train=PARAMS["train"] | {"epochs": 1}))
     train(params, "sum", "cpu")
     train(params, "sum", "cpu")
     assert "is up to date" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.train.painted import RUN, loaded, original
-from tests.train.some import Killed, adam, killed_after, killed_at
+from tests.train.some import Killed, adam, check_resumes, files_of
 from vse_pipe.artifacts import embeddings, features, model_files, pairs
 from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
 from vse_pipe.embed.stage import embed
@@ -28,7 +28,6 @@ from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance
 
-OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, model_files.HISTORY, str(checkpoint.STATE)]
 FT = {"after": 2, "lr": 1e-3}
 NORMS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -56,10 +55,6 @@ def _network(model: dict, statistics: bool = False) -> dict:
 
 def _same(one: dict, other: dict) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def _bytes() -> dict[str, bytes]:
-    return {name: (paths.trained("ft") / name).read_bytes() for name in OUTPUTS}
 
 
 def test_the_network_stays_until_its_epoch_and_moves_from_then_on(painted_project, epochs):
@@ -101,21 +96,14 @@ def test_updated_statistics_move(painted_project, epochs):
 
 @pytest.mark.parametrize("options", [FT, {**FT, "after": 1, "batch_norm": "updated", "before": "crops"}])
 def test_a_killed_run_goes_on_and_ends_bit_equal(painted_project, options):
-    params = loaded(options)
-    train(params, "ft", "cpu")
-    whole = _bytes()
-    shutil.rmtree(paths.trained("ft"))
-    killed_at([1, 3], params, "ft")
-    train(params, "ft", "cpu")
-    assert _bytes() == whole
+    check_resumes(loaded(options), "ft", 1, 3)
 
 
 def test_two_networks_of_a_run_each_train_a_backbone_of_their_own(painted_project):
     options = {"scheme": {"warm_up": 1}}
     run = {**RUN, "scheme": "ncr", "loss": "max", "options": options}
     params = loaded({"after": 1}, run=run, epochs=3)
-    train(params, "ft", "cpu")
-    whole = _bytes()
+    check_resumes(params, "ft", 2)
     kept = [load_file(paths.trained("ft") / place / model_files.MODEL) for place in ("", "peer")]
     last = load_file(paths.trained("ft") / checkpoint.STATE)
     moved = [
@@ -125,10 +113,6 @@ def test_two_networks_of_a_run_each_train_a_backbone_of_their_own(painted_projec
     assert not _same(*moved)
     assert not any(_same(network, _network(original())) for network in moved)
     assert not torch.equal(kept[0]["img.fc.weight"], kept[1]["img.fc.weight"])
-    shutil.rmtree(paths.trained("ft"))
-    killed_after(2, params, "ft")
-    train(params, "ft", "cpu")
-    assert _bytes() == whole
     embed(params, "ft", "cpu")
     assert evaluate(params, "ft", ["nns"], "cpu")["nns"]["similarity"] == "cosine + cosine"
 
@@ -201,11 +185,11 @@ def test_chunks_give_the_gradient_of_the_whole_batch(painted_project, monkeypatc
 @pytest.mark.parametrize("before", ["features", "crops"])
 def test_moving_statistics_and_chunks_are_refused_before_anything_is_removed(painted_project, before):
     train(loaded({}, epochs=1), "ft", "cpu")
-    whole = _bytes()
+    whole = files_of("ft")
     params = loaded({"batch_norm": "updated", "after": 3, "before": before}, chunk=3)
     with pytest.raises(UsageError, match=r"^runs\.ft\.train\.chunk: 'img\.backbone.* normalises over the whole batch"):
         train(params, "ft", "cpu")
-    assert _bytes() == whole
+    assert files_of("ft") == whole
 
 
 def test_chunks_that_hold_a_whole_batch_are_none(painted_project):
@@ -215,12 +199,12 @@ def test_chunks_that_hold_a_whole_batch_are_none(painted_project):
 @pytest.mark.parametrize("after", [0, 1, 5])
 def test_the_check_of_chunks_changes_no_result(painted_project, after):
     train(loaded({"after": after}, epochs=2, chunk=3), "ft", "cpu")
-    whole = _bytes()
+    whole = files_of("ft")
     shutil.rmtree(paths.trained("ft"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stage, "_check_chunks", lambda *a: None)
         train(loaded({"after": after}, epochs=2, chunk=3), "ft", "cpu")
-    assert _bytes() == whole
+    assert files_of("ft") == whole
 
 
 def test_the_fingerprint_covers_images_weights_and_transform(painted_project):
@@ -261,14 +245,9 @@ def test_l2rm_rematches_images_that_the_network_is_trained_on(painted_project):
     run = {**RUN, "scheme": "l2rm", "noise": "half", "options": {"scheme": {"warm_up": 1, "cost_lr": 1e-3}}}
     params = loaded(FT, run=run)
     inject(params, "half")
-    train(params, "ft", "cpu")
+    check_resumes(params, "ft", 3)
     records = pairs.read_rematching(paths.trained("ft"))
     assert [record["epoch"] for record in records] == [2, 3, 4]
-    whole = _bytes()
-    shutil.rmtree(paths.trained("ft"))
-    killed_after(3, params, "ft")
-    train(params, "ft", "cpu")
-    assert _bytes() == whole
 
 
 def test_embeddings_are_those_of_the_trained_network(painted_project, monkeypatch):

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.toy_project import PARAMS, load_params, write_prepared
-from tests.train.some import Killed, adam, killed_after, some_model, some_pairs, some_scheme
+from tests.toy_project import PARAMS, load_params
+from tests.train.some import Killed, adam, check_resumes, files_of, ready, some_model, some_pairs, some_scheme
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import DeadRun, PipelineError
-from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train import checkpoint, loop, optimise, stage
@@ -24,20 +22,12 @@ from vse_pipe.train.data import TrainTable
 from vse_pipe.train.loop import KS, StepResult, Watch, validator
 from vse_pipe.train.stage import train
 
-OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, model_files.HISTORY, str(checkpoint.STATE)]
-
-
-def _bytes() -> dict[str, bytes]:
-    return {name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS}
-
 
 def test_a_killed_run_goes_on_and_ends_bit_equal(project, monkeypatch):
     params = load_params(project)
     train(params, "sum", "cpu")
-    whole = _bytes()
-    for path in sorted(paths.trained("sum").rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-
+    whole = files_of("sum")
+    shutil.rmtree(paths.trained("sum"))
     steps = iter(range(10**6))
     real = optimise.step
 
@@ -52,21 +42,21 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(project, monkeypatch):
     assert not (paths.trained("sum") / model_files.MODEL).exists(), "a killed run must not look finished"
     monkeypatch.setattr(loop, "step", real)
     train(params, "sum", "cpu")
-    assert _bytes() == whole
+    assert files_of("sum") == whole
 
 
 def test_a_finished_run_is_left_as_it_is(project, monkeypatch):
     params = load_params(project)
     train(params, "sum", "cpu")
-    before = _bytes()
+    before = files_of("sum")
     monkeypatch.setattr(loop, "step", lambda *arguments: pytest.fail("nothing was left to train"))
     train(params, "sum", "cpu")
-    assert _bytes() == before
+    assert files_of("sum") == before
 
 
 def test_a_finished_run_leaves_no_state_unless_it_is_kept(project, monkeypatch):
     train(load_params(project), "sum", "cpu")
-    state, whole = paths.trained("sum") / checkpoint.STATE, _bytes()
+    state, whole = paths.trained("sum") / checkpoint.STATE, files_of("sum")
     assert state.is_file()
     without = load_params(project, train={**PARAMS["train"], "keep_state": False})
     shutil.rmtree(paths.trained("sum"))
@@ -79,19 +69,13 @@ def test_a_finished_run_leaves_no_state_unless_it_is_kept(project, monkeypatch):
     for _ in range(2):
         train(without, "sum", "cpu")
         assert not state.exists()
-    assert {name: data for name, data in whole.items() if name != str(checkpoint.STATE)} == {
-        name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS[:-1]
-    }
+    models, remaining = ({k: v for k, v in files.items() if "last/" not in k} for files in (whole, files_of("sum")))
+    assert remaining == models
 
 
 def test_a_run_that_keeps_no_state_goes_on_bit_equal_after_a_kill(project):
     without = load_params(project, train={**PARAMS["train"], "keep_state": False})
-    train(without, "sum", "cpu")
-    whole = {name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS[:-1]}
-    shutil.rmtree(paths.trained("sum"))
-    killed_after(2, without, "sum")
-    train(without, "sum", "cpu")
-    assert {name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS[:-1]} == whole
+    check_resumes(without, "sum", 2)
     assert not (paths.trained("sum") / checkpoint.STATE).exists()
 
 
@@ -107,12 +91,12 @@ def test_other_parameters_start_from_the_beginning(project):
 def test_a_damaged_checkpoint_is_said_and_training_starts_again(project, capsys):
     params = load_params(project)
     train(params, "sum", "cpu")
-    whole = _bytes()
+    whole = files_of("sum")
     state = paths.trained("sum") / checkpoint.STATE
     state.write_bytes(state.read_bytes()[:1000])
     train(params, "sum", "cpu")
     assert "damaged" in capsys.readouterr().err
-    assert _bytes() == whole
+    assert files_of("sum") == whole
 
 
 def test_learning_curve_and_selection(project):
@@ -208,13 +192,7 @@ def test_a_state_of_another_fingerprint_is_not_loaded(tmp_path):
 )
 def test_every_kind_of_run_goes_on_bit_equal_after_a_kill(project, monkeypatch, run):
     params = load_params(project, runs={"sum": {**PARAMS["runs"]["sum"], **run}})
-    train(params, "sum", "cpu")
-    whole = _bytes()
-    for path in sorted(paths.trained("sum").rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    killed_after(2, params, "sum")
-    train(params, "sum", "cpu")
-    assert _bytes() == whole
+    check_resumes(params, "sum", 2)
 
 
 def test_sgd_moves_by_momentum_and_weight_decay():
@@ -236,13 +214,7 @@ def test_sgd_moves_by_momentum_and_weight_decay():
 @pytest.mark.acceptance
 def test_a_run_under_sgd_goes_on_bit_equal(project, monkeypatch):
     train_params = {**PARAMS["train"], "optimiser": "sgd", "lr": 0.1}
-    params = load_params(project, train=train_params)
-    train(params, "sum", "cpu")
-    whole = _bytes()
-    shutil.rmtree(paths.trained("sum"))
-    killed_after(1, params, "sum")
-    train(params, "sum", "cpu")
-    assert _bytes() == whole
+    check_resumes(load_params(project, train=train_params), "sum", 1)
 
 
 def test_clipping_is_that_of_torch():
@@ -272,10 +244,7 @@ DEADLY: dict[str, Any] = {"loss": "hal", "options": {"loss": {"gamma": 30.0, "ep
 def wide(tmp_path, monkeypatch):
     """A working directory with enough validation images for chance to be low."""
     monkeypatch.chdir(tmp_path)
-    write_prepared(train=120, val=100)
-    params = load_params(tmp_path)
-    inject(params, "clean")
-    extract_texts(params, "words")
+    ready(load_params(tmp_path), train=120, val=100)
     return tmp_path
 
 

@@ -1,7 +1,6 @@
 """Averages against a loop over weights, runs that keep them, and gradients in chunks."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -9,7 +8,16 @@ import torch
 from safetensors.torch import load_file
 
 from tests.toy_project import PARAMS, load_params
-from tests.train.some import FragmentModel, adam, killed_after, member, some_model, some_pairs, some_scheme
+from tests.train.some import (
+    FragmentModel,
+    adam,
+    check_resumes,
+    killed_after,
+    member,
+    some_model,
+    some_pairs,
+    some_scheme,
+)
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import UsageError
 from vse_pipe.embed.stage import embed
@@ -19,8 +27,6 @@ from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, TEXT_ENCODERS
 from vse_pipe.train import checkpoint, gradient_cache, loop
 from vse_pipe.train.optimise import Averages, optimizer_for, step
 from vse_pipe.train.stage import train
-
-OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, str(checkpoint.STATE)]
 
 
 def _state(model):
@@ -88,10 +94,6 @@ def _params(root, **changes):
     return load_params(root, train={**PARAMS["train"], **changes})
 
 
-def _bytes():
-    return {name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS}
-
-
 def test_the_average_is_validated_and_kept_and_the_weights_train_as_without(project):
     train(_params(project), "sum", "cpu")
     plain, state = model_files.read_history(paths.trained("sum")), load_file(paths.trained("sum") / checkpoint.STATE)
@@ -117,13 +119,7 @@ def test_the_average_is_validated_and_kept_and_the_weights_train_as_without(proj
 @pytest.mark.acceptance
 @pytest.mark.parametrize("changes", [{}, {"schedule": "cosine", "warm_up": 1.5}])
 def test_a_killed_run_goes_on_to_the_same_bytes(project, changes):
-    params = _params(project, average=0.8, **changes)
-    train(params, "sum", "cpu")
-    whole = _bytes()
-    shutil.rmtree(paths.trained("sum"))
-    killed_after(2, params, "sum")
-    train(params, "sum", "cpu")
-    assert _bytes() == whole
+    check_resumes(_params(project, average=0.8, **changes), "sum", 2)
 
 
 def test_rates_of_the_last_steps_are_in_the_history(project):

@@ -50,7 +50,7 @@ def _packed(words: Tensor, lengths: Tensor) -> PackedSequence:
 
 def _dropped(p: float, words: Tensor, lengths: Tensor) -> Tensor:
     packed = _packed(words, lengths)
-    data = processes.of_tokens(nn.Dropout(p), packed, packed.data)
+    data = processes.token_dropout(nn.Dropout(p), packed, packed.data)
     return pad_packed_sequence(PackedSequence(data, *packed[1:]), batch_first=True)[0]
 
 

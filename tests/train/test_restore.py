@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.toy_project import PARAMS, load_params, write_params, write_prepared
+from tests.toy_project import PARAMS, load_params, write_params
+from tests.train.some import ready
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, UsageError
 from vse_pipe.core.files import sha256
-from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.train import restore
@@ -28,10 +27,7 @@ def trained_once(tmp_path_factory):
     root.mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        write_prepared()
-        params = load_params(root)
-        inject(params, "clean")
-        extract_texts(params, "words")
+        params = ready(load_params(root))
         train(params, "sum", "cpu")
         shutil.copytree(paths.trained("sum"), GIVEN, ignore=shutil.ignore_patterns("last"))
     return root

@@ -54,7 +54,7 @@ class Incidence:
         """bool (pairs, candidates): whether the texts of ``candidates`` match the images of ``pairs``."""
         return self.by_image[self.images[pairs]][:, self.texts[candidates]].toarray() > 0
 
-    def of_batch(self, pairs: np.ndarray, device: torch.device) -> Matches:
+    def matches(self, pairs: np.ndarray, device: torch.device) -> Matches:
         """Matches of the batch of these pairs. Two images are kin when a text matches both, also a text outside of the
         batch; the same holds for texts."""
         (images, image), (texts, text) = (
@@ -233,7 +233,7 @@ class Pairs:
 
     def matches(self, pairs: np.ndarray, device: torch.device) -> Matches | None:
         """Matches of the batch of these pairs; None where each text has one image, ``owners``."""
-        return None if self.incidence is None else self.incidence.of_batch(pairs, device)
+        return None if self.incidence is None else self.incidence.matches(pairs, device)
 
     def source(self, pixels: bool) -> np.ndarray | PixelSource:
         """The input of ``model.images``: stored features, or the images as they were extracted."""
@@ -320,11 +320,11 @@ class TrainTable:
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
             raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
         ids = caption_table["caption_id"].to_numpy()
-        of_train, of_val = (pc.equal(caption_table["split"], name).to_numpy() for name in ("train", "val"))
+        in_train, in_val = (pc.equal(caption_table["split"], name).to_numpy() for name in ("train", "val"))
         caption_images, pair_images = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
         readable = features.readable(caption_images) & features.readable(pair_images)
-        train, val = (np.flatnonzero(split & readable) for split in (of_train, of_val))
-        left_out = int((of_train & ~readable).sum()), int((of_val & ~readable).sum())
+        train, val = (np.flatnonzero(split & readable) for split in (in_train, in_val))
+        left_out = int((in_train & ~readable).sum()), int((in_val & ~readable).sum())
         if len(train) < 2 or not len(val):
             without = f" that have features ({sum(left_out)} have none)" if any(left_out) else ""
             raise InputError(

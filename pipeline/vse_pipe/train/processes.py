@@ -52,7 +52,7 @@ def count(vectors: Tensor) -> int:
     return len(vectors) if share is None else sum(share.sizes)
 
 
-def of_tokens(dropout: nn.Dropout, packed: PackedSequence, data: Tensor) -> Tensor:
+def token_dropout(dropout: nn.Dropout, packed: PackedSequence, data: Tensor) -> Tensor:
     """``dropout`` of (tokens, dim) data in the order of ``packed``, which differs from the order in the whole batch."""
     share = _share.get()
     if share is None or not dropout.training or dropout.p == 0:

@@ -166,9 +166,9 @@ class Scheme:
     ) -> np.ndarray:
         """The triplet loss of all training pairs under ``model`` (L2RM, Han et al., CVPR 2024, Eq. 4). reduction: ``mean``
         over the batch as in the authors' code, or the ``hardest`` negatives of the paper's Eq. 2."""
-        return self.of_pairs(model, epoch, partial(sample_losses, margin=margin, hardest=reduction == "hardest"))
+        return self.pair_values(model, epoch, partial(sample_losses, margin=margin, hardest=reduction == "hardest"))
 
-    def of_pairs(self, model: DualEncoder, epoch: int, judge: Callable[[Scored], Tensor]) -> np.ndarray:
+    def pair_values(self, model: DualEncoder, epoch: int, judge: Callable[[Scored], Tensor]) -> np.ndarray:
         """``values_of_pairs`` of all training pairs under ``model``, in batches that follow from (seed, epoch)."""
         train, pairs, pixels = self.setting.train, self.setting.pairs, epoch if model.trains_on_pixels else None
         work = groups(len(pairs), train.batch_size, self.setting.seed, epoch)

@@ -75,11 +75,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     done = False
     if processes.is_first() and all(path.is_file() for path in read):  # a missing file is reported where it is read
         inputs.require(node, stored)
-        mark = checkpoint.run_fingerprint(node, seed, read, device, depends)
-        keep_state = node.train.keep_state
-        done = checkpoint.is_finished(out, mark, keep_state) and model_files.read_config(out).get("run", name) == name
-        if done and not keep_state:  # from a call that was killed after its last step
-            checkpoint.drop_state(out)
+        done = _is_finished(node, name, out, checkpoint.run_fingerprint(node, seed, read, device, depends))
     if processes.first_answer(done):
         say(f"train {name}: {out} is up to date")
         return
@@ -108,16 +104,10 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         return
     stuck = watch.end(progress.history[-1], node.train.batch_size)
     ended = loop.ending(scheme, progress) | ({"stuck": stuck} if stuck else {})
-    config = {
-        **_config(params, name, table, stored, progress),
-        "ended": ended,
-        "run": name,
-        "pairs_sha256": pairs_digest,
-    }
-    if progress.processes > 1:
-        config["processes"] = progress.processes
-    if network:
-        config["backbone"] = network.described
+    config = _config(params, name, table, stored, progress)
+    config |= {"ended": ended, "run": name, "pairs_sha256": pairs_digest}
+    config |= {"processes": progress.processes} if progress.processes > 1 else {}
+    config |= {"backbone": network.described} if network else {}
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
     checkpoint.record(building, mark, node.train.keep_state)
     paths.replace_model_folder(building, out, FILES, f"train {name}")
@@ -126,6 +116,15 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     paths.record_seconds(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)
+
+
+def _is_finished(node: Run, name: str, out: Path, mark: str) -> bool:
+    """Whether ``out`` has the finished run; drops a state from a call that was killed after its last step."""
+    keep_state = node.train.keep_state
+    finished = checkpoint.is_finished(out, mark, keep_state) and model_files.read_config(out).get("run", name) == name
+    if finished and not keep_state:
+        checkpoint.drop_state(out)
+    return finished
 
 
 def _setting(

@@ -214,32 +214,32 @@ def _scaled(
     kernel = np.exp((by_text - rest) / reg)
     transposed = np.ascontiguousarray(kernel.T)
     with np.errstate(all="ignore"):
-        of_text = np.exp(-by_text / reg)
+        text_scale = np.exp(-by_text / reg)
         before = None
         for _ in range(limit):
-            of_image = images / (kernel @ of_text)
-            of_text = texts / (transposed @ of_image)
-            potential = reg * np.log(of_image)
+            image_scale = images / (kernel @ text_scale)
+            text_scale = texts / (transposed @ image_scale)
+            potential = reg * np.log(image_scale)
             if before is not None and np.linalg.norm(potential - before) < tolerance:
                 break
             if before is None and np.linalg.norm(potential + by_image) < tolerance:
                 break
             before = potential
-        plan = kernel * of_image[:, None] * of_text
-    return plan if np.isfinite(potential).all() and np.isfinite(plan).all() and of_text.all() else None
+        plan = kernel * image_scale[:, None] * text_scale
+    return plan if np.isfinite(potential).all() and np.isfinite(plan).all() and text_scale.all() else None
 
 
 def _logarithmic(costs: ndarray, images: ndarray, texts: ndarray, reg: float, tolerance: float, limit: int) -> ndarray:
     """The same recursion on potentials by log-sum-exp: slower, without overflow."""
     to_images, to_texts = reg * np.log(images), reg * np.log(texts)
-    of_image, of_text = np.zeros(len(images)), np.zeros(len(texts))
+    image_potential, text_potential = np.zeros(len(images)), np.zeros(len(texts))
     for _ in range(limit):
-        before = of_image
-        of_image = to_images - _soft_max((of_text - costs) / reg, 1) * reg
-        of_text = to_texts - _soft_max((of_image[:, None] - costs) / reg, 0) * reg
-        if np.linalg.norm(of_image - before) < tolerance:
+        before = image_potential
+        image_potential = to_images - _soft_max((text_potential - costs) / reg, 1) * reg
+        text_potential = to_texts - _soft_max((image_potential[:, None] - costs) / reg, 0) * reg
+        if np.linalg.norm(image_potential - before) < tolerance:
             break
-    return np.exp((of_image[:, None] + of_text - costs) / reg)
+    return np.exp((image_potential[:, None] + text_potential - costs) / reg)
 
 
 def _soft_max(values: ndarray, axis: int) -> ndarray:

@@ -1,7 +1,6 @@
 """The layer on regions or tokens, with and without pooling, against loops; drops; runs; and refusals."""
 
 import math
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +12,7 @@ from tests.fragment_project import DIM, REGIONS, run_of, write_fragment_project
 from tests.naive import training as naive
 from tests.toy_project import WORDS, load_params
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
-from tests.train.some import killed_after
+from tests.train.some import check_resumes
 from vse_pipe.artifacts import captions, embeddings, model_files, texts
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import sha256
@@ -274,12 +273,7 @@ def test_a_run_goes_on_bit_equal_and_its_vectors_are_read_like_any(tmp_path, mon
     options = {"text": {"pooling": "gpo", "drop_words": 0.2}}
     run = run_of("cosine", image="pooled", options=options, train={"epochs": 3, "chunk": 3})
     params = write_fragment_project(tmp_path, mine=run)
-    train(params, "mine", "cpu")
-    digest = model_files.read(paths.trained("mine")).digest
-    shutil.rmtree(paths.trained("mine"))
-    killed_after(2, params, "mine")
-    train(params, "mine", "cpu")
-    assert model_files.read(paths.trained("mine")).digest == digest
+    check_resumes(params, "mine", 2)
     model, files = load(paths.trained("mine"))
     assert {name.partition(".gpo.")[0] for name in files.weights if ".gpo." in name} == {"img", "txt"}
 

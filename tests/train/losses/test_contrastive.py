@@ -14,13 +14,11 @@ from pydantic import ValidationError
 
 from tests.naive import losses as naive
 from tests.naive import training as naive_training
-from tests.toy_project import PARAMS, load_params, write_prepared
+from tests.toy_project import PARAMS, load_params
 from tests.train.losses.contract import OWNERS, check_contract, check_masked_cells, some_batch, some_scores
-from tests.train.some import Killed
+from tests.train.some import Killed, ready
 from vse_pipe.artifacts import model_files
 from vse_pipe.embed.stage import embed
-from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train import loop, optimise
@@ -364,12 +362,7 @@ def test_the_temperature_stays_above_its_bound_and_is_learned_on_request_only():
 def _project(root, monkeypatch, loss="sigmoid", options=None, **changes):
     monkeypatch.chdir(root)
     run = {**PARAMS["runs"]["sum"], "loss": loss, "options": {"loss": options or {}}}
-    params = load_params(root, runs={"sum": run}, train={**PARAMS["train"], **changes})
-    if not paths.prepared("toy").exists():
-        write_prepared()
-        inject(params, "clean")
-        extract_texts(params, "words")
-    return params
+    return ready(load_params(root, runs={"sum": run}, train={**PARAMS["train"], **changes}))
 
 
 def test_the_temperature_is_trained_at_its_rate_and_kept(tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """HAL of both papers, against loops."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,6 +22,11 @@ from vse_pipe.train.batch import Scored
 from vse_pipe.train.losses.hal_emnlp import exponents
 
 hal = LOSSES.load("hal")
+BATCHES = {
+    "pairs": st.integers(2, 9),
+    "seed": st.integers(0, 50),
+    "owners": st.lists(st.integers(0, 3), min_size=9, max_size=9),
+}
 VARIANTS = pytest.mark.parametrize("variant", ["extended", "paper", "code"])
 
 
@@ -36,28 +43,14 @@ def test_contract(variant):
 @VARIANTS
 @pytest.mark.parametrize("weighted", [False, True])
 @settings(deadline=None)
-@given(pairs=st.integers(2, 9), seed=st.integers(0, 50), gamma=st.floats(1, 60), eps=st.floats(0, 1))
-def test_equals_plain_loops(variant, weighted, pairs, seed, gamma, eps):
-    scores = some_scores(pairs, seed)
-    weights = some_weights(pairs, seed) if weighted else None
-    params = hal.Params(gamma=gamma, eps=eps, variant=variant)
-    ours = hal.loss(Scored.from_scores(scores, weights=weights), params).per_pair
-    given_weights = weights.tolist() if weighted else None
-    extended = variant == "extended"
-    expected = naive.hal(scores.tolist(), gamma, eps, variant == "code", weights=given_weights, extended=extended)
-    torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64))
-
-
-@VARIANTS
-@pytest.mark.parametrize("weighted", [False, True])
-def test_equals_plain_loops_under_the_mask(variant, weighted):
-    batch, weights = some_batch(owners=OWNERS, mask=True), some_weights() if weighted else None
-    params = hal.Params(gamma=7.0, eps=0.2, variant=variant)
-    ours = hal.loss(Scored.from_scores(batch.scores, OWNERS, True, weights=weights), params).per_pair
-    given_weights = weights.tolist() if weighted else None
-    same, extended = batch.same.tolist(), variant == "extended"
-    expected = naive.hal(batch.scores.tolist(), 7.0, 0.2, variant == "code", same, given_weights, extended)
-    torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64))
+@given(**BATCHES, gamma=st.floats(1, 60), eps=st.floats(0, 1), mask=st.booleans())
+def test_equals_plain_loops(variant, weighted, pairs, seed, owners, gamma, eps, mask):
+    batch, weights = some_batch(pairs, seed, torch.tensor(owners[:pairs]), mask), some_weights(pairs, seed)
+    batch = replace(batch, weights=weights if weighted else None)
+    loss = hal.loss(batch, hal.Params(gamma=gamma, eps=eps, variant=variant)).per_pair
+    flags = batch.same.tolist(), weights.tolist() if weighted else None, variant == "extended"
+    expected = naive.hal(batch.scores.tolist(), gamma, eps, variant == "code", *flags)
+    torch.testing.assert_close(loss, torch.tensor(expected, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -185,29 +178,12 @@ def test_hal_emnlp_contract(reading, negatives, gradient):
 @READINGS
 @NEGATIVES
 @settings(deadline=None)
-@given(pairs=st.integers(2, 8), seed=st.integers(0, 50), k=st.integers(1, 9), margin=st.floats(0, 1))
-def test_hal_emnlp_equals_plain_loops(reading, negatives, pairs, seed, k, margin):
-    scores = some_scores(pairs, seed)
-    params = emnlp.Params(margin=margin, k=k, reading=reading, negatives=negatives)
-    ours = emnlp.loss(Scored.from_scores(scores), params).per_pair
-    expected = naive.hal_emnlp(scores.tolist(), margin, k, reading, negatives == "max")
-    torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64))
-
-
-@READINGS
-@settings(deadline=None)
-@given(
-    pairs=st.integers(2, 8),
-    seed=st.integers(0, 50),
-    k=st.integers(1, 9),
-    owners=st.lists(st.integers(0, 3), min_size=8, max_size=8),
-)
-def test_hal_emnlp_equals_plain_loops_under_the_mask(reading, pairs, seed, k, owners):
-    batch = some_batch(pairs, seed, torch.tensor(owners[:pairs]), mask=True)
-    params = emnlp.Params(margin=0.6, k=k, reading=reading)
-    expected = naive.hal_emnlp(batch.scores.tolist(), 0.6, k, reading, False, batch.same.tolist())
-    ours = emnlp.loss(batch, params).per_pair
-    torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64))
+@given(**BATCHES, k=st.integers(1, 9), margin=st.floats(0, 1), mask=st.booleans())
+def test_hal_emnlp_equals_plain_loops(reading, negatives, pairs, seed, owners, k, margin, mask):
+    batch = some_batch(pairs, seed, torch.tensor(owners[:pairs]), mask)
+    loss = emnlp.loss(batch, emnlp.Params(margin=margin, k=k, reading=reading, negatives=negatives)).per_pair
+    expected = naive.hal_emnlp(batch.scores.tolist(), margin, k, reading, negatives == "max", batch.same.tolist())
+    torch.testing.assert_close(loss, torch.tensor(expected, dtype=torch.float64))
 
 
 @READINGS

@@ -38,18 +38,17 @@ def test_contract(name):
 
 @BOTH
 @settings(deadline=None)
-@given(pairs=st.integers(2, 9), seed=st.integers(0, 50), margin=st.floats(0, 1))
-def test_equals_plain_loops(name, pairs, seed, margin):
-    scores = some_scores(pairs, seed)
-    expected = naive.hinge(scores.tolist(), margin, hardest=name == "max")
-    torch.testing.assert_close(_loss(name, Scored.from_scores(scores), margin=margin).per_pair, _tensor(expected))
-
-
-@BOTH
-def test_equals_plain_loops_under_the_mask(name):
-    batch = some_batch(owners=OWNERS, mask=True)
-    expected = naive.hinge(batch.scores.tolist(), 0.5, hardest=name == "max", same=batch.same.tolist())
-    torch.testing.assert_close(_loss(name, batch, margin=0.5).per_pair, _tensor(expected))
+@given(
+    pairs=st.integers(2, 9),
+    seed=st.integers(0, 50),
+    margin=st.floats(0, 1),
+    owners=st.lists(st.integers(0, 3), min_size=9, max_size=9),
+    mask=st.booleans(),
+)
+def test_equals_plain_loops(name, pairs, seed, margin, owners, mask):
+    batch = some_batch(pairs, seed, torch.tensor(owners[:pairs]), mask)
+    expected = naive.hinge(batch.scores.tolist(), margin, hardest=name == "max", same=batch.same.tolist())
+    torch.testing.assert_close(_loss(name, batch, margin=margin).per_pair, _tensor(expected))
 
 
 def test_satisfied_margins_cost_nothing():

@@ -87,7 +87,7 @@ def test_many_to_many_equals_plain_loops(seed, taken, factors, margin, top, mine
     owners, said = rng.integers(0, 6, 18), rng.integers(0, 5, 18)
     pairs = np.array(taken)
     batch = batch_of(*_by_name(owners[pairs], said[pairs], seed))
-    matches = Incidence.from_pairs(owners, said).of_batch(pairs, torch.device("cpu"))
+    matches = Incidence.from_pairs(owners, said).matches(pairs, torch.device("cpu"))
     vectors, mined_for = some_vectors(len(mined), seed + 1)[0], torch.tensor(mined, dtype=torch.int64)
     batch = replace(batch, matches=matches, mined=vectors, mined_for=mined_for)
     lambda1, lambda2, lambda3 = factors
@@ -112,7 +112,7 @@ def _by_name(owners: np.ndarray, said: np.ndarray, seed: int) -> tuple[torch.Ten
 
 def test_gradient_of_many_to_many_is_the_slope():
     owners, said = np.array([0, 0, 1, 2, 2, 3]), np.array([0, 1, 0, 1, 2, 3])
-    matches = Incidence.from_pairs(owners, said).of_batch(np.arange(6), torch.device("cpu"))
+    matches = Incidence.from_pairs(owners, said).matches(np.arange(6), torch.device("cpu"))
     params = member.Params(margin=0.7, lambda2=0.3, reduction="mean")
     mined = some_vectors(2, 9)[0].requires_grad_()
 

@@ -1,26 +1,22 @@
 """Runs under cca: what they end with is what the formulas say, and they end so after a kill."""
 
-import shutil
-
 import numpy as np
 import pyarrow.compute as pc
 import pytest
 
 from tests.naive import training as naive
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
-from tests.train.some import killed_after, some_pairs, some_scheme
+from tests.train.some import check_resumes, some_pairs, some_scheme
 from vse_pipe.artifacts import captions, embeddings, features, images, model_files, texts
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
-from vse_pipe.train import checkpoint
 from vse_pipe.train.schemes import cca
 from vse_pipe.train.schemes.cca import Moments, canonical
 from vse_pipe.train.stage import train
 
-OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, model_files.HISTORY, str(checkpoint.STATE)]
 LINEAR = {"text": "two_branch", "options": {"text": {"nonlinear": False}, "scheme": {"eta": 1e-3}}}
 RUN = {**PARAMS["runs"]["sum"], **LINEAR, "scheme": "cca", "texts": "means", "train": {"epochs": 1, "embed_size": 5}}
 
@@ -72,13 +68,8 @@ def test_a_run_ends_with_the_canonical_directions_of_its_train_pairs(project, mo
 @pytest.mark.acceptance
 def test_a_killed_run_goes_on_and_ends_bit_equal(project):
     params = _params(project, train={"epochs": 2, "embed_size": 5})
-    train(params, "cca", "cpu")
-    whole = {name: (paths.trained("cca") / name).read_bytes() for name in OUTPUTS}
+    check_resumes(params, "cca", 1)
     assert model_files.read_history(paths.trained("cca")).val_rsum.nunique() == 1
-    shutil.rmtree(paths.trained("cca"))
-    killed_after(1, params, "cca")
-    train(params, "cca", "cpu")
-    assert {name: (paths.trained("cca") / name).read_bytes() for name in OUTPUTS} == whole
 
 
 def test_epochs_that_change_nothing_are_told(project, capsys):

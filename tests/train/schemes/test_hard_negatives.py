@@ -14,7 +14,7 @@ import torch
 from tests.naive import losses as naive
 from tests.regions_project import FEATURES, NOISE, REGIONS, SECTIONS, TEXTS, run_of, write_regions_project
 from tests.toy_project import PARAMS, load_params, write_prepared
-from tests.train.some import killed_at, member, some_model, some_pairs, some_scheme
+from tests.train.some import check_resumes, member, ready, some_model, some_pairs, some_scheme
 from vse_pipe.artifacts import captions as captions_artefact
 from vse_pipe.artifacts import features, model_files, regions, texts
 from vse_pipe.artifacts import images as images_artefact
@@ -25,13 +25,11 @@ from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train import checkpoint
 from vse_pipe.train.data import Incidence, Pairs, TrainRegions, TrainTable, mentions_of
 from vse_pipe.train.model import evaluating
 from vse_pipe.train.schemes.hard_negatives import HardNegatives, Mined, mine
 from vse_pipe.train.stage import train
 
-OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, str(checkpoint.STATE)]
 MEMBERS = {"loss": "structure", "image": "two_branch", "scheme": "hard_negatives"}
 MINED = run_of(
     **MEMBERS,
@@ -63,18 +61,10 @@ def project(trained, tmp_path, monkeypatch):
     return trained[1]
 
 
-def _bytes() -> dict[str, bytes]:
-    return {name: (paths.trained("mined") / name).read_bytes() for name in OUTPUTS}
-
-
 # Just before the mining, and after it.
 @pytest.mark.acceptance
 def test_a_killed_run_goes_on_and_ends_bit_equal(project):
-    whole = _bytes()
-    shutil.rmtree(paths.trained("mined"))
-    killed_at([2, 4], project, "mined")
-    train(project, "mined", "cpu")
-    assert _bytes() == whole
+    check_resumes(project, "mined", 2, 4)
 
 
 def test_the_best_epoch_comes_after_the_mining(project):
@@ -202,11 +192,8 @@ def test_pairs_that_were_mixed_up_stay_so(project):
 
 def test_a_data_set_without_boxes_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_prepared()
     run = {**PARAMS["runs"]["sum"], "scheme": "hard_negatives", "loss": "structure", "similarity": "cosine"}
-    params = load_params(tmp_path, runs={"mined": run})
-    inject(params, "clean")
-    extract_texts(params, "words")
+    params = ready(load_params(tmp_path, runs={"mined": run}))
     with pytest.raises(InputError, match=r"needs boxes, and data/prepare/toy has no regions\.parquet"):
         train(params, "mined", "cpu")
     assert not paths.trained("mined").exists()

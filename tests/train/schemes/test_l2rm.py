@@ -39,6 +39,16 @@ def _batch(scheme):
     return scheme.setting.pairs.batch(chosen)
 
 
+def _with_loss(scheme, name: str, **options) -> tuple[torch.Tensor, torch.Tensor]:
+    """The scheme's loss of the first eight pairs, and another loss of them."""
+    batch = scheme.setting.pairs.batch(np.arange(8))
+    scheme.prepare(batch)
+    images, texts = scheme.setting.model.encode(batch, CPU)
+    member = LOSSES.load(name)
+    expected = member.loss(Scored.from_scores(images @ texts.T), member.Params(**options)).total()
+    return scheme.terms(images, texts, batch).total(), expected
+
+
 def test_an_epoch_trains_on_the_matched_and_rematches_the_others():
     scheme = _scheme()
     batches = scheme.batches(1, [])
@@ -67,13 +77,7 @@ def test_the_warm_up_is_on_all_pairs_under_its_own_loss(kind):
     scheme = _scheme(epoch=0, warm_up_loss=kind, temperature=0.1, margin=0.3)
     sampled = [np.arange(8), np.arange(8, 16)]
     assert scheme.batches(0, sampled) is sampled
-    batch = scheme.setting.pairs.batch(np.arange(8))
-    scheme.prepare(batch)
-    images, texts = scheme.setting.model.encode(batch, CPU)
-    family = LOSSES.load(kind)
-    params = family.Params(margin=0.3) if kind == "max" else family.Params(tau=0.1)
-    expected = family.loss(Scored.from_scores(images @ texts.T), params)
-    torch.testing.assert_close(scheme.terms(images, texts, batch).total(), expected.total())
+    torch.testing.assert_close(*_with_loss(scheme, kind, **({"margin": 0.3} if kind == "max" else {"tau": 0.1})))
     assert scheme.record() is None
 
 
@@ -82,12 +86,7 @@ def test_nothing_mismatched_is_plain_training():
     sampled = [np.arange(8), np.arange(8, 16)]
     scheme.split = Partition(scheme.split.losses, scheme.split.mixture, np.ones(40, bool))
     assert [chosen.tolist() for chosen in scheme.batches(1, sampled)] == [s.tolist() for s in sampled]
-    batch = scheme.setting.pairs.batch(np.arange(8))
-    scheme.prepare(batch)
-    images, texts = scheme.setting.model.encode(batch, CPU)
-    member = LOSSES.load("max")
-    expected = member.loss(Scored.from_scores(images @ texts.T), member.Params()).total()
-    torch.testing.assert_close(scheme.terms(images, texts, batch).total(), expected)
+    torch.testing.assert_close(*_with_loss(scheme, "max"))
 
 
 def test_all_forced_to_matched_is_the_loss_after_a_warm_up():
@@ -170,12 +169,7 @@ def test_everything_mismatched_is_one_more_epoch_of_warm_up(capsys, monkeypatch)
     scheme = _scheme(matched=0)
     sampled = [np.arange(8)]
     assert scheme.batches(1, sampled) is sampled
-    batch = scheme.setting.pairs.batch(np.arange(8))
-    scheme.prepare(batch)
-    images, texts = scheme.setting.model.encode(batch, CPU)
-    member = LOSSES.load("infonce_rce")
-    expected = member.loss(Scored.from_scores(images @ texts.T), member.Params()).total()
-    torch.testing.assert_close(scheme.terms(images, texts, batch).total(), expected)
+    torch.testing.assert_close(*_with_loss(scheme, "infonce_rce"))
     assert scheme.record()["matched"] == 0
     assert "too few matched pairs" in capsys.readouterr().err
 
@@ -213,7 +207,6 @@ def test_every_draw_follows_from_seed_epoch_and_step():
 
 def test_the_rate_decays_from_the_end_of_the_warm_up():
     scheme = _scheme(train={"lr": 0.1, "lr_update": 2})
-    optimizer = torch.optim.SGD(scheme.setting.model.parameters(), lr=0.1)
     optimizer = optimise.optimizer_for(scheme.setting.model, scheme.setting.train)
     rates = [set_rates(optimizer, scheme.setting.train, scheme.moment(epoch)) for epoch in range(6)]
     assert rates == pytest.approx([0.1, 0.1, 0.1, 0.01, 0.01, 0.001])

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from tests.fragment_project import run_of, write_fragment_project
-from tests.toy_project import PARAMS, load_params, write_prepared
-from tests.train.some import killed_after, killed_at
+from tests.toy_project import PARAMS, load_params
+from tests.train.some import check_resumes, killed_after, ready
 from vse_pipe.artifacts import model_files, pairs
 from vse_pipe.audit.stage import audit
 from vse_pipe.core.errors import InputError, IntegrityError, UsageError
@@ -18,7 +18,6 @@ from vse_pipe.core.files import partial
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.ensemble import Ensemble, run_embeddings
 from vse_pipe.evaluate.stage import evaluate
-from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EnsembleNode
@@ -31,7 +30,6 @@ pytestmark = pytest.mark.acceptance
 
 CPU = torch.device("cpu")
 FILES = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG]
-OUTPUTS = [*FILES, *(f"peer/{name}" for name in FILES), model_files.HISTORY, str(checkpoint.STATE)]
 NCR = {"scheme": "ncr", "loss": "max", "noise": "half"}
 RUNS = {"ncr": {**PARAMS["runs"]["sum"], **NCR, "options": {"scheme": {"warm_up": 2}}}, "sum": PARAMS["runs"]["sum"]}
 
@@ -46,28 +44,15 @@ def trained(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         root = tmp_path_factory.mktemp("ncr")
         patch.chdir(root)
-        write_prepared(train=60)
-        params = _params(root)
-        for noise in ("half", "clean"):
-            inject(params, noise)
-        extract_texts(params, "words")
+        params = ready(_params(root), "half", "clean", train=60)
         train(params, "ncr", "cpu")
         embed(params, "ncr", "cpu")
     return root
 
 
-def _bytes() -> dict[str, bytes]:
-    return {name: (paths.trained("ncr") / name).read_bytes() for name in OUTPUTS}
-
-
 def test_a_killed_run_goes_on_and_ends_bit_equal(project):
     """After the first epoch, the first with divided pairs, and the first that trains on noisy ones as well."""
-    whole = _bytes()
-    shutil.rmtree(paths.trained("ncr"))
-    killed_at([1, 3, 5], _params(project), "ncr")
-    assert not (paths.trained("ncr") / model_files.PEER).exists(), "a killed run must not look finished"
-    train(_params(project), "ncr", "cpu")
-    assert _bytes() == whole
+    check_resumes(_params(project), "ncr", 1, 3, 5)
 
 
 def test_the_log_says_how_well_the_networks_divide(project, capsys):
@@ -180,7 +165,6 @@ def test_models_that_compare_fragments(tmp_path, monkeypatch, similarity):
 
 # L2RM.
 
-L2RM_OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, pairs.REMATCHING, str(checkpoint.STATE)]
 L2RM = {**PARAMS["runs"]["sum"], "scheme": "l2rm", "loss": "max", "noise": "half"}
 
 
@@ -189,11 +173,7 @@ def trained_l2rm(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         root = tmp_path_factory.mktemp("l2rm")
         patch.chdir(root)
-        write_prepared(train=160)
-        params = load_params(root)
-        for noise in ("half", "clean"):
-            inject(params, noise)
-        extract_texts(params, "words")
+        ready(load_params(root), "half", "clean", train=160)
         train(_l2rm_params(root), "sum", "cpu")
     return root
 
@@ -211,10 +191,6 @@ def _l2rm_params(root, epochs=6, warm_up=3, noise="half", batch_size=32, **optio
     return load_params(root, runs={"sum": run}, train=section)
 
 
-def _l2rm_bytes() -> dict[str, bytes]:
-    return {name: (paths.trained("sum") / name).read_bytes() for name in L2RM_OUTPUTS}
-
-
 def test_mismatched_pairs_are_found_and_recorded(l2rm_project):
     records = pairs.read_rematching(paths.trained("sum"))
     assert [record["epoch"] for record in records] == [4, 5, 6]
@@ -226,11 +202,7 @@ def test_mismatched_pairs_are_found_and_recorded(l2rm_project):
 
 
 def test_a_killed_run_of_l2rm_goes_on_and_ends_bit_equal(l2rm_project):
-    params, whole = _l2rm_params(l2rm_project), _l2rm_bytes()
-    shutil.rmtree(paths.trained("sum"))
-    killed_at([1, 3, 4, 5], params, "sum")
-    train(params, "sum", "cpu")
-    assert _l2rm_bytes() == whole
+    check_resumes(_l2rm_params(l2rm_project), "sum", 1, 3, 4, 5)
 
 
 def test_pairs_that_nobody_mixed_up_have_no_truth(l2rm_project):
@@ -260,10 +232,5 @@ def test_fragments_go_on_bit_equal_after_a_kill(tmp_path, monkeypatch, similarit
     run = run_of(similarity, "max", scheme="l2rm", noise="half", options=options, train=section)
     params = write_fragment_project(tmp_path, sum=run)
     inject(params, "half")
-    train(params, "sum", "cpu")
+    check_resumes(params, "sum", 2)
     assert len(pairs.read_rematching(paths.trained("sum"))) == 2
-    whole = _l2rm_bytes()
-    shutil.rmtree(paths.trained("sum"))
-    killed_after(2, params, "sum")
-    train(params, "sum", "cpu")
-    assert _l2rm_bytes() == whole

@@ -10,12 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.toy_project import PARAMS, load_params, write_prepared
-from tests.train.some import adam, killed_at, some_pairs, some_scheme
+from tests.toy_project import PARAMS, load_params
+from tests.train.some import adam, check_resumes, ready, some_pairs, some_scheme
 from vse_pipe.artifacts import model_files
 from vse_pipe.core.errors import PipelineError, UsageError
-from vse_pipe.extract.text_stage import extract_texts
-from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import LOSSES, SCHEMES
@@ -177,14 +175,14 @@ def test_pairs_taken_for_mismatched_have_no_label():
 
 def test_evidence_that_is_not_finite_stops_the_run():
     scheme = _decl_scheme()
-    scheme.of_pairs = lambda *rest: np.full(40, np.nan)
+    scheme.pair_values = lambda *rest: np.full(40, np.nan)
     with pytest.raises(PipelineError, match=r"not finite; lower train\.lr"):
         scheme.start(1)
 
 
 def test_equal_evidence_trains_on_everything_and_says_so(capsys):
     scheme = _decl_scheme()
-    scheme.of_pairs = lambda *rest: np.full(40, 0.2)
+    scheme.pair_values = lambda *rest: np.full(40, 0.2)
     scheme.start(1)
     assert "cannot be divided: all losses are equal" in capsys.readouterr().err
     assert scheme.matched.all()
@@ -211,7 +209,6 @@ def test_a_warm_up_that_leaves_no_epoch_is_said(name, capsys):
     assert "4 epochs of warm-up leave none of train.epochs 4" in capsys.readouterr().err
 
 
-OUTPUTS = [model_files.MODEL, model_files.CONFIG, model_files.HISTORY, str(checkpoint.STATE)]
 RUNS = {
     "crcl": {"epochs": 7, "warm_up": 2, "restarts": [4], "floor": 0.0},
     "decl": {"epochs": 6, "warm_up": 3, "eta": 0.5},
@@ -237,26 +234,14 @@ def trained(tmp_path_factory, name) -> Path:
     root = tmp_path_factory.mktemp(name)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        write_prepared(train=160)
-        params = _params(root, name)
-        inject(params, "half")
-        extract_texts(params, "words")
-        train(params, "sum", "cpu")
+        train(ready(_params(root, name), "half", train=160), "sum", "cpu")
     return root
-
-
-def _outputs() -> dict[str, bytes]:
-    return {name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS}
 
 
 # CRCL: within the warm-up, after the chances were kept, and before the restart.
 @pytest.mark.acceptance
 def test_a_killed_run_goes_on_and_ends_bit_equal(project, name):
-    whole = _outputs()
-    shutil.rmtree(paths.trained("sum"))
-    killed_at({"crcl": [1, 2, 4], "decl": [1, 3]}[name], _params(project, name), "sum")
-    train(_params(project, name), "sum", "cpu")
-    assert _outputs() == whole
+    check_resumes(_params(project, name), "sum", *{"crcl": [1, 2, 4], "decl": [1, 3]}[name])
 
 
 def test_mismatched_pairs_lose_their_trust(project, name, capsys):

@@ -139,10 +139,10 @@ def canonical(covariance: Float64[ndarray, "both both"], images: int, eta: float
     """
     sides = covariance[:images, :images], covariance[images:, images:]
     try:
-        of_image, of_text = (_factor(side, eta) for side in sides)
-        whitened = solve_triangular(of_text, covariance[images:, :images], lower=True)
+        image_factor, text_factor = (_factor(side, eta) for side in sides)
+        whitened = solve_triangular(text_factor, covariance[images:, :images], lower=True)
         image_directions, r, text_directions = svd(
-            solve_triangular(of_image, whitened.T, lower=True), full_matrices=False
+            solve_triangular(image_factor, whitened.T, lower=True), full_matrices=False
         )
     except LinAlgError as error:
         raise InputError(
@@ -151,7 +151,7 @@ def canonical(covariance: Float64[ndarray, "both both"], images: int, eta: float
     largest = r[:size]
     maps = (
         largest[:, None] * solve_triangular(factor, directions[:, :size], lower=True, trans="T").T
-        for factor, directions in ((of_image, image_directions), (of_text, text_directions.T))
+        for factor, directions in ((image_factor, image_directions), (text_factor, text_directions.T))
     )
     return Canonical(largest, *maps)
 

@@ -43,7 +43,7 @@ class Decl(Scheme):
     def start(self, epoch: int) -> None:
         if epoch < self.params.warm_up:
             return
-        trust = self.of_pairs(self.setting.model, epoch, self._judged)
+        trust = self.pair_values(self.setting.model, epoch, self._judged)
         if not np.isfinite(trust).all():
             raise PipelineError("the evidence of the training pairs is not finite; lower train.lr")
         limit = self.params.threshold

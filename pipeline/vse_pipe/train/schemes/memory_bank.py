@@ -132,10 +132,10 @@ def weights(
     positive_logits = (params.alpha * (near - margin)).logsumexp(dim=1) - params.alpha * (positives - params.eps1)
 
     bank, positive = (params.eps2, 0.0) if code else (params.beta * params.eps2, params.beta * params.eps1)
-    of_image = (params.beta * texts - bank).logsumexp(dim=1)
-    of_text = (params.beta * images - bank).logsumexp(dim=1)
+    image_sums = (params.beta * texts - bank).logsumexp(dim=1)
+    text_sums = (params.beta * images - bank).logsumexp(dim=1)
     pulled = params.beta * positives - positive
-    crossed = torch.logaddexp(of_image[:, None], of_text[None, :])
+    crossed = torch.logaddexp(image_sums[:, None], text_sums[None, :])
     sums = torch.logaddexp(pulled[:, None], pulled[None, :])
     return (crossed - sums).sigmoid().diagonal_scatter(positive_logits.sigmoid())
 

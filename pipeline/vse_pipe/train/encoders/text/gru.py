@@ -80,7 +80,7 @@ class GRUTextEncoder(nn.Module):
         return packed_gru(self.rnn, _with_data(packed, places), self.embed(words))
 
     def _dropped(self, packed: PackedSequence) -> PackedSequence:
-        return _with_data(packed, processes.of_tokens(self.dropout, packed, self.embed(packed.data)))
+        return _with_data(packed, processes.token_dropout(self.dropout, packed, self.embed(packed.data)))
 
     def _pooled(self, states: PackedSequence, final: Tensor) -> Tensor:
         if self.params.pooling == "last":
