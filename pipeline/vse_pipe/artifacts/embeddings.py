@@ -106,7 +106,7 @@ def write_each(path: Path, sides: Iterable[Side], about: dict[str, str], kind: s
     """``write`` for one or more consecutive parts, with one in memory at a time; each becomes a row group.
 
     kind: ``images`` or ``captions``; None: the name of the file. Files with text ids, or captions without
-    ``image_ids``, are read by ``vse_pipe.evaluate.external`` and not by ``vse_pipe.evaluate.vectors``.
+    ``image_ids``, are read by ``vse_pipe.evaluate.vectors`` and not by ``read``.
     """
     parts = (_table(path, side, kind or path.stem) for side in sides)
     first, table_schema = next(parts)

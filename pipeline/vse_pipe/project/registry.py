@@ -146,10 +146,9 @@ class Family(Generic[Kind]):
     """The members in a package folder: a module for each, and ``options`` with a class of options for each.
 
     kind: the word in messages ("loss"); package: dotted name of the folder; defaults: the traits of a member whose
-    class of options has none; renamed: former and present names of members, for messages. The options of ``hal_emnlp`` are
-    the class ``HalEmnlpOptions`` with the attribute
-    ``traits`` holds the member's traits. A module is imported at its first
-    needed, and ``options`` imports no torch.
+    class of options has none; renamed: former and present names of members, for messages. The options of ``hal_emnlp``
+    are the class ``HalEmnlpOptions``; its attribute ``traits`` holds the member's traits. A module is imported at its
+    first use, and ``options`` imports no torch.
     """
 
     kind: str
