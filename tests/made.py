@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from tests.rules.sources import ROOT
 from tests.toy_project import write_params, write_prepared
 from vse_pipe.project import code, paths
-from vse_pipe.project.params.typed import read_document
+from vse_pipe.project.params.document import read_document
 from vse_pipe.tools import check
 
 INFERENCES = ["nns", "csls"]

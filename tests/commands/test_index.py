@@ -21,8 +21,9 @@ from vse_pipe.artifacts import embeddings, evaluation, features, images
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import partial
 from vse_pipe.project import paths
+from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
-from vse_pipe.project.params.typed import Dataset, Member, read_document
+from vse_pipe.project.params.typed import Dataset, Member
 from vse_pipe.tools import index
 from vse_pipe.tools.search.engine import Engine
 from vse_pipe.tools.search.query import TO_IMAGES

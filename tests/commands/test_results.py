@@ -14,7 +14,7 @@ from tests.toy_project import write_params, write_prepared
 from vse_pipe.artifacts import embeddings
 from vse_pipe.audit import stage
 from vse_pipe.project import paths
-from vse_pipe.project.params.typed import read_document
+from vse_pipe.project.params.document import read_document
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.stages import DIGEST, nodes
 from vse_pipe.report.stage import report
-from vse_pipe.tools import compare
+from vse_pipe.tools.compare import compare
 from vse_pipe.tools.export import export_run
 from vse_pipe.tools.pack import pack
 from vse_pipe.tools.search.engine import Engine

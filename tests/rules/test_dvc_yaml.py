@@ -9,8 +9,8 @@ from ruamel.yaml import YAML
 
 from tests.rules.sources import ROOT
 from vse_pipe.project import code, paths
+from vse_pipe.project.params.document import read_document, with_overrides
 from vse_pipe.project.params.load import load
-from vse_pipe.project.params.typed import read_document, with_overrides
 from vse_pipe.project.stages import declarations, nodes
 from vse_pipe.tools.check import read_dvc_yaml, uncovered
 

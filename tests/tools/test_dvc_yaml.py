@@ -18,8 +18,8 @@ from vse_pipe.core.errors import ParamsError
 from vse_pipe.project import code, paths
 from vse_pipe.project.code import Lock
 from vse_pipe.project.params import overlay as overlays
+from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
-from vse_pipe.project.params.typed import read_document
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.project.stages import declarations
 from vse_pipe.tools import lists

@@ -12,8 +12,8 @@ from ruamel.yaml import YAML
 from tests.command_line import caller, failure, output
 from tests.rules.sources import ROOT
 from vse_pipe.project.params import overlay
+from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
-from vse_pipe.project.params.typed import read_document
 from vse_pipe.tools import check
 from vse_pipe.tools.init import stage
 

@@ -18,8 +18,8 @@ from vse_pipe.artifacts import features, model_files, pairs
 from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, PipelineError
 from vse_pipe.core.files import read_json
 from vse_pipe.project import paths
+from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
-from vse_pipe.project.params.typed import read_document
 from vse_pipe.tools.check import check
 from vse_pipe.train import loop
 from vse_pipe.train.stage import train

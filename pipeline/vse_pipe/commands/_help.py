@@ -85,7 +85,7 @@ def _starting(names: list[str], incomplete: str) -> list[str]:
 
 def _params() -> dict:
     from vse_pipe.core.errors import PipelineError
-    from vse_pipe.project.params.typed import read_document
+    from vse_pipe.project.params.document import read_document
     from vse_pipe.project.paths import PARAMS, find_root
 
     try:

@@ -54,7 +54,7 @@ def _list(paper: str | None, as_json: bool) -> None:
 def _show(paper: str, row: str, as_json: bool) -> None:
     from vse_pipe.papers import catalogue, listing
     from vse_pipe.papers.overlay import overlay
-    from vse_pipe.project.params.typed import with_overrides
+    from vse_pipe.project.params.document import with_overrides
 
     values = with_overrides(overlay(paper, row), _overrides, "the row's overlay")
     for section, entries in values.items():

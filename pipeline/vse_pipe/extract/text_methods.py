@@ -11,15 +11,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float32
-from scipy.sparse import csr_array
 
 from vse_pipe.core.arrays import read_word_vectors
 from vse_pipe.core.errors import MissingResource, first_line
 from vse_pipe.core.text import END, SPECIAL, START, UNK, Tokens
 from vse_pipe.extract.texts.options import EncoderParams, WordVectorParams
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True)
@@ -164,8 +167,10 @@ over under onto upon within without along across around behind beside besides ne
 STOP_WORDS = frozenset(" ".join([_ARTICLES, _PRONOUNS, _AUXILIARIES, _CONNECTIVES, _PREPOSITIONS]).split())
 
 
-def bags(texts: Iterable[Iterable[str]], words: list[str]) -> csr_array:
+def bags(texts: Iterable[Iterable[str]], words: list[str]) -> "csr_array":
     """(captions, words) float64: the occurrences of ``words`` in each tokenised caption."""
+    from scipy.sparse import csr_array  # which `embed` does without
+
     ids = {word: place for place, word in enumerate(words)}
     counts = [Counter(ids[token] for token in tokens if token in ids) for tokens in texts]
     ends = np.cumsum([0, *map(len, counts)])

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, model
 
 from vse_pipe.core.errors import ParamsError, UsageError, missing, unknown
 from vse_pipe.core.strict import Strict
-from vse_pipe.project.params.typed import read_document
+from vse_pipe.project.params.document import read_document
 
 Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 _ImageFigure = Literal["i2t.r1", "i2t.r5", "i2t.r10", "i2t.medr", "i2t.meanr"]

@@ -22,7 +22,8 @@ import vse_pipe
 from vse_pipe.core.errors import ParamsError
 from vse_pipe.core.files import sha256
 from vse_pipe.project import paths
-from vse_pipe.project.params.typed import Params, lookup, read_document
+from vse_pipe.project.params.document import lookup, read_document
+from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import Family, options_class
 from vse_pipe.project.stages import Declaration, declarations
 

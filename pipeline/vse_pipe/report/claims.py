@@ -14,7 +14,8 @@ from vse_pipe.core.console import document, stdout
 from vse_pipe.core.errors import InputError, MissingResource, ParamsError, UsageError, missing, unknown
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import paths
-from vse_pipe.project.params.typed import Params, described, read_document
+from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.typed import Params, described
 from vse_pipe.ranking.comparison import ADDRESSES, SIGNIFICANT, Compared, Difference, Method, differences
 from vse_pipe.ranking.intervals import holm
 from vse_pipe.report.formatting import markdown_row, spread

@@ -15,8 +15,9 @@ from vse_pipe.core.errors import ParamsError
 from vse_pipe.papers import overlay
 from vse_pipe.project import code, paths
 from vse_pipe.project.code import Lock
+from vse_pipe.project.params.document import lookup, read_document, with_overrides
 from vse_pipe.project.params.load import load
-from vse_pipe.project.params.typed import Params, lookup, read_document, with_overrides
+from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import Family
 from vse_pipe.project.sources import SourceFiles, listing, places
 from vse_pipe.project.stages import (

@@ -14,8 +14,9 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.errors import DeadRun, MissingResource, ParamsError, UsageError, unknown
 from vse_pipe.project import paths
 from vse_pipe.project.params import overlay
+from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import Check, load
-from vse_pipe.project.params.typed import Params, read_document
+from vse_pipe.project.params.typed import Params
 from vse_pipe.project.paths import PARAMS
 from vse_pipe.project.registry import RUN_FAMILIES, SCHEMES
 

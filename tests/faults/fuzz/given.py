@@ -37,9 +37,9 @@ from vse_pipe.prepare.proposals import file as from_file
 from vse_pipe.prepare.proposals.file import proposer, read_boxes
 from vse_pipe.prepare.regions import Picture
 from vse_pipe.prepare.stage import check
+from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.overlay import apply
-from vse_pipe.project.params.typed import read_document
 from vse_pipe.tools import check as tools_check
 
 _KINDS = {"png": {}, "jpg": {}, "gif": {}, "webp": {}, "bmp": {}, "tiff": {"compression": "tiff_lzw"}, "ppm": {}}

@@ -7,8 +7,8 @@ from tests.toy_project import PARAMS, load_params
 from vse_pipe.core.errors import ParamsError, UsageError
 from vse_pipe.project.params import checks
 from vse_pipe.project.params.checks import with_transfers
+from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load_measuring
-from vse_pipe.project.params.typed import read_document
 from vse_pipe.tools import check
 
 RUN = PARAMS["runs"]["sum"]

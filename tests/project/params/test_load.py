@@ -11,10 +11,10 @@ from ruamel.yaml import YAML
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_params
 from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
-from vse_pipe.project.params import typed
+from vse_pipe.project.params import document
+from vse_pipe.project.params.document import lookup, read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.schema import EngineParams
-from vse_pipe.project.params.typed import lookup, read_document
 
 
 def test_the_projects_own_file_is_valid():
@@ -309,7 +309,7 @@ def test_a_weight_that_the_vectors_cannot_have_is_refused_at_its_part(tmp_path, 
 
 def _parsed(text: str) -> object:
     try:
-        return typed.parse_yaml(text)
+        return document.parse_yaml(text)
     except ValueError as error:
         return str(error)
 
@@ -317,7 +317,7 @@ def _parsed(text: str) -> object:
 def _read_by_either(text: str) -> None:
     found = _parsed(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typed, "_plain", lambda text: False)
+        patch.setattr(document, "_plain", lambda text: False)
         assert found == _parsed(text)
 
 
@@ -340,13 +340,13 @@ PLAIN = [*(f"a: {one}" for one in SCALARS), "<<: {a: 1}", "- - a", "? [a]\n: b",
 @pytest.mark.parametrize("text", PLAIN)
 def test_either_parser_reads_the_same(text):
     """The one in C is asked first, where it is known to read what the other reads."""
-    assert typed._plain(text)
+    assert document._plain(text)
     _read_by_either(text)
 
 
 @pytest.mark.parametrize("text", ["a: !", "a: |#", "a: &x [1]\nb: *x", "%YAML 1.1\n---\na: yes", "a: b\x85c"])
 def test_what_the_parsers_read_otherwise_is_for_one(text):
-    assert not typed._plain(text)
+    assert not document._plain(text)
     _read_by_either(text)
 
 
@@ -357,12 +357,12 @@ def test_either_parser_reads_the_same_of_signs(text):
 
 
 def test_values_lie_up_to_a_hundred_levels_deep():
-    found = typed.parse_yaml("[" * 100 + "]" * 100)
+    found = document.parse_yaml("[" * 100 + "]" * 100)
     for _ in range(99):
         (found,) = found
     assert found == []
     with pytest.raises(ValueError, match="more than 100 levels"):
-        typed.parse_yaml("[" * 101 + "]" * 101)
+        document.parse_yaml("[" * 101 + "]" * 101)
 
 
 RAY = EngineParams(name="ray", workers=4, address="auto")

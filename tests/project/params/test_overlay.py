@@ -10,9 +10,9 @@ from tests.rules.sources import ROOT
 from tests.toy_project import write_params
 from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
 from vse_pipe.project.params import checks, overlay
+from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.overlay import apply
-from vse_pipe.project.params.typed import read_document
 from vse_pipe.project.paths import run_entry
 from vse_pipe.project.registry import INFERENCES
 

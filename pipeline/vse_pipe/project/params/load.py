@@ -11,18 +11,8 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.project import paths
 from vse_pipe.project.params import checks as params_checks
 from vse_pipe.project.params import schema
-from vse_pipe.project.params.typed import (
-    Dataset,
-    FeatureSet,
-    GivenModel,
-    Noise,
-    Params,
-    ParamsReader,
-    Run,
-    TextSet,
-    read_document,
-    with_overrides,
-)
+from vse_pipe.project.params.document import read_document, with_overrides
+from vse_pipe.project.params.typed import Dataset, FeatureSet, GivenModel, Noise, Params, ParamsReader, Run, TextSet
 from vse_pipe.project.registry import (
     BACKBONES,
     FORMATS,

@@ -10,8 +10,8 @@ from ruamel.yaml.comments import CommentedMap
 from vse_pipe.core.errors import MissingResource, ParamsError, UsageError, unknown
 from vse_pipe.core.files import whole_file
 from vse_pipe.project import paths
+from vse_pipe.project.params.document import read_document, with_overrides
 from vse_pipe.project.params.load import Check, load
-from vse_pipe.project.params.typed import read_document, with_overrides
 
 FOLDER = Path(__file__).parent / "overlays"
 # The folder of code in a clone, and the format whose source is code.

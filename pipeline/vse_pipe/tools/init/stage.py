@@ -18,8 +18,8 @@ from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.project import paths
 from vse_pipe.project.code import PACKAGE
 from vse_pipe.project.params import overlay as overlays
+from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import Check
-from vse_pipe.project.params.typed import read_document
 from vse_pipe.report import charts
 
 
