@@ -20,8 +20,8 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train import checkpoint, gradient_cache, inputs, loop, model, stage
-from vse_pipe.train.encoders.image import finetune as backbone
-from vse_pipe.train.encoders.image.finetune import Pictures
+from vse_pipe.train.encoders import finetune as backbone
+from vse_pipe.train.encoders.finetune import Pictures
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.scheme import Moment, set_rates
 from vse_pipe.train.stage import train
