@@ -137,7 +137,9 @@ def train(
         from vse_pipe.train import stage
 
     stage.flush_denormals()
-    outs = [stage.train(params, name, device) for name in names]
+    outs = []
+    for name in names:  # a comprehension is a frame more in every traceback
+        outs.append(stage.train(params, name, device))
     if not follows:
         _project.settle(params, names, paths.trained, stage.FILES)
         _project.wrote(outs, as_json)

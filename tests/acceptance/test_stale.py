@@ -156,14 +156,15 @@ def test_every_member_that_an_entry_can_name_is_named(project):
 
 
 def decided(params: Params, member: Member) -> set[str]:
-    """The stages, as DVC addresses them, whose output the member decides."""
+    """The stages, as DVC addresses them, whose output the member decides, or another in its file."""
     family, name = member
+    families = [one for one in FAMILIES if one.folder == family.folder and name in one.names()]
     made = [(node.stage, node.declaration, node.declaration.members(params, node.name)) for node in nodes(params)]
     made.append(("report", declarations()["report"], {}))
     return {
         stage
         for stage, declared, members in made
-        if (members[family] == name if family in members else family in declared.families)
+        if any(members[one] == name if one in members else one in declared.families for one in families)
     }
 
 

@@ -21,7 +21,7 @@ from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.train import processes as training_processes
 from vse_pipe.train.data import Batch, Pairs
-from vse_pipe.train.encoders.text import gru
+from vse_pipe.train.encoders import gru
 from vse_pipe.train.model import build, objective
 from vse_pipe.train.optimise import optimizer_for, step
 from vse_pipe.train.scheme import Scheme, Setting

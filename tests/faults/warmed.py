@@ -20,5 +20,5 @@ from vse_pipe.train import stage as train  # noqa: F401
 torch.set_num_threads(1)
 # numba, which takes more than a second to load its first compiled loop; without a gradient, which starts threads beside a GPU.
 with torch.no_grad():
-    _gru = TEXT_ENCODERS.load("gru").build(TEXT_ENCODERS.options("gru")(), 2, 2, torch.Generator())
+    _gru = TEXT_ENCODERS.load("gru").build_text(TEXT_ENCODERS.options("gru")(), 2, 2, torch.Generator())
     _gru(torch.ones(1, 2, dtype=torch.int64), torch.tensor([2]))

@@ -11,8 +11,7 @@ from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
 from vse_pipe.train.data import Batch, Pairs
-from vse_pipe.train.encoders.image import linear
-from vse_pipe.train.encoders.text import gru
+from vse_pipe.train.encoders import gru, linear
 from vse_pipe.train.heads import GPO
 from vse_pipe.train.model import DualEncoder, build
 from vse_pipe.train.optimise import optimizer_for, step
@@ -28,7 +27,7 @@ def check_encoder_image(arrays: Vectors) -> list[Result]:
     stored = arrays["out"]
     is_unit = np.allclose(np.linalg.norm(stored, axis=1), 1.0, atol=1e-4)
     params = linear.Params(no_imgnorm=not is_unit, use_abs=bool((stored >= 0).all()))
-    encoder = linear.build(params, (arrays["x"].shape[1],), stored.shape[1], torch.Generator())
+    encoder = linear.build_image(params, (arrays["x"].shape[1],), stored.shape[1], torch.Generator())
     encoder.load_state_dict(arrays.weights())
     return [compare("out", encoder(torch.tensor(arrays["x"])), stored)]
 
@@ -55,7 +54,7 @@ def _text_encoder(arrays: Vectors, rnn: str = "rnn", **options) -> gru.GRUTextEn
         bidirectional="rnn.weight_ih_l0_reverse" in weights,
         **options,
     )
-    encoder = gru.build(params, words, arrays["out"].shape[-1], torch.Generator())
+    encoder = gru.build_text(params, words, arrays["out"].shape[-1], torch.Generator())
     encoder.load_state_dict(weights)
     return encoder.eval().requires_grad_(False)
 

@@ -25,8 +25,8 @@ FUNCTIONS = {
     "scheme": {"scheme", "untrained"},
     "sampler": {"batches"},
     "similarity": {"score"},
-    "text encoder": {"build"},
-    "image encoder": {"build"},
+    "text encoder": {"build_text"},
+    "image encoder": {"build_image"},
     "inference criterion": {"rerank", "match"},
 }
 
@@ -85,12 +85,13 @@ def test_params_yaml_lists_every_member_of_a_run():
 
 def test_a_folder_of_members_holds_nothing_else():
     """The folder is the registry; ``_name`` is no member."""
+    members = {family.folder / name for family in [*FAMILIES, ENGINES] for name in family.names()}
     odd = [
         str(path.relative_to(ROOT))
-        for family in [*FAMILIES, ENGINES]
-        for path in family.folder.iterdir()
+        for folder in {member.parent for member in members}
+        for path in folder.iterdir()
         if path.name not in ("__init__.py", "__pycache__", "options.py")
-        and path.stem not in family.names()
+        and path.with_suffix("") not in members
         and not path.name.startswith(("_", "."))
     ]
     assert odd == []
@@ -100,14 +101,14 @@ def test_a_folder_of_members_holds_nothing_else():
 def test_each_class_of_options_has_its_member_and_each_member_its_class():
     """Bases that several members share have names that do not end with Options."""
     wrong = []
-    for family in FAMILIES:
-        page = family.folder / "options.py"
+    for folder in {family.folder for family in FAMILIES}:
+        page = folder / "options.py"
         classes = {
             node.name: node.lineno
             for node in tree(page).body
             if isinstance(node, ast.ClassDef) and node.name.endswith("Options")
         }
-        members = {options_class(name) for name in family.names()}
+        members = {options_class(family.side + name) for family, name in MEMBERS if family.folder == folder}
         wrong += [f"{page.relative_to(ROOT)}: {name}" for name in sorted(members ^ set(classes))]
     assert wrong == []
 

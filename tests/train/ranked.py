@@ -24,7 +24,7 @@ from tests.train.some import Killed, member, some_pairs, some_scheme
 from vse_pipe.core import processes
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.train import data, gradient_cache, loop, model, stage
+from vse_pipe.train import data, loop, model, optimise, stage
 from vse_pipe.train.data import Pairs
 from vse_pipe.train.inputs import Teacher
 from vse_pipe.train.model import DualEncoder, build
@@ -114,7 +114,7 @@ def gradient(how: dict[str, Any], size: int, exact: bool = True) -> Found:
         batch = scheme.setting.pairs.batch(np.arange(0, 2 * size, 2))
         torch.manual_seed(7)
         if params.chunk:
-            value = gradient_cache.backward(scheme, batch, params.chunk)
+            value = optimise.backward(scheme, batch, params.chunk)
         else:
             total = scheme.terms(*model.encode(batch, scheme.setting.device, params.precision), batch).total()
             value = total.item()

@@ -19,9 +19,9 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.project.registry import BACKBONES
-from vse_pipe.train import checkpoint, gradient_cache, inputs, loop, model, stage
-from vse_pipe.train.encoders.image import finetune as backbone
-from vse_pipe.train.encoders.image.finetune import Pictures
+from vse_pipe.train import checkpoint, inputs, loop, model, optimise, stage
+from vse_pipe.train.encoders import finetune as backbone
+from vse_pipe.train.encoders.finetune import Pictures
 from vse_pipe.train.heads import OwnRate
 from vse_pipe.train.scheme import Moment, set_rates
 from vse_pipe.train.stage import train
@@ -165,7 +165,7 @@ def test_chunks_give_the_gradient_of_the_whole_batch(painted_project, monkeypatc
         model, train_params = scheme.setting.model, scheme.setting.train
         for chunk in (len(batch.pairs), 3):
             model.zero_grad()
-            value = gradient_cache.backward(scheme, batch, chunk)
+            value = optimise.backward(scheme, batch, chunk)
             steps.append((value, {n: p.grad.clone() for n, p in model.named_parameters()}))
         assert train_params.precision == precision
         raise Killed

@@ -24,7 +24,7 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, TEXT_ENCODERS
-from vse_pipe.train import checkpoint, gradient_cache, loop
+from vse_pipe.train import checkpoint, loop, optimise
 from vse_pipe.train.optimise import Averages, optimizer_for, step
 from vse_pipe.train.stage import train
 
@@ -184,7 +184,7 @@ def _gradients(loss: str, chunk: int, **options) -> tuple[float, dict[str, torch
     batch = pairs.batch(np.arange(0, 40, 2))
     torch.manual_seed(0)
     double = type(batch)(batch.features.double(), batch.texts, batch.owners, batch.pairs)
-    value = gradient_cache.backward(scheme, double, chunk)
+    value = optimise.backward(scheme, double, chunk)
     return value, {name: weight.grad for name, weight in model.named_parameters()}
 
 
@@ -255,7 +255,7 @@ def test_word_vectors_are_chunked_and_a_similarity_of_its_own_learns():
     for chunk in (24, 5):
         model = FragmentModel(pairs.array.shape[1], pairs.texts.inputs)
         scheme = some_scheme(pairs, model=model)
-        value = gradient_cache.backward(scheme, pairs.batch(np.arange(24)), chunk)
+        value = optimise.backward(scheme, pairs.batch(np.arange(24)), chunk)
         found.append((value, {name: weight.grad for name, weight in model.named_parameters()}))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
     for name, gradient in found[0][1].items():
@@ -265,6 +265,6 @@ def test_word_vectors_are_chunked_and_a_similarity_of_its_own_learns():
 
 def test_a_similarity_may_normalise_over_the_batch():
     model = torch.nn.ModuleDict({"sim": torch.nn.BatchNorm1d(3)}).train()
-    gradient_cache.require_independent_rows(model)
+    optimise.require_independent_rows(model)
     with pytest.raises(UsageError, match="'txt'"):
-        gradient_cache.require_independent_rows(torch.nn.ModuleDict({"txt": torch.nn.BatchNorm1d(3)}))
+        optimise.require_independent_rows(torch.nn.ModuleDict({"txt": torch.nn.BatchNorm1d(3)}))

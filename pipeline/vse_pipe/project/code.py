@@ -80,7 +80,7 @@ def defaults(declaration: Declaration, members: dict[Family, str]) -> set[str]:
     """Names for the defaults of the options in a listing, ``<package>.options:<member>``, for the members of
     ``needed``."""
     return {
-        f"{family.page}:{member}"
+        f"{family.page}:{family.side}{member}"
         for family in declaration.families
         if file(family.page).is_file()
         for member in ([members[family]] if members.get(family) else family.names())

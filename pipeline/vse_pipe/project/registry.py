@@ -1,10 +1,10 @@
 """Families and the traits of their members. A family's class of traits has the defaults of its members. No import of
 torch."""
 
-import importlib
 import pkgutil
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar
@@ -146,22 +146,26 @@ class Family(Generic[Kind]):
     """The members in a package folder: a module for each, and ``options`` with a class of options for each.
 
     kind: the word in messages ("loss"); package: dotted name of the folder; defaults: the traits of a member whose
-    class of options has none; renamed: former and present names of members, for messages. The options of ``hal_emnlp``
-    are the class ``HalEmnlpOptions``; its attribute ``traits`` holds the member's traits. A module is imported at its
-    first use, and ``options`` imports no torch.
+    class of options has none; renamed: former and present names of members, for messages; side: ``image_`` or ``text_``
+    where two families share a folder: the members are those with a class of that side. The options of ``hal_emnlp`` are
+    the class ``HalEmnlpOptions``; its attribute ``traits`` holds the member's traits. A module is imported at its first
+    use, and ``options`` imports no torch.
     """
 
     kind: str
     package: str
     defaults: Kind
     renamed: tuple[tuple[str, str], ...] = ()
+    side: str = ""
 
     @property
     def folder(self) -> Path:
         return Path(__file__).parents[1].joinpath(*self.package.split(".")[1:])
 
     def names(self) -> list[str]:
-        return [*_names(self.folder, self.folder.stat().st_mtime_ns)]
+        names = _names(self.folder, self.folder.stat().st_mtime_ns)
+        page = import_module(self.page) if self.side else None
+        return [name for name in names if page is None or hasattr(page, options_class(self.side + name))]
 
     def check(self, name: str) -> str:
         """``name`` if it is a member. Raises UnknownMember with the near miss and the whole list."""
@@ -178,7 +182,7 @@ class Family(Generic[Kind]):
 
     def options(self, name: str) -> type[Any]:
         """The member's class of options, a ``Strict``; torch is not imported for it."""
-        options: type[Any] = getattr(importlib.import_module(self.page), options_class(self.check(name)))
+        options: type[Any] = getattr(import_module(self.page), options_class(self.side + self.check(name)))
         return options
 
     def traits(self, name: str) -> Kind:
@@ -188,7 +192,7 @@ class Family(Generic[Kind]):
 
     def load(self, name: str) -> ModuleType:
         """The module that does the work."""
-        return importlib.import_module(self.module(name))
+        return import_module(self.module(name))
 
     def module(self, name: str) -> str:
         """The dotted name of the member's module."""
@@ -201,7 +205,7 @@ class Family(Generic[Kind]):
 
 
 def options_class(member: str) -> str:
-    """The name of a member's class of options: ``HalEmnlpOptions`` for ``hal_emnlp``."""
+    """``HalEmnlpOptions`` for ``hal_emnlp``, ``ImagePooledOptions`` for ``image_pooled``."""
     return "".join(word.capitalize() for word in member.split("_")) + "Options"
 
 
@@ -222,8 +226,8 @@ LOSSES = Family("loss", "vse_pipe.train.losses", LossTraits())
 SCHEMES = Family("scheme", "vse_pipe.train.schemes", SchemeTraits(), renamed=(("none", "zero_shot"),))
 SAMPLERS = Family("sampler", "vse_pipe.train.samplers", Traits())
 SIMILARITIES = Family("similarity", "vse_pipe.ranking.similarities", SimilarityTraits())
-TEXT_ENCODERS = Family("text encoder", "vse_pipe.train.encoders.text", TextEncoderTraits())
-IMAGE_ENCODERS = Family("image encoder", "vse_pipe.train.encoders.image", ImageEncoderTraits())
+TEXT_ENCODERS = Family("text encoder", "vse_pipe.train.encoders", TextEncoderTraits(), side="text_")
+IMAGE_ENCODERS = Family("image encoder", "vse_pipe.train.encoders", ImageEncoderTraits(), side="image_")
 INFERENCES = Family("inference criterion", "vse_pipe.ranking.inference", CriterionTraits())
 
 # The members that make up a run, by their key under runs.<name>.

@@ -36,7 +36,7 @@ from vse_pipe.project.registry import BACKBONES, SIMILARITIES
 from vse_pipe.tools.search.network import PhotoEncoder
 from vse_pipe.train import model as train_model
 from vse_pipe.train import restore
-from vse_pipe.train.encoders.image import finetune
+from vse_pipe.train.encoders import finetune
 from vse_pipe.train.model import DualEncoder
 
 # Batches to read ahead while a GPU works. On a CPU readers and network would compete for the cores.

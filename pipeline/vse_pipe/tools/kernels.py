@@ -29,7 +29,7 @@ def compile_all() -> None:
     for _ in measure(inputs, chosen, EvaluateParams(resamples=1)):
         pass
     options = TEXT_ENCODERS.options("gru")(pooling="gpo")
-    gru = TEXT_ENCODERS.load("gru").build(options, _DIM, _DIM, torch.Generator())
+    gru = TEXT_ENCODERS.load("gru").build_text(options, _DIM, _DIM, torch.Generator())
     gru(torch.ones(2, 3, dtype=torch.int64), torch.tensor([3, 2])).sum().backward()
     vectors = torch.ones(1, _DIM, requires_grad=True)
     SIMILARITIES.load("order").score(vectors, vectors, SIMILARITIES.options("order")()).sum().backward()

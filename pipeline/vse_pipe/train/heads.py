@@ -1,9 +1,7 @@
-"""Shared parts of image and text encoders: heads on one vector a row, pooling, normalisation, first weights, checks.
+"""Shared parts of image and text encoders: the branch of a two-branch network, pooling, normalisation, first weights, checks.
 
-Sources of the heads: ``Residual`` is the projection of ``EncoderImageAggr`` in the authors' code of Chen et al., Learning
-the best pooling strategy for visual semantic embedding, CVPR 2021, on one vector. Other than there, it has no batch
-normalisation, so that rows do not depend on each other, and it has dropout. ``Branch`` is one branch of Wang, Li and
-Lazebnik, Learning deep structure-preserving image-text embeddings, CVPR 2016, Figure 1 and section 3.1.
+Source of ``Branch``, one branch: Wang, Li and Lazebnik, Learning deep structure-preserving image-text embeddings, CVPR 2016,
+Figure 1 and section 3.1.
 """
 
 import math
@@ -18,61 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.train import processes
-from vse_pipe.train.encoders.image.options import BranchShape, ResidualShape
-
-
-class Identity(nn.Module):
-    """(B, D) to (B, D)."""
-
-    def __init__(self, name: str, width: int) -> None:
-        super().__init__()
-        self.name, self.width = name, width
-
-    def forward(self, vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
-        """Raises InputError for vectors of another width."""
-        check_width(self.name, vectors, self.width)
-        return normalize(vectors)
-
-
-def build_identity(name: str, width: int, embed_size: int) -> Identity:
-    """The identity of vectors of ``width`` numbers. Raises InputError unless it is ``embed_size``."""
-    if width != embed_size:
-        raise InputError(
-            f"{name} gives the {width} numbers it is given, the run's vectors have {embed_size}: features and texts must be as "
-            "wide, and so must train.embed_size where the other side is trained"
-        )
-    return Identity(name, width)
-
-
-class Residual(nn.Module):
-    """(B, D) to (B, embed_size): ``fc(x) + mlp(x)`` at unit length."""
-
-    def __init__(self, name: str, options: ResidualShape, in_features: int, embed_size: int) -> None:
-        super().__init__()
-        self.name, self.options = name, options
-        self.fc = nn.Linear(in_features, embed_size)
-        hidden = nn.Linear(in_features, options.hidden)
-        last = nn.Linear(options.hidden, embed_size)
-        self.mlp = nn.Sequential(hidden, nn.ReLU(), nn.Dropout(options.dropout), last)
-
-    def forward(self, vectors: Float[Tensor, "rows features"]) -> Float[Tensor, "rows dim"]:
-        """Raises InputError for vectors of another width."""
-        check_width(self.name, vectors, self.fc.in_features)
-        if self.training and self.options.drop:
-            vectors = without_some(vectors, self.options.drop)
-        vectors = l2norm(self.fc(vectors) + self.mlp(vectors))
-        return vectors.abs() if self.options.use_abs else vectors
-
-
-def build_residual(
-    name: str, options: ResidualShape, in_features: int, embed_size: int, rng: torch.Generator
-) -> Residual:
-    """Weights uniform in +-sqrt(6 / (in + out)), biases 0; ``fc`` is drawn first."""
-    head = Residual(name, options, in_features, embed_size)
-    for layer in head.modules():
-        if isinstance(layer, nn.Linear):
-            draw(layer, rng)
-    return head
+from vse_pipe.train.encoders.options import BranchShape
 
 
 class Branch(nn.Module):

@@ -24,9 +24,8 @@ from vse_pipe.train import checkpoint
 from vse_pipe.train import model as train_model
 from vse_pipe.train.checkpoint import Progress
 from vse_pipe.train.data import TrainTable
-from vse_pipe.train.gradient_cache import ADVICE
 from vse_pipe.train.model import DualEncoder
-from vse_pipe.train.optimise import Averages, optimizer_for, step
+from vse_pipe.train.optimise import ADVICE, Averages, optimizer_for, step
 from vse_pipe.train.scheme import Scheme, set_rates
 
 KS = (1, 5, 10)

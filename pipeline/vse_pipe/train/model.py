@@ -140,10 +140,10 @@ def build(
     def generator(side: str) -> torch.Generator:
         return torch.Generator().manual_seed(derive_seed(seed, "weights", side))
 
-    image_side = IMAGE_ENCODERS.load(image.name).build(
+    image_side = IMAGE_ENCODERS.load(image.name).build_image(
         image.params, feature_shape, embed_size, generator("image"), *([backbone] if backbone else [])
     )
-    text_side = TEXT_ENCODERS.load(text.name).build(text.params, text_inputs, embed_size, generator("text"))
+    text_side = TEXT_ENCODERS.load(text.name).build_text(text.params, text_inputs, embed_size, generator("text"))
     regions = feature_shape[0] if len(feature_shape) == 2 else 1
     learned = LOSSES.load(loss.name).network(loss.params) if loss and LOSSES.traits(loss.name).learns else None
     measure = build_similarity(similarity, embed_size, regions, generator("similarity"))

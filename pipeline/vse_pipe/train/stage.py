@@ -5,6 +5,7 @@ import copy
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -24,12 +25,12 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import LOSSES, SAMPLERS, SCHEMES
-from vse_pipe.train import checkpoint, gradient_cache, inputs, loop, restore
+from vse_pipe.train import checkpoint, inputs, loop, optimise, restore
 from vse_pipe.train import processes as engine_processes
 from vse_pipe.train.data import PixelNetwork, TrainTable
 from vse_pipe.train.inputs import Teacher
 from vse_pipe.train.model import DualEncoder, build, describe, described, objective
-from vse_pipe.train.scheme import Setting
+from vse_pipe.train.scheme import Scheme, Setting
 
 FILES = (*model_files.FILES, f"{model_files.PEER}/*", model_files.HISTORY, pairs.REMATCHING, "last/*")
 
@@ -42,20 +43,28 @@ def flush_denormals() -> None:
     torch.set_flush_denormal(True)
 
 
-def train(params: Params, run: str, device: str = "auto", out: Path | None = None) -> Path:
+def train(
+    params: Params, run: str, device: str | torch.device = "auto", out: Path | None = None, locked: bool = False
+) -> Path:
     """Train a run and write data/train/<run>/, or ``out``; returns the folder. An earlier model stays until the new one is
     complete.
 
     A run with ``model`` copies that model; scheme ``zero_shot`` writes the encoders untrained. A killed training resumes from its
     last epoch when called again with the same inputs. With ``train.processes`` it starts these processes and waits for them;
-    under ``torchrun`` it is one of them.
+    under ``torchrun`` it is one of them. locked: the process that has started this one holds the lock.
     """
     node = params.runs[run]
     out = out or paths.trained(run)
-    joined_device = engine_processes.joined(resolve_device(device))
-    with claim(out) if processes.is_first() else contextlib.nullcontext():
+    joined_device = engine_processes.joined(resolve_device(str(device)))
+    with claim(out) if processes.is_first() and not locked else contextlib.nullcontext():
         if node.model is None and SCHEMES.traits(node.scheme.name).trains:
-            _train(params, run, out, joined_device)
+            if (ready := _ready(params, run, out, joined_device)) is not None:
+                with _same_kernels(joined_device) if ready.network else contextlib.nullcontext():
+                    progress = loop.fit(
+                        ready.scheme, ready.sampler, ready.check, ready.building, ready.mark, run, ready.watch
+                    )
+                if processes.is_first():
+                    _finish(params, run, out, ready, progress)
         elif processes.is_first() and node.model is not None:
             restore.take(node.model, node, run, out, FILES)
         elif processes.is_first():
@@ -63,7 +72,26 @@ def train(params: Params, run: str, device: str = "auto", out: Path | None = Non
     return out
 
 
-def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
+@dataclass(frozen=True)
+class _Ready:
+    """A training before its first epoch. goes_on: it resumes; pairs_sha256: the digest when the pairs were read."""
+
+    started: float
+    stored: features.Features
+    network: PixelNetwork | None
+    pairs_sha256: str
+    table: TrainTable
+    scheme: Scheme
+    sampler: Callable[[int], list[np.ndarray]]
+    check: loop.Validate
+    watch: loop.Watch
+    mark: str
+    building: Path
+    goes_on: bool
+
+
+def _ready(params: Params, name: str, out: Path, device: torch.device) -> _Ready | None:
+    """None if the model is up to date, or if processes that were started here have trained it."""
     started, node, seed = time.monotonic(), params.runs[name], params.runs[name].seed
     if device.type == "cpu":
         devices.keep_freed()
@@ -78,13 +106,14 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         done = _is_finished(node, name, out, checkpoint.run_fingerprint(node, seed, read, device, depends))
     if processes.first_answer(done):
         say(f"train {name}: {out} is up to date")
-        return
+        return None
     if node.train.processes > 1 and not processes.has_group():
-        engine_processes.run(_train, (params, name, out), node.train.processes, device, f"train {name}")
-        return
+        work = partial(train, params, name, out=out, locked=True)
+        engine_processes.run(work, (), node.train.processes, device, f"train {name}")
+        return None
     table = inputs.table(node, stored, network, seed, device)
     # Computed now, because the pairs may be injected again during training.
-    pairs_digest = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
+    pairs_sha256 = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
     mark = checkpoint.run_fingerprint(node, seed, read, device, depends)
     sampler = _sampler(node, table, seed)
     longest = _longest(node, table, sampler(0), name) * SCHEMES.traits(node.scheme.name).parts
@@ -95,25 +124,28 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     setting = _setting(node, name, table, model, fresh, stored, device)
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check, watch = loop.validator(table, node.train.val_images, device), _watch(name, node, table)
-    building, going_on = _start(out, mark)  # after all checks, because it removes another run
+    building, goes_on = _start(out, mark)  # after all checks, because it removes another run
     _say_left_out(name, table)
     say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
-    with _same_kernels(device) if network else contextlib.nullcontext():
-        progress = loop.fit(scheme, sampler, check, building, mark, name, watch)
-    if not processes.is_first():
-        return
-    stuck = watch.end(progress.history[-1], node.train.batch_size)
-    ended = loop.ending(scheme, progress) | ({"stuck": stuck} if stuck else {})
-    config = _config(params, name, table, stored, progress)
-    config |= {"ended": ended, "run": name, "pairs_sha256": pairs_digest}
+    data = stored, network, pairs_sha256, table
+    return _Ready(started, *data, scheme, sampler, check, watch, mark, building, goes_on)
+
+
+def _finish(params: Params, name: str, out: Path, ready: _Ready, progress: checkpoint.Progress) -> None:
+    """Write the model in the place of an earlier one."""
+    node, building = params.runs[name], ready.building
+    stuck = ready.watch.end(progress.history[-1], node.train.batch_size)
+    ended = loop.ending(ready.scheme, progress) | ({"stuck": stuck} if stuck else {})
+    config = _config(params, name, ready.table, ready.stored, progress)
+    config |= {"ended": ended, "run": name, "pairs_sha256": ready.pairs_sha256}
     config |= {"processes": progress.processes} if progress.processes > 1 else {}
-    config |= {"backbone": network.described} if network else {}
-    model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
-    checkpoint.record(building, mark, node.train.keep_state)
+    config |= {"backbone": ready.network.described} if ready.network else {}
+    model_files.write(building, progress.best, ready.table.texts.words, config, progress.best_peer)
+    checkpoint.record(building, ready.mark, node.train.keep_state)
     paths.replace_model_folder(building, out, FILES, f"train {name}")
     if not node.train.keep_state:  # last, because a call that is killed before resumes from it
         checkpoint.drop_state(out)
-    paths.record_seconds(out, time.monotonic() - started, earlier=going_on)
+    paths.record_seconds(out, time.monotonic() - ready.started, earlier=ready.goes_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)
 
@@ -213,7 +245,7 @@ def _check_chunks(model: DualEncoder, epochs: int, address: str) -> None:
     """Raises UsageError for layers that normalise over the batch, also where they do so in the last epoch only."""
     trained = [(weight, weight.requires_grad) for weight in model.parameters()]
     model.start(epochs - 1)
-    gradient_cache.require_independent_rows(model.train(), address)
+    optimise.require_independent_rows(model.train(), address)
     for weight, requires_grad in trained:
         weight.requires_grad_(requires_grad)
 

@@ -18,9 +18,10 @@ from vse_pipe.core.files import sha256
 from vse_pipe.pictures.transforms import Transform
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TrainParams
-from vse_pipe.train.encoders.image import two_branch
-from vse_pipe.train.encoders.image.finetune import Drawing, Pictures, build, mirrored, random_box, random_crop
-from vse_pipe.train.encoders.image.options import FinetuneOptions as Params
+from vse_pipe.train.encoders import two_branch
+from vse_pipe.train.encoders.finetune import Drawing, Pictures, build_image, mirrored, random_box, random_crop
+from vse_pipe.train.encoders.options import BranchShape
+from vse_pipe.train.encoders.options import ImageFinetuneOptions as Params
 from vse_pipe.train.scheme import Moment, set_rates
 
 
@@ -37,7 +38,7 @@ class Network(nn.Module):
 
 def _encoder(**options):
     torch.manual_seed(0)
-    return build(Params(**options), (6,), 4, torch.Generator().manual_seed(1), Network())
+    return build_image(Params(**options), (6,), 4, torch.Generator().manual_seed(1), Network())
 
 
 def _pixels(count=5):
@@ -74,7 +75,7 @@ def test_a_branch_in_place_of_the_linear_layer():
     """That of encoder ``two_branch`` on features of unit length."""
     branch = {"hidden": 7, "dropout": 0.0}
     encoder = _encoder(head="two_branch", branch=branch)
-    other = two_branch.build(two_branch.Params(**branch), (6,), 4, torch.Generator().manual_seed(1))
+    other = two_branch.build_image(BranchShape(**branch), (6,), 4, torch.Generator().manual_seed(1))
     assert all(torch.equal(value, other.state_dict()[name]) for name, value in encoder.fc.state_dict().items())
     features = encoder.eval().backbone(_pixels())
     expected = other.eval()(features / features.norm(dim=1, keepdim=True))
@@ -90,9 +91,9 @@ def test_options_of_the_linear_layer_are_refused_under_a_branch(option):
 
 
 def test_the_linear_layer_starts_as_that_of_precomputed_features():
-    from vse_pipe.train.encoders.image import linear
+    from vse_pipe.train.encoders import linear
 
-    other = linear.build(linear.Params(), (6,), 4, torch.Generator().manual_seed(1))
+    other = linear.build_image(linear.Params(), (6,), 4, torch.Generator().manual_seed(1))
     assert torch.equal(_encoder().fc.weight, other.fc.weight)
     assert not _encoder().fc.bias.any()
 
@@ -182,7 +183,7 @@ def test_other_features_are_refused():
     with pytest.raises(InputError, match="'finetune' was built for vectors of 6 numbers, got shape \\(2, 5\\)"):
         _encoder()(torch.zeros(2, 5))
     with pytest.raises(InputError, match="needs one vector per image"):
-        build(Params(), (36, 6), 4, torch.Generator(), Network())
+        build_image(Params(), (36, 6), 4, torch.Generator(), Network())
 
 
 @pytest.mark.parametrize(

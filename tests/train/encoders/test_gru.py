@@ -13,8 +13,8 @@ from tests.naive import training as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.encoders.text.gru import _can_be_packed, build, packed_gru
-from vse_pipe.train.encoders.text.options import GruOptions as Params
+from vse_pipe.train.encoders.gru import _can_be_packed, build_text, packed_gru
+from vse_pipe.train.encoders.options import TextGruOptions as Params
 from vse_pipe.train.heads import thinned
 
 WORDS, SIZE = 12, 4
@@ -24,7 +24,7 @@ CAPTIONS = st.lists(st.lists(st.integers(0, WORDS - 1), min_size=1, max_size=6),
 
 
 def _encoder(seed: int = 0, **options):
-    return build(Params(word_dim=3, **options), WORDS, SIZE, torch.Generator().manual_seed(seed)).eval()
+    return build_text(Params(word_dim=3, **options), WORDS, SIZE, torch.Generator().manual_seed(seed)).eval()
 
 
 def _padded(captions, filler: int = 7, extra: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -145,7 +145,8 @@ def test_without_dropout_training_leaves_the_generator_alone():
 
 @pytest.mark.parametrize("init", ["code", "xavier"])
 def test_weights_come_from_the_generator(init):
-    check_draws(lambda rng: build(Params(bidirectional=True, projection=True, pooling="gpo", init=init), 12, 7, rng))
+    params = Params(bidirectional=True, projection=True, pooling="gpo", init=init)
+    check_draws(lambda rng: build_text(params, 12, 7, rng))
 
 
 def test_options_do_not_move_the_draws_of_the_default():
@@ -171,7 +172,7 @@ def test_options_do_not_move_the_draws_of_the_default():
     ],
 )
 def test_initial_weights_fill_the_stated_range(init, bounds):
-    encoder = build(Params(word_dim=30, init=init, projection=True), 300, 64, torch.Generator().manual_seed(1))
+    encoder = build_text(Params(word_dim=30, init=init, projection=True), 300, 64, torch.Generator().manual_seed(1))
     for name, values in encoder.state_dict().items():
         bound = next((size for part, size in bounds.items() if part in name), None)
         if name.startswith("fc."):

@@ -41,7 +41,7 @@ def _with_bias(encoder):
 
 
 def _build(name: str, rng: torch.Generator, shape=(5, 6), size=4, **options):
-    return IMAGE_ENCODERS.load(name).build(IMAGE_ENCODERS.options(name)(**options), shape, size, rng)
+    return IMAGE_ENCODERS.load(name).build_image(IMAGE_ENCODERS.options(name)(**options), shape, size, rng)
 
 
 def _image(name: str = "pooled", **options):
@@ -50,7 +50,7 @@ def _image(name: str = "pooled", **options):
 
 def _build_text(rng: torch.Generator, **options):
     options = TEXT_ENCODERS.options("pooled")(**{"drop_words": 0.0, **options})
-    return TEXT_ENCODERS.load("pooled").build(options, 6, 4, rng)
+    return TEXT_ENCODERS.load("pooled").build_text(options, 6, 4, rng)
 
 
 def _text(**options):

@@ -22,7 +22,8 @@ SUBTRACTED = {"last": ("fc3.bias",), "first": ("fc1.0.bias", "fc2.0.bias"), "non
 
 def _build(side: str, name: str, width: int, size: int, rng: torch.Generator, **options) -> nn.Module:
     family = SIDES[side]
-    return family.load(name).build(family.options(name)(**options), (width,) if side == "image" else width, size, rng)
+    build, inputs = getattr(family.load(name), f"build_{side}"), (width,) if side == "image" else width
+    return build(family.options(name)(**options), inputs, size, rng)
 
 
 def _rows(count: int = 6) -> torch.Tensor:
@@ -73,7 +74,7 @@ def test_vectors_have_unit_length_and_gradients_reach_every_weight(side, name):
 @pytest.mark.parametrize("name", ["identity", "linear", "residual", "two_branch"])
 def test_regions_are_refused(name):
     with pytest.raises(InputError, match=f"'{name}' needs one vector per image"):
-        IMAGE_ENCODERS.load(name).build(IMAGE_ENCODERS.options(name)(), (36, 2048), 4, torch.Generator())
+        IMAGE_ENCODERS.load(name).build_image(IMAGE_ENCODERS.options(name)(), (36, 2048), 4, torch.Generator())
 
 
 @pytest.mark.parametrize("name", ["identity", "residual", "two_branch"])

@@ -23,7 +23,7 @@ from vse_pipe.inject.teacher import teach
 from vse_pipe.project import paths
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.tools.pack import pack
-from vse_pipe.train import gradient_cache
+from vse_pipe.train import optimise
 from vse_pipe.train.batch import Scored
 from vse_pipe.train.inputs import Teacher
 from vse_pipe.train.schemes.distil import divergence
@@ -98,7 +98,7 @@ def test_chunks_give_the_gradient_of_the_whole_batch():
     scheme.terms(*scheme.model.encode(batch, CPU), batch).total().backward()
     whole = [weight.grad.clone() for weight in scheme.model.parameters()]
     scheme.model.zero_grad()
-    gradient_cache.backward(scheme, batch, 4)
+    optimise.backward(scheme, batch, 4)
     for weight, expected in zip(scheme.model.parameters(), whole, strict=True):
         torch.testing.assert_close(weight.grad, expected)
 

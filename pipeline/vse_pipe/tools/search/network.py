@@ -34,7 +34,7 @@ from vse_pipe.ranking.scores import Similarity
 from vse_pipe.tools.search.gallery import Gallery, Ids, States
 from vse_pipe.tools.search.query import shortened
 from vse_pipe.train import restore
-from vse_pipe.train.encoders.image import finetune as networks
+from vse_pipe.train.encoders import finetune as networks
 from vse_pipe.train.model import DualEncoder
 
 # Backbones that read features computed elsewhere; there is no network for a photo.

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vse_pipe.train.encoders.image.options import LinearOptions as Params
+from vse_pipe.train.encoders.options import ImageLinearOptions as Params
 from vse_pipe.train.heads import check_width, draw, l2norm, one_vector
 
 
@@ -25,7 +25,9 @@ class LinearImageEncoder(nn.Module):
         return vectors.abs() if self.params.use_abs else vectors
 
 
-def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> LinearImageEncoder:
+def build_image(
+    params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator
+) -> LinearImageEncoder:
     """Weights uniform in +-sqrt(6 / (in + out)), bias 0. Raises InputError for region features (rows, R, D)."""
     encoder = LinearImageEncoder(params, one_vector("linear", feature_shape), embed_size)
     draw(encoder.fc, rng)

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from vse_pipe.train import processes
-from vse_pipe.train.encoders.text.options import GruOptions as Params
+from vse_pipe.train.encoders.options import TextGruOptions as Params
 from vse_pipe.train.heads import GPO, check_lengths, draw, l2norm, l2norm_eps, thinned
 
 
@@ -98,7 +98,7 @@ def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:
     return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
 
 
-def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> GRUTextEncoder:
+def build_text(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> GRUTextEncoder:
     """inputs: words of the vocabulary. Draws embeddings, then the GRU, the projection and GPO.
 
     init ``code``: embeddings uniform in +-0.1, GRU uniform in +-1/sqrt(embed_size), which is PyTorch's default and that of

@@ -1,11 +1,11 @@
-"""The options and traits of image encoders, and the options of heads, which text encoders share."""
+"""The options and traits of image encoders and of text encoders. Both share the options of heads."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from vse_pipe.core.strict import Strict, Width
-from vse_pipe.project.registry import ImageEncoderTraits
+from vse_pipe.core.strict import Digest, Strict, Width
+from vse_pipe.project.registry import ImageEncoderTraits, TextEncoderTraits
 
 
 class BranchShape(Strict):
@@ -39,7 +39,7 @@ class ResidualShape(Strict):
     """takes absolute values at the end (order)"""
 
 
-class FinetuneOptions(Strict):
+class ImageFinetuneOptions(Strict):
     """The network, its weights and how images are scaled for it are those of the run's ``features``."""
 
     after: NonNegativeInt = 0
@@ -77,20 +77,20 @@ class FinetuneOptions(Strict):
         return self
 
 
-class IdentityOptions(Strict):
+class ImageIdentityOptions(Strict):
     """No parameters."""
 
     traits: ClassVar = ImageEncoderTraits(learns=False)
 
 
-class LinearOptions(Strict):
+class ImageLinearOptions(Strict):
     no_imgnorm: bool = False
     """leaves image vectors unnormalised (VSE0)"""
     use_abs: bool = False
     """takes absolute values after normalising (order)"""
 
 
-class PooledOptions(Strict):
+class ImagePooledOptions(Strict):
     pooling: Literal["gpo", "mean", "max"] = "gpo"
     """of the regions' vectors; ``gpo`` learns a weight for each place in the order of size"""
     drop: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2
@@ -101,7 +101,7 @@ class PooledOptions(Strict):
     """takes absolute values after normalising (order)"""
 
 
-class RegionsOptions(Strict):
+class ImageRegionsOptions(Strict):
     no_imgnorm: bool = False
     """leaves region vectors unnormalised"""
 
@@ -109,9 +109,83 @@ class RegionsOptions(Strict):
     traits: ClassVar = ImageEncoderTraits(regions=True)
 
 
-class ResidualOptions(ResidualShape):
+class ImageResidualOptions(ResidualShape):
     """Those of ``ResidualShape``, shared by both sides."""
 
 
-class TwoBranchOptions(BranchShape):
+class ImageTwoBranchOptions(BranchShape):
     """Those of ``BranchShape``, shared by both branches."""
+
+
+class TextGruOptions(Strict):
+    """The defaults are those of the VSE++ and HAL code."""
+
+    word_dim: Width = 300
+    """size of a word vector"""
+    layers: PositiveInt = 1
+    """stacked GRU layers"""
+    use_abs: bool = False
+    """takes absolute values at the end (order)"""
+    bidirectional: bool = False
+    """a second GRU reads backwards; both states are averaged"""
+    pooling: Literal["last", "mean", "max", "gpo"] = "last"
+    """of the tokens' states: the last one, ``mean`` or ``max`` (HAL's "temporal pooling"), or ``gpo``, a learned mean
+    over each dimension's sorted numbers (VSE-infinity)"""
+    drop_words: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """share of a caption's words left out in training; 0.2 in VSE-infinity"""
+    projection: bool = False
+    """adds a linear layer after pooling (W_g of the VSE++ paper)"""
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """of word vectors, in training; 0.4 in SGRAF"""
+    init: Literal["code", "xavier"] = "code"
+    """``xavier`` as in HAL's papers"""
+    vectors: str | None = None
+    """file of initial word vectors with ``word_dim`` dimensions: .bin, .txt, .vec, each also .gz, .npz, or .npy with
+    ``words``; words that it lacks start at random"""
+    words: str | None = None
+    """for .npy: file of the words, one a line, or Parquet with one text column"""
+    sha256: Digest | None = None
+    """required digest of ``vectors``"""
+    freeze_vectors: bool = False
+    """trains no word vectors, also not those that start at random"""
+
+    # It also gives a vector for each word, for similarities of fragments.
+    traits: ClassVar = TextEncoderTraits(words=True, vectors=True)
+
+    @model_validator(mode="after")
+    def _of_vectors(self) -> Self:
+        if self.vectors is None and (self.words or self.sha256 or self.freeze_vectors):
+            raise ValueError("words, sha256 and freeze_vectors need vectors")
+        return self
+
+
+class TextIdentityOptions(Strict):
+    """No parameters."""
+
+    traits: ClassVar = TextEncoderTraits(reads="vectors", learns=False)
+
+
+class TextPooledOptions(Strict):
+    pooling: Literal["gpo", "mean", "max"] = "gpo"
+    """of the tokens' vectors, as in image encoder ``pooled``"""
+    drop_words: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2
+    """share of a caption's tokens left out in training; 0.2 in VSE-infinity"""
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """of the tokens' vectors, in training"""
+    use_abs: bool = False
+    """takes absolute values at the end (order)"""
+
+    # It also gives a vector for each token, for similarities of fragments.
+    traits: ClassVar = TextEncoderTraits(reads="fragments", words=True)
+
+
+class TextResidualOptions(ResidualShape):
+    """Those of ``ResidualShape``, shared by both sides."""
+
+    traits: ClassVar = TextEncoderTraits(reads="vectors")
+
+
+class TextTwoBranchOptions(BranchShape):
+    """Those of ``BranchShape``, shared by both branches."""
+
+    traits: ClassVar = TextEncoderTraits(reads="vectors")

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vse_pipe.train.encoders.image.options import RegionsOptions as Params
+from vse_pipe.train.encoders.options import ImageRegionsOptions as Params
 from vse_pipe.train.heads import check_regions, draw, l2norm_eps, regions_width
 
 
@@ -26,7 +26,9 @@ class RegionsImageEncoder(nn.Module):
         return vectors if self.params.no_imgnorm else l2norm_eps(vectors)
 
 
-def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> RegionsImageEncoder:
+def build_image(
+    params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator
+) -> RegionsImageEncoder:
     """Weights uniform in +-sqrt(6 / (in + out)), bias 0. Raises InputError for one vector per image (rows, D)."""
     encoder = RegionsImageEncoder(params, regions_width("regions", feature_shape), embed_size)
     draw(encoder.fc, rng)

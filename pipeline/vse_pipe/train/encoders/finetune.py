@@ -28,7 +28,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train.data import PixelNetwork
-from vse_pipe.train.encoders.image.options import FinetuneOptions as Params
+from vse_pipe.train.encoders.options import ImageFinetuneOptions as Params
 from vse_pipe.train.heads import Branch, OwnRate, build_branch, check_width, draw, l2norm, one_vector
 
 Box = tuple[int, int, int, int]
@@ -38,7 +38,7 @@ _AREA, _RATIO, _TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
 _AHEAD_OF_A_GPU = 4
 
 # Stages use these names of an encoder that reads pixels.
-__all__ = ["Drawing", "FinetuneImageEncoder", "Params", "Pictures", "build", "load_network", "restore_network"]
+__all__ = ["Drawing", "FinetuneImageEncoder", "Params", "Pictures", "build_image", "load_network", "restore_network"]
 
 
 class FinetuneImageEncoder(nn.Module):
@@ -108,7 +108,7 @@ class FinetuneImageEncoder(nn.Module):
         return vectors.abs() if self.params.use_abs else vectors
 
 
-def build(
+def build_image(
     params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator, backbone: nn.Module
 ) -> FinetuneImageEncoder:
     """backbone: pixels to features of ``feature_shape``, with the initial weights.
