@@ -132,7 +132,7 @@ def serve(
     if run is not None:
         _project.one_run(run, params, ranked=True)
     from vse_pipe.core.console import say
-    from vse_pipe.tools.search.choose import default_run
+    from vse_pipe.tools.search.engine import default_run
     from vse_pipe.tools.serve.server import listen
 
     with listen(host, port) as listening:
