@@ -210,9 +210,8 @@ def sweep_problems(params: Params) -> list[tuple[str, str]]:
     problems = []
     for name, sweep in params.report.sweeps.items():
         address = f"report.sweeps.{name}"
-        named = list(_run_problems(params, sweep))
-        problems += [(f"{address}.{key}", text) for key, text in named]
-        problems += [(f"{address}.{key}", text) for key, text in _criterion(params, sweep)]
+        objections = (*_run_problems(params, sweep), *_criterion(params, sweep))
+        problems += [(f"{address}.{key}", text) for key, text in objections]
         if sweep.x != EPOCH:
             texts = [_number(params, run, sweep.x) for run in sweep.runs if _is_run(params, run)]
             problems += [(f"{address}.x", text) for text in dict.fromkeys(texts) if text]

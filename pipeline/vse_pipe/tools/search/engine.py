@@ -28,18 +28,7 @@ from vse_pipe.tools.search.catalogue import Catalogue
 from vse_pipe.tools.search.correction import Calibration, Correction
 from vse_pipe.tools.search.gallery import SPLITS
 from vse_pipe.tools.search.network import EncodedQuery, Networks, is_joint, open_run
-from vse_pipe.tools.search.query import (
-    IMAGE,
-    MOST_ALIKE,
-    PHOTO,
-    TEXT,
-    TO_CAPTIONS,
-    TO_IMAGES,
-    Answer,
-    Hit,
-    Limits,
-    Term,
-)
+from vse_pipe.tools.search.query import TO_IMAGES, Answer, Hit, Limits, Term
 
 _FIGURES = "metrics.json"
 
@@ -152,17 +141,17 @@ class Engine:
 
     def by_text(self, text: str, k: int = 10) -> Answer:
         """The images that fit a sentence best. Raises InputError for a sentence without a known word."""
-        return self.ask((Term(TEXT, text),), Limits(k))
+        return self.ask((Term(query.TEXT, text),), Limits(k))
 
     def by_image(self, content: bytes, k: int = 10, name: str = "a photo") -> Answer:
         """The captions that fit a photo best. content: bytes of its file; name: in the answer. Raises InputError if it
         is no picture, UsageError if the run's features were computed elsewhere."""
-        return self.ask((Term(PHOTO, name, content=content),), Limits(k))
+        return self.ask((Term(query.PHOTO, name, content=content),), Limits(k))
 
     def by_image_id(self, image_id: int | str, k: int = 10) -> Answer:
         """The captions that fit an image of the data set, of any split, without loading a model. Raises InputError for
         an unknown image, UsageError for text if ids are numbers."""
-        return self.ask((Term(IMAGE, str(image_id)),), Limits(k))
+        return self.ask((Term(query.IMAGE, str(image_id)),), Limits(k))
 
     def ask(self, parts: Sequence[Term], limits: Limits = _TEN) -> Answer:
         """The items that fit a query of any parts, see ``Scoring.scores``, corrected by the bank of their direction.
@@ -173,7 +162,7 @@ class Engine:
         """
         limits.check()
         direction = query.direction(parts, limits.to, self.counts["captions"])
-        if direction == TO_CAPTIONS and not self.counts["captions"]:
+        if direction == query.TO_CAPTIONS and not self.counts["captions"]:
             raise InputError(
                 f"data set '{self._catalogue.dataset}' has no captions of split '{self.split}'; find images: --to {query.IMAGES}"
             )
@@ -232,9 +221,9 @@ class Engine:
             return self._calibrations[direction]
 
     def _encoded(self, part: Term) -> EncodedQuery:
-        if part.kind == TEXT:
+        if part.kind == query.TEXT:
             return self._network.sentence(part.value)
-        if part.kind == IMAGE:
+        if part.kind == query.IMAGE:
             return self._network.image(self._number(part.value))
         assert part.content is not None
         return self._network.photo(part.content, part.value)
@@ -248,7 +237,7 @@ class Engine:
         if limits.where is not None:
             mask = np.isin(owners, self._catalogue.fitting(limits.where, self._names))
             narrowed |= {"where": limits.where, "left": int(mask.sum())}
-        queried = [self._number(part.value) for part in parts if part.kind == IMAGE and direction == TO_IMAGES]
+        queried = [self._number(part.value) for part in parts if part.kind == query.IMAGE and direction == TO_IMAGES]
         return mask & np.isin(owners, queried, invert=True) if queried else mask, narrowed
 
     def _best(self, corrected: np.ndarray, mask: np.ndarray, limits: Limits, direction: str) -> list[Leader]:
@@ -279,7 +268,7 @@ class Engine:
             caption_id=None if direction == TO_IMAGES else self._label(key, number),
             text=text,
             file=self._catalogue.file(image),
-            alike=tuple(self._label(key, item) for item in item_ids[duplicates[:MOST_ALIKE]].tolist()),
+            alike=tuple(self._label(key, item) for item in item_ids[duplicates[: query.MOST_ALIKE]].tolist()),
             alike_count=len(duplicates),
             probability=float(calibration(np.array([score]))[0]) if calibration else None,
         )
@@ -370,7 +359,7 @@ class Scoring:
 
 def is_native(part: Term, direction: str) -> bool:
     """Does the model compare parts of this kind with the items?"""
-    return (part.kind == TEXT) == (direction == TO_IMAGES)
+    return (part.kind == query.TEXT) == (direction == TO_IMAGES)
 
 
 def require_native(parts: Sequence[Term], direction: str) -> None:
