@@ -119,7 +119,10 @@ class Collector:
 
     def chart(self, spec: dict, label: str) -> Chart:
         self._charts += 1
-        return Chart(f"chart-{self._charts}", label, embeddable(spec))
+        # JSON whose strings cannot end its <script> element.
+        text = json.dumps(spec, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+        return Chart(f"chart-{self._charts}", label, Markup(text))  # noqa: S704 (escaped here)
 
     def picture(self, catalogue: DatasetIndex, image_id: int) -> Thumbnail:
         """The picture of an image. Raises InputError when its file is outside the root of the data set."""
@@ -193,12 +196,6 @@ def _link(path: Path) -> str | None:
     if file_of(path) != path:
         return None
     return path.as_uri() if path.is_absolute() else "../" + quote(path.as_posix())
-
-
-def embeddable(content: object) -> Markup:
-    """JSON whose strings cannot end its <script> element."""
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704 (escaped here)
 
 
 def _label(catalogue: DatasetIndex, image_id: int) -> str:

@@ -27,7 +27,7 @@ from vse_pipe.tools.search import correction, query
 from vse_pipe.tools.search.catalogue import Catalogue
 from vse_pipe.tools.search.correction import Calibration, Correction
 from vse_pipe.tools.search.gallery import SPLITS
-from vse_pipe.tools.search.network import EncodedQuery, Networks, is_joint, open_run
+from vse_pipe.tools.search.network import EncodedQuery, Networks, open_run
 from vse_pipe.tools.search.query import TO_IMAGES, Answer, Hit, Limits, Term
 
 _FIGURES = "metrics.json"
@@ -301,7 +301,8 @@ class Scoring:
 
     def __init__(self, network: Networks) -> None:
         self._network = network
-        self._is_joint = is_joint(network)
+        # Images and captions lie in one space of unit vectors, so that all of them can be compared.
+        self._is_joint = all(gallery.inner for gallery in network.galleries)
         self._similarity: Similarity | None = None
         self._units: dict[str, Float32[np.ndarray, "items dim"]] = {}
         self._lock = Lock()
