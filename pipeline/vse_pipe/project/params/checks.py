@@ -264,15 +264,16 @@ def _values(params: Params, run: Run) -> dict[str, Any]:
             part = next((one for one in vars(node).values() if isinstance(one, Member)), None) if node else None
         options = part.params if isinstance(part, Member) else part
         if isinstance(options, Strict):
-            values |= _flat(options.model_dump(), f"{field.name}.")
+            values |= flat(options.model_dump(), f"{field.name}.")
     return values
 
 
-def _flat(values: dict, prefix: str) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(values: dict, prefix: str = "") -> dict[str, Any]:
+    """The leaves of nested dictionaries, with keys ``outer.inner``."""
+    leaves: dict[str, Any] = {}
     for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+        leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return leaves
 
 
 Groups = dict[str, tuple[str, ...]]
