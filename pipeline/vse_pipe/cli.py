@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from vse_pipe.commands import _help, _project, evaluate, export, papers, project, results, search, stages
+from vse_pipe.commands import _help, _project, evaluate, export, project, results, search, stages
 from vse_pipe.commands._help import WIDEST, Command, Commands
 from vse_pipe.commands._project import AsJson, Device, RunName
 from vse_pipe.core import console
@@ -21,7 +21,7 @@ _STAGES = "Stages, in their order"
 _PANELS = {
     "Results": (
         *(results.choose, results.compare, results.compose, results.claims, results.audit, results.localize),
-        *(papers.papers, project.plots),
+        *(project.papers, project.plots),
     ),
     "Search and export": (search.index, search.search, export.serve, search.encode, export.export, export.pack),
     "Project and machine": (project.init, project.apply, project.check, project.doctor, project.code, project.sources),

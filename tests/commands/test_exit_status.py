@@ -15,8 +15,7 @@ from tests.made import record
 from tests.small_project import set_params
 from tests.toy_project import PARAMS, write_params
 from vse_pipe.core import locks
-from vse_pipe.project import code
-from vse_pipe.tools import lists
+from vse_pipe.project import code, sources
 
 pytestmark = pytest.mark.acceptance
 
@@ -143,7 +142,7 @@ def test_75_another_process_writes_it(project):
 )
 def test_130_interrupted_and_143_terminated(project, number, status, said):
     """While it waits for a pipe that nobody writes to."""
-    pipe = project / lists.SOURCES_CACHE
+    pipe = project / sources.SOURCES_CACHE
     pipe.parent.mkdir(parents=True)
     os.mkfifo(pipe)
     process = subprocess.Popen(

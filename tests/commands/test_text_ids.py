@@ -15,6 +15,7 @@ from tests.commands.script import arguments
 from tests.evaluate.files import sample, write
 from vse_pipe.artifacts import captions, evaluation, images, names
 from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core import tables
 from vse_pipe.core.files import read_json, sha256, write_json
 from vse_pipe.project import paths
 
@@ -208,7 +209,7 @@ def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
     output(call, "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}", "evaluate", "--run", "sum")
     metrics = read_json(paths.evaluated("sum", "csls") / evaluation.METRICS)
     assert metrics["judged"]["image_to_text"]["kendall"]["judgements"] == len(rows)
-    found = evaluation.read_judged(paths.evaluated("sum", "csls") / evaluation.JUDGED).to_pylist()
+    found = tables.read(paths.evaluated("sum", "csls") / evaluation.JUDGED, evaluation.JUDGED_SCHEMA).to_pylist()
     assert {row["query_name"] for row in found if row["direction"] == "image_to_text"} <= {
         _image(row["image_id"]) for row in test
     }

@@ -22,7 +22,7 @@ from vse_pipe.core.errors import InputError, IntegrityError, UsageError
 from vse_pipe.extract.backbones.options import FeatureParams
 from vse_pipe.extract.compute import Forward
 from vse_pipe.extract.networks import Extractor, without_classifier
-from vse_pipe.pictures.transforms import Transform
+from vse_pipe.pictures.images import Transform
 
 _FAULTS = """
 import resource

@@ -14,6 +14,7 @@ from tests.naive import evaluate as naive
 from tests.toy_project import PARAMS, load_params
 from vse_pipe.artifacts import captions, embeddings, evaluation, images
 from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.evaluate import summary
 from vse_pipe.evaluate.stage import evaluate
@@ -110,7 +111,7 @@ def test_judgements_are_measured_beside_the_figures(project):
     assert line == f"nns, by judged.csv: mAP@R i2t {shown[0]}, t2i {shown[1]}"
     assert {key: value for key, value in found.items() if key != "judged"} == plain
     assert (told["file"], told["correct_above"]) == ("judged.csv", 1.0)
-    table = evaluation.read_judged(paths.evaluated("sum", "nns") / "judged.parquet").to_pandas()
+    table = tables.read(paths.evaluated("sum", "nns") / "judged.parquet", evaluation.JUDGED_SCHEMA).to_pandas()
     for direction, (scores, queries, items, own, others) in ways().items():
         way = 1 if direction == "image_to_text" else -1
         grades = [
@@ -159,7 +160,7 @@ def test_flickr8k_names_pictures_by_their_files(project):
         assert found["queries"] == 1
         assert found["kendall"]["judgements"] == (6 if file == "expert.txt" else 2)
     (row,) = (
-        evaluation.read_judged(paths.evaluated("sum", "nns") / "judged.parquet")
+        tables.read(paths.evaluated("sum", "nns") / "judged.parquet", evaluation.JUDGED_SCHEMA)
         .to_pandas()
         .query("direction == 'text_to_image'")
         .to_dict("records")
@@ -177,7 +178,7 @@ def test_plausible_matches_by_labels(project):
         pa.table(dict(zip(("image_id", "label"), map(list, zip(*rows, strict=True)), strict=True))), "l.parquet"
     )
     found = measured(project, labels="l.parquet")["plausible"]
-    table = evaluation.read_judged(paths.evaluated("sum", "nns") / "plausible.parquet").to_pandas()
+    table = tables.read(paths.evaluated("sum", "nns") / "plausible.parquet", evaluation.PLAUSIBLE_SCHEMA).to_pandas()
     for direction, (scores, _, _, own, others) in ways().items():
         columns = [n for n, image in enumerate(others) if image in labels]
         shares = [

@@ -11,8 +11,16 @@ from tests.rules.sources import ROOT
 from vse_pipe.core.errors import UsageError
 from vse_pipe.papers import catalogue
 from vse_pipe.papers.catalogue import RECALLS, Figure
-from vse_pipe.papers.compare import cautions, compared_figures, label, measured, rows_of_model, setting_differences
-from vse_pipe.papers.overlay import overlay, run_name
+from vse_pipe.papers.overlay import (
+    cautions,
+    compared_figures,
+    label,
+    measured,
+    overlay,
+    rows_of_model,
+    run_name,
+    setting_differences,
+)
 from vse_pipe.project.params.load import load
 
 FIGURES = get_args(Figure)

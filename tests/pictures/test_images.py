@@ -25,8 +25,7 @@ from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
 from vse_pipe.extract.stage import extract
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box, Cell, TarMember
-from vse_pipe.pictures.images import Item, decode, load
-from vse_pipe.pictures.transforms import Transform
+from vse_pipe.pictures.images import Item, Transform, decode, load
 from vse_pipe.prepare.scan import scan
 from vse_pipe.prepare.stage import prepare
 from vse_pipe.project import paths

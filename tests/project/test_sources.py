@@ -11,7 +11,6 @@ from vse_pipe.core import remote
 from vse_pipe.project import sources
 from vse_pipe.project.registry import BACKBONES, FORMATS, PROPOSALS, TEXT_FEATURES
 from vse_pipe.project.sources import ABSENT, EVERYTHING, HEAD, NamesUnknown, SourceFiles, content, listing, places
-from vse_pipe.tools import lists
 
 
 @pytest.fixture
@@ -213,17 +212,17 @@ def test_params_are_read_where_something_has_changed_and_not_else(folder, monkey
     Path(".dvc").mkdir()
     Path("params.yaml").write_text("seed: 1\n", encoding="utf-8")
     Path("table.csv").write_text("image,caption\na.png,x\n", encoding="utf-8")
-    lists.write_sources([], find)
+    sources.write_sources([], find)
     first, calls[:] = Path("data/sources/prepare/mine").read_text(encoding="utf-8"), []
     before = Path("data/sources").stat().st_ino
-    lists.write_sources([], find)
+    sources.write_sources([], find)
     assert (calls, Path("data/sources").stat().st_ino) == ([], before), "nothing is written"
     (folder / "a.png").write_text("other", encoding="utf-8")
-    lists.write_sources([], find)
+    sources.write_sources([], find)
     second = Path("data/sources/prepare/mine").read_text(encoding="utf-8")
     assert (calls, second != first) == ([], True)
     Path("table.csv").write_text("image,caption\nB.PNG,x\n", encoding="utf-8")
-    lists.write_sources([], find)
+    sources.write_sources([], find)
     assert calls
     assert Path("data/sources/prepare/mine").read_text(encoding="utf-8") not in (first, second)
     assert Path("data/sources/report").read_text(encoding="utf-8") == HEAD

@@ -15,14 +15,13 @@ from tests.rules.sources import ROOT
 from vse_pipe.commands import _project
 from vse_pipe.commands import project as command
 from vse_pipe.core.errors import ParamsError
-from vse_pipe.project import code, paths
+from vse_pipe.project import code, paths, sources
 from vse_pipe.project.code import Lock
 from vse_pipe.project.params import overlay as overlays
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.project.stages import declarations
-from vse_pipe.tools import lists
 from vse_pipe.tools.check import check, dvc_yaml_problems
 from vse_pipe.tools.init import stage
 
@@ -179,7 +178,7 @@ def test_what_was_found_is_kept_until_a_module_or_the_parameters_change(tmp_path
 
     def finds(overrides: list[str] = []) -> bool:  # noqa: B006 (nobody changes it)
         before = len(calls)
-        lists.write_code(overrides, lambda: calls.append(1) or {"train@max": str(len(calls)), "report": "r 1"})
+        sources.write_code(overrides, lambda: calls.append(1) or {"train@max": str(len(calls)), "report": "r 1"})
         assert Path("data/code/train/max").read_text() == f"{len(calls)}\n"
         return len(calls) > before
 
@@ -197,7 +196,7 @@ def test_what_was_found_is_kept_until_a_module_or_the_parameters_change(tmp_path
     module.with_name("new.py").touch()
     assert finds()
     assert not finds()
-    lists.CODE_CACHE.write_text("{")
+    sources.CODE_CACHE.write_text("{")
     assert finds()
 
 

@@ -56,16 +56,17 @@ MEASURES = {
     "ndcg_10": "discounted cumulative gain of the best 10 over that of a perfect ranking, 0 to 1; null for matchings",
 }
 _TOP = pa.list_(pa.field("element", pa.int64(), nullable=False))
-RANKS_SCHEMA = tables.schema(
-    "ranks 2",
+_QUERY = [
     field("direction", pa.string(), "image_to_text or text_to_image"),
     field("fold", pa.int32(), "0 under protocol full"),
     field("query_id", pa.int64(), "image_id or caption_id"),
+]
+RANKS_SCHEMA = tables.schema(
+    "ranks 2",
+    *_QUERY,
     field("image_id", pa.int64(), "the query, or the image it describes; queries that share one go together"),
     field("rank", pa.float64(), "1 = best, of the best correct item; null for matchings", nullable=True),
-    field("hit_1", pa.bool_(), "a correct item among the best 1"),
-    field("hit_5", pa.bool_(), "a correct item among the best 5"),
-    field("hit_10", pa.bool_(), "a correct item among the best 10"),
+    *[field(f"hit_{k}", pa.bool_(), f"a correct item among the best {k}") for k in KS],
     *[field(name, pa.float64(), about, nullable=True) for name, about in MEASURES.items()],
     field("top", _TOP, "ids of the best 10 items, best first; for matchings the set matched at K = 10"),
 )
@@ -77,14 +78,13 @@ _FURTHER = {
 }
 OCCURRENCE_SCHEMA = tables.schema(
     "occurrence 1",
-    field("direction", pa.string(), "image_to_text or text_to_image"),
-    field("fold", pa.int32(), "0 under protocol full"),
+    *_QUERY[:2],
     field("item_id", pa.int64(), "caption_id or image_id"),
     *[field(f"n_{k}", pa.int32(), f"queries that have it among their best {k}") for k in KS],
 )
 RELAXATION_SCHEMA = tables.schema(
     "relaxation 1",
-    field("direction", pa.string(), "image_to_text or text_to_image"),
+    _QUERY[0],
     field("k", pa.int32(), "the K of R@K: 1, 5 or 10"),
     field("lambda", pa.float64(), "relaxation factor of the matching, at least 1"),
     field("validation", pa.float64(), "R@K in percent on the validation data it was chosen on"),
@@ -202,11 +202,6 @@ def read_relaxation(folder: Path) -> pa.Table | None:
     return tables.read(path, RELAXATION_SCHEMA, "vse-pipe evaluate") if path.is_file() else None
 
 
-_QUERY = [
-    field("direction", pa.string(), "image_to_text or text_to_image"),
-    field("fold", pa.int32(), "0 under protocol full"),
-    field("query_id", pa.int64(), "image_id or caption_id"),
-]
 JUDGED_SCHEMA = tables.schema(
     "judged 1",
     *_QUERY,
@@ -231,11 +226,6 @@ def write_judged(folder: Path, judged: dict[str, pa.Table], names: TextIds | Non
     """judged: by file name; names: text ids, which get the column ``query_name``."""
     for name, table in judged.items():
         tables.write(folder / name, *with_names(table, with_further(SCHEMAS[name], table.column_names), names), {})
-
-
-def read_judged(path: Path) -> pa.Table:
-    """path: of judged.parquet or plausible.parquet."""
-    return tables.read(path, SCHEMAS[path.name], "vse-pipe evaluate")
 
 
 # Files of data/embed/<run>/ that determine the scores.

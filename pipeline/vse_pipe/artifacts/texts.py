@@ -40,9 +40,7 @@ TOKENS_SCHEMA = tables.schema(
     field("start", pa.int64(), "place of its first id in tokens.npy"),
     field("length", pa.int32(), "number of ids, <start> and <end> included"),
 )
-VECTORS_SCHEMA = pa.schema(
-    [_ID, field("row", pa.int64(), "row of features.npy")], metadata={"artefact": "texts", "version": "1"}
-)
+VECTORS_SCHEMA = tables.schema("texts 1", _ID, field("row", pa.int64(), "row of features.npy"))
 FRAGMENTS_SCHEMA = tables.schema(
     "texts 1",
     _ID,

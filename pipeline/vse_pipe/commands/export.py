@@ -7,22 +7,8 @@ from typing import Annotated
 
 from typer import Option
 
-from vse_pipe.commands import _help, _project
+from vse_pipe.commands import _help, _project, evaluate
 from vse_pipe.commands._project import AsJson, Device, SearchedName
-from vse_pipe.commands.evaluate import (
-    BankCaptions,
-    BankImages,
-    CaptionIds,
-    CaptionImages,
-    Captions,
-    ImageIds,
-    Images,
-    Similarity,
-    ValCaptions,
-    ValImages,
-    criteria_named,
-    from_files,
-)
 from vse_pipe.core.errors import InputError, MissingResource, UsageError
 
 Inference = Annotated[
@@ -46,21 +32,21 @@ def export(
     direction: Direction = "text_to_image",
     device: Device = "auto",
     as_json: AsJson = False,
-    images: Images = None,
-    captions: Captions = None,
-    image_ids: ImageIds = None,
-    caption_ids: CaptionIds = None,
-    caption_images: CaptionImages = None,
-    bank_images: BankImages = None,
-    bank_captions: BankCaptions = None,
-    val_images: ValImages = None,
-    val_captions: ValCaptions = None,
-    similarity: Similarity = "cosine",
+    images: evaluate.Images = None,
+    captions: evaluate.Captions = None,
+    image_ids: evaluate.ImageIds = None,
+    caption_ids: evaluate.CaptionIds = None,
+    caption_images: evaluate.CaptionImages = None,
+    bank_images: evaluate.BankImages = None,
+    bank_captions: evaluate.BankCaptions = None,
+    val_images: evaluate.ValImages = None,
+    val_captions: evaluate.ValCaptions = None,
+    similarity: evaluate.Similarity = "cosine",
     depth: Depth = 100,
 ) -> None:
     """Write vectors for other search systems, whose inner products rank as an inference criterion does."""
     file_options = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
-    vectors = from_files(run, images, captions, file_options)
+    vectors = evaluate.from_files(run, images, captions, file_options)
     if vectors is not None:
         from vse_pipe.evaluate.files import InputFiles
         from vse_pipe.project.params.load import load_measuring
@@ -128,11 +114,11 @@ def serve(
             f"vse-pipe serve needs {', '.join(missing)}, which is not installed: pip install 'vse-pipe[serve]'"
         )
     params = _project.params()
-    criteria = criteria_named(inference)
+    criteria = evaluate.criteria_named(inference)
     if run is not None:
         _project.one_run(run, params, ranked=True)
     from vse_pipe.core.console import say
-    from vse_pipe.tools.search.choose import default_run
+    from vse_pipe.tools.search.engine import default_run
     from vse_pipe.tools.serve.server import listen
 
     with listen(host, port) as listening:

@@ -65,8 +65,7 @@ def search(
 
             check_free(out)
         params = _project.params()
-        from vse_pipe.tools.search.choose import default_run
-        from vse_pipe.tools.search.engine import Engine
+        from vse_pipe.tools.search.engine import Engine, default_run
         from vse_pipe.tools.search.query import Limits
 
         limits = Limits(k, to, where, group, 0, probability, min_probability)
@@ -278,7 +277,7 @@ def _run(params, run: str | None) -> str:
     """The run to index with, as params.yaml names it: ``run``, or the best run in the report."""
     from vse_pipe.core.console import say
     from vse_pipe.core.errors import unknown
-    from vse_pipe.tools.search.choose import best
+    from vse_pipe.tools.search.engine import best
 
     runs = params.named(params.runs)
     if run is not None:

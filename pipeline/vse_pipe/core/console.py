@@ -43,10 +43,6 @@ def silence() -> None:
     set_level(QUIET)
 
 
-def verbose() -> bool:
-    return _level == VERBOSE
-
-
 def tolerate_any_terminal() -> None:
     """Print characters outside of the terminal's encoding as escapes; a caption must not end a command."""
     for stream in (sys.stdout, sys.stderr):
@@ -180,13 +176,8 @@ def _bar(items: Iterable[Item], total: int, title: str) -> Iterator[Item]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     rate = TextColumn("{task.fields[rate]}")
-    columns = [
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        rate,
-        TimeRemainingColumn(),
-    ]
+    text = TextColumn("{task.description}", markup=False)
+    columns = (text, BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
     with Progress(*columns, console=stderr, transient=True) as progress:
         task = progress.add_task(title, total=total, rate="")
         started = time.monotonic()

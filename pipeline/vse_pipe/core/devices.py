@@ -17,7 +17,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from vse_pipe.core import memory, seeds
+from vse_pipe.core import memory
+from vse_pipe.core.arrays import derive_seed
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, UsageError
 
 
@@ -97,7 +98,7 @@ _DAMAGE = Damage(IntegrityError, "fetch it again")
 def seeded(make: Callable[[], Network], seed: int, *names: str) -> Network:
     """Build a module whose initial values follow from ``seed`` and ``names``; torch's global generator stays as it was."""
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seeds.derive_seed(seed, "weights", *names))
+        torch.default_generator.manual_seed(derive_seed(seed, "weights", *names))
         return make()
 
 

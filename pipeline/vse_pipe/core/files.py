@@ -81,14 +81,13 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def may_replace(path: Path, mark: bytes, within: int) -> bool:
-    """Whether ``path`` is free, or a regular file with ``mark`` in its first ``within`` bytes, which an earlier call
-    wrote."""
+def may_replace(path: Path, mark: bytes) -> bool:
+    """Whether ``path`` is free, or a regular file with ``mark`` in its first 1000 bytes, which an earlier call wrote."""
     try:
         if not path.is_file():
             return not path.exists()
         with path.open("rb") as file:
-            return mark in file.read(within)
+            return mark in file.read(1000)
     except OSError:
         return False
 

@@ -220,13 +220,6 @@ def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
         raise InputError(f"{path}: not a CSV file ({' '.join(str(error).split())}); {again}") from error
 
 
-# The one place that opens Parquet files, our own and those of users.
-#
-# pyarrow compares the checksums of pages and limits what a footer may hold. Rows that take much memory are read a few
-# at a time: a small file may be large, as when a million rows name one long text of a dictionary. An error of pyarrow
-# on a damaged file becomes one line with the file's name. Never call ``metadata.row_group(i).column(j)``: on a damaged
-# footer pyarrow ends the process there.
-
 _WHAT = "damaged Parquet file"
 # Limits of a footer: bytes of a text, and entries of a list of columns or row groups.
 _LONGEST_TEXT, _LONGEST_LIST = 2**26, 2**17

@@ -18,8 +18,7 @@ from vse_pipe.core.weights import WeightsFile
 from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import images
-from vse_pipe.pictures.images import Item
-from vse_pipe.pictures.transforms import FILTERS, Transform
+from vse_pipe.pictures.images import FILTERS, Item, Transform
 
 
 @dataclass(frozen=True)

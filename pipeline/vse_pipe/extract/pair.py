@@ -30,7 +30,7 @@ from vse_pipe.core.errors import (
 from vse_pipe.core.files import read_json, sha256
 from vse_pipe.core.weights import WeightsFile, source_of
 from vse_pipe.extract.backbones.options import HUB, PairParams
-from vse_pipe.pictures.transforms import Transform
+from vse_pipe.pictures.images import Transform
 
 _MODES = {"shortest": "shorter", "squash": "exact"}
 

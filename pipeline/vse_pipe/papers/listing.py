@@ -9,8 +9,7 @@ from ruamel.yaml.comments import CommentedMap
 from vse_pipe.core.console import line, ruled, stdout
 from vse_pipe.papers import catalogue
 from vse_pipe.papers.catalogue import RECALLS, Block, Entry
-from vse_pipe.papers.compare import label
-from vse_pipe.papers.overlay import needs
+from vse_pipe.papers.overlay import label, needs
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod

@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core import console
+from vse_pipe.core.arrays import generator
 from vse_pipe.core.errors import UsageError
-from vse_pipe.core.seeds import generator
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params import checks as grammar
 from vse_pipe.project.registry import INFERENCES, CriterionTraits

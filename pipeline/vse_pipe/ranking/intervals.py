@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 from jaxtyping import Float, Int
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
-from vse_pipe.core import seeds, workers
+from vse_pipe.core import workers
+from vse_pipe.core.arrays import generator
 from vse_pipe.core.errors import InputError
 
 # Columns of ranks.parquet whose mean is a metric.
@@ -208,7 +209,7 @@ def measured(
 ) -> list[Sample]:
     """``sample`` with NaN where a draw does not define a figure. at_once: weights in memory."""
     images = evaluations[0].images()
-    streams = {fold: seeds.generator(seed, "bootstrap", fold) for fold in images}
+    streams = {fold: generator(seed, "bootstrap", fold) for fold in images}
     step = max(1, min(at_once // max(1, sum(images.values())), -(-resamples // workers.worker_count())))
     drawn = (
         {fold: _weights(streams[fold], min(step, resamples - start), images[fold]) for fold in images}
@@ -225,7 +226,7 @@ def swapped(a: Figures, b: Figures, draws: int, seed: int, at_once: int = _WEIGH
     undefined skewness are left out of it."""
     parts: dict[Address, list[np.ndarray]] = {}
     for fold, images in a.images().items():
-        stream = seeds.generator(seed, "swap", fold)
+        stream = generator(seed, "swap", fold)
         step = max(1, at_once // images)
         for start in range(0, draws, step):
             stays = stream.integers(2, size=(min(step, draws - start), images))

@@ -85,7 +85,7 @@ Reader = Callable[[Path], bytes | None]
 
 
 @dataclass(frozen=True)
-class Picture:
+class Thumbnail:
     """symbol: id of the SVG symbol, None without a picture. label: a description. link: to a picture outside of the
     page."""
 
@@ -112,16 +112,19 @@ class Collector:
     side: int
     unreadable: list[Path] = field(default_factory=list)
     linked: set[Path] = field(default_factory=set)
-    _pictures: dict[tuple[str, int], Picture] = field(default_factory=dict)
+    _pictures: dict[tuple[str, int], Thumbnail] = field(default_factory=dict)
     _files: dict[str, Path] = field(default_factory=dict)
     _thumbnails: dict[str, bytes] = field(default_factory=dict)
     _charts: int = 0
 
     def chart(self, spec: dict, label: str) -> Chart:
         self._charts += 1
-        return Chart(f"chart-{self._charts}", label, embeddable(spec))
+        # JSON whose strings cannot end its <script> element.
+        text = json.dumps(spec, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+        return Chart(f"chart-{self._charts}", label, Markup(text))  # noqa: S704 (escaped here)
 
-    def picture(self, catalogue: DatasetIndex, image_id: int) -> Picture:
+    def picture(self, catalogue: DatasetIndex, image_id: int) -> Thumbnail:
         """The picture of an image. Raises InputError when its file is outside the root of the data set."""
         key = catalogue.name, image_id
         if key not in self._pictures:
@@ -146,13 +149,13 @@ class Collector:
         """The number of ``linked`` pictures with a link; members of shards have none."""
         return sum(_link(path) is not None for path in self.linked)
 
-    def _picture(self, catalogue: DatasetIndex, image_id: int) -> Picture:
+    def _picture(self, catalogue: DatasetIndex, image_id: int) -> Thumbnail:
         label, path = _label(catalogue, image_id), _path(catalogue, image_id)
         if path is None:
-            return Picture(None, label)
+            return Thumbnail(None, label)
         if path in self.linked:
-            return Picture(None, label, _link(path))
-        return Picture(self._symbol(path), label)
+            return Thumbnail(None, label, _link(path))
+        return Thumbnail(self._symbol(path), label)
 
     def _symbol(self, path: Path) -> str | None:
         symbol = next((symbol for symbol, file in self._files.items() if file == path), None)
@@ -193,12 +196,6 @@ def _link(path: Path) -> str | None:
     if file_of(path) != path:
         return None
     return path.as_uri() if path.is_absolute() else "../" + quote(path.as_posix())
-
-
-def embeddable(content: object) -> Markup:
-    """JSON whose strings cannot end its <script> element."""
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704 (escaped here)
 
 
 def _label(catalogue: DatasetIndex, image_id: int) -> str:

@@ -255,7 +255,8 @@ def read(params: Params) -> Results:
         method = repeated(name, transfers, params) if name in params.groups else transfers[0]
         by_dataset.setdefault(params.dataset(transfers[0].name), []).append(method)
     groups = [Group(_catalogue(dataset, runs), runs) for dataset, runs in by_dataset.items()]
-    return Results(params, groups, results.read_audit(params), available.missing, results.read_localisation(params))
+    audits = {run: results.read_audit(params, run) for run in params.report.audits}
+    return Results(params, groups, audits, available.missing, results.read_localisation(params))
 
 
 def _catalogue(dataset: str, runs: list[RunResult]) -> DatasetIndex:

@@ -31,13 +31,9 @@ class Audit:
     costs: pd.DataFrame | None
 
 
-def read_audit(params: Params) -> dict[str, Audit]:
-    """The audits by run, in the order of report.audits. Raises InputError for a missing output, IntegrityError for one
-    that was made with another model or from other images or captions."""
-    return {run: _audit(params, run) for run in params.report.audits}
-
-
-def _audit(params: Params, run: str) -> Audit:
+def read_audit(params: Params, run: str) -> Audit:
+    """Raises InputError for a missing output, IntegrityError for one that was made with another model or from other
+    images or captions."""
     folder = paths.audited(run)
     metrics = audit.read_metrics(folder)
     absent = [name for name in _OF_AUDIT if name not in metrics]

@@ -90,7 +90,7 @@ def trained_at(run: TrainedRun, address: str) -> object:
     if kind == "train":
         return run.config.get("train", {}).get(option)
     recorded = inputs.get("pairs" if kind == "noise" else kind) or run.config.get(kind)
-    return flat(recorded["params"]).get(option) if isinstance(recorded, dict) else None
+    return checks.flat(recorded["params"]).get(option) if isinstance(recorded, dict) else None
 
 
 def of_criteria(results: Results) -> list[tuple[str, list[CriterionOptions]]]:
@@ -111,7 +111,7 @@ def _criterion(name: str, results: Results) -> list[CriterionOptions]:
                 runs += [label] if label not in runs else []
     if not variants:
         return [CriterionOptions(compared(now, {}), [], recorded=False)]
-    return [CriterionOptions(compared(flat(values), now), runs) for values, runs in variants.values()]
+    return [CriterionOptions(compared(checks.flat(values), now), runs) for values, runs in variants.values()]
 
 
 def compared(recorded: dict, now: dict) -> list[OptionValue]:
@@ -136,14 +136,6 @@ def value_text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return "null" if value is None else str(value)
-
-
-def flat(values: dict, prefix: str = "") -> dict:
-    """The leaves of nested dictionaries, with keys ``outer.inner``."""
-    leaves: dict = {}
-    for key, value in values.items():
-        leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return leaves
 
 
 COLUMNS = ["sweep", "x_name", "x", "run", "inference", "rsum", "val_rsum", "val_epoch"]

@@ -14,25 +14,14 @@ from vse_pipe.core.console import document, line, say
 from vse_pipe.core.errors import ParamsError
 from vse_pipe.papers import overlay
 from vse_pipe.project import code, paths
+from vse_pipe.project import stages as project_stages
 from vse_pipe.project.code import Lock
 from vse_pipe.project.params.document import lookup, read_document, with_overrides
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import Family
 from vse_pipe.project.sources import SourceFiles, listing, places
-from vse_pipe.project.stages import (
-    ARTEFACT,
-    DIGEST,
-    NOTE,
-    PARAMS,
-    Declaration,
-    Node,
-    Problem,
-    declarations,
-    exit_status,
-    nodes,
-    sources,
-)
+from vse_pipe.project.stages import ARTEFACT, DIGEST, NOTE, PARAMS, Declaration, Node, Problem, declarations, nodes
 
 _WORDS = {NOTE: "note", PARAMS: "params", ARTEFACT: "artefact", DIGEST: "digest"}
 _NAMED = 3
@@ -76,7 +65,7 @@ def check(overrides: list[str]) -> Checked:
 
 def _stale(params: Params, lock: Lock, present: list[Node]) -> list[Problem]:
     """Problems of artefacts that DVC made from other parameters, code or inputs than the present ones."""
-    problems, outside = [], sources(params)
+    problems, outside = [], project_stages.sources(params)
     for node in present:
         if node.stage in lock.stages:
             list_of_files = str(paths.sources(node.stage))
@@ -100,7 +89,7 @@ def _changed_sources(recorded: str | None, groups: list[SourceFiles]) -> list[st
 
 def show(checked: Checked, as_json: bool) -> int:
     """Print a line for each problem on stdout; returns the exit status."""
-    status = exit_status(checked.problems)
+    status = project_stages.exit_status(checked.problems)
     wrong = [problem for problem in checked.problems if problem.status != NOTE]
     notes = [problem for problem in checked.problems if problem.status == NOTE]
     if as_json:
@@ -115,11 +104,6 @@ def show(checked: Checked, as_json: bool) -> int:
     say(f"check: {checked.artefacts} of {checked.named} artefacts are there; {counts}")
     return status
 
-
-# Check dvc.yaml against params.yaml and the declarations of the stages, without DVC.
-#
-# ``read`` understands the part of DVC's language that this project uses: ``foreach`` over a section of params.yaml, and
-# ``${...}`` with ``key``, ``item``, ``vars`` and values of params.yaml. tests/rules compares the result with DVC's own.
 
 DVC_YAML = Path("dvc.yaml")
 _EXPRESSION = re.compile(r"\$\{([^}]*)\}")
@@ -260,7 +244,7 @@ def _lists(stages: list[Stage], packaged: bool) -> Iterator[Problem]:
 
 
 class _StageError(Exception):
-    pass
+    """What is wrong in a stage of dvc.yaml."""
 
 
 def _stages(group: str, node: object, scope: dict) -> Iterator[Stage]:

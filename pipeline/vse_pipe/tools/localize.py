@@ -143,7 +143,6 @@ def write(path: Path, photo: Image.Image, boxes: list[FoundBox]) -> None:
 
 # In the head of a drawing; only a file with this mark is replaced.
 SOFTWARE = "vse-pipe localize"
-_HEAD = 1000
 # Characters of a phrase.
 LONGEST = 1000
 # Proposals that are read from a file, which has none for a photo.
@@ -171,7 +170,7 @@ class Question:
         out = self.out
         if out.suffix.lower() != ".png" or not out.parent.is_dir():
             raise UsageError(f"--out {out}: name a .png file in a folder that is there")
-        if out == self.photo or not may_replace(out, SOFTWARE.encode(), _HEAD):
+        if out == self.photo or not may_replace(out, SOFTWARE.encode()):
             raise UsageError(f"--out: {out} exists and is no drawing of `{SOFTWARE}`; choose another name")
 
 

@@ -15,16 +15,9 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts import captions, evaluation, images, joins
 from vse_pipe.artifacts.evaluation import METRICS
+from vse_pipe.core import errors
 from vse_pipe.core.console import say
-from vse_pipe.core.errors import (
-    InputError,
-    IntegrityError,
-    MissingResource,
-    PipelineError,
-    UsageError,
-    missing,
-    unknown,
-)
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, PipelineError, UsageError
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking.comparison import Compared, Method
@@ -162,7 +155,7 @@ class Place:
         names = self.criteria()
         if criterion not in names:
             message = f"{self.name} has no evaluation under '{criterion}'"
-            raise UsageError(missing(message, criterion, names, f"it has: {', '.join(names)}"))
+            raise UsageError(errors.missing(message, criterion, names, f"it has: {', '.join(names)}"))
         return criterion
 
     def read(self, criterion: str) -> Method:
@@ -193,7 +186,7 @@ def find(name: str, start: Path, params: Params | None) -> Place:
             f"{folder} has no {evaluation.METRICS}: RUN is a folder that `vse-pipe evaluate` wrote "
             "or, inside a project, a run"
         )
-    raise UsageError(unknown("run", name, runs))
+    raise UsageError(errors.unknown("run", name, runs))
 
 
 def at_revision(name: str, start: Path, params: Params | None, rev: str) -> Place:

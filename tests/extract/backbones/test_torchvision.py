@@ -18,7 +18,7 @@ from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.backbones.options import TorchvisionOptions as Params
 from vse_pipe.extract.backbones.torchvision import build
 from vse_pipe.extract.networks import Extractor, dimensions, without_classifier
-from vse_pipe.pictures.transforms import Transform
+from vse_pipe.pictures.images import Transform
 
 # With the length of their features.
 FAMILIES = {

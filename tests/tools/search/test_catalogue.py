@@ -18,7 +18,7 @@ from vse_pipe.pictures import images as pictures
 from vse_pipe.project import paths
 from vse_pipe.tools.search import query
 from vse_pipe.tools.search.catalogue import Catalogue, rows_where
-from vse_pipe.tools.search.choose import default_run
+from vse_pipe.tools.search.engine import default_run
 from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, Term, parse
 
 FILES = ["a.png", "b/it's.jpg", "c.JPG", "d and e.png", 'f"g.png']

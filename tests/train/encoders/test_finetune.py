@@ -15,7 +15,7 @@ from tests.train.some import adam
 from vse_pipe.artifacts import features, images
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import sha256
-from vse_pipe.pictures.transforms import Transform
+from vse_pipe.pictures.images import Transform
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.train.encoders import two_branch

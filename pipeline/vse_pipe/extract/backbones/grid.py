@@ -19,8 +19,7 @@ from vse_pipe.extract.backbones.options import GridOptions as Params
 from vse_pipe.extract.job import Backbone, Output
 from vse_pipe.extract.networks import Extractor, RandomFilters, Recipe
 from vse_pipe.pictures import images
-from vse_pipe.pictures.images import Item
-from vse_pipe.pictures.transforms import Transform
+from vse_pipe.pictures.images import Item, Transform
 
 _FILTERS = Recipe(64, 64, "bilinear", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 

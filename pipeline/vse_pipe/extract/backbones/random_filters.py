@@ -6,7 +6,7 @@ from vse_pipe.core import devices
 from vse_pipe.extract.backbones.options import RandomFiltersOptions as Params
 from vse_pipe.extract.job import Backbone
 from vse_pipe.extract.networks import Extractor, RandomFilters, read_pixels
-from vse_pipe.pictures.transforms import Transform
+from vse_pipe.pictures.images import Transform
 
 
 def build(params: Params, seed: int) -> Backbone:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
 from scipy.sparse import csr_array
 
-from vse_pipe.core import seeds
+from vse_pipe.core.arrays import derive_seed, generator
 from vse_pipe.core.console import track, warn
 from vse_pipe.core.errors import InputError, first_line
 from vse_pipe.extract.text_methods import Corpus, State, bags, known_words, splitter
@@ -24,13 +24,13 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     tokens = splitter(params)
     met = {token for text in corpus.texts_of("train") for token in tokens(text)}
     trained = np.array([place for place, word in enumerate(words) if word in met], dtype=np.int64)
-    rotation, offset = _independent(raw[trained], params, seeds.derive_seed(seed, "ica") % 2**32)
+    rotation, offset = _independent(raw[trained], params, derive_seed(seed, "ica") % 2**32)
     points = (raw.astype(np.float64) - offset) @ rotation.T
     if params.components > len(trained):
         raise InputError(
             f"hglmm: components is {params.components}, the train captions hold {len(trained)} known words"
         )
-    start = seeds.derive_seed(seed, "mixture") % 2**32
+    start = derive_seed(seed, "mixture") % 2**32
     fitted = fit_mixture(points[trained], params.components, start, params.max_iterations, params.tolerance)
     if not fitted.converged:
         warn(f"hglmm: the mixture still gained after {params.max_iterations} iterations; raise max_iterations")
@@ -100,7 +100,7 @@ def _independent(
 def _reduced(state: State, train: list[str], components: int, params: Params, seed: int) -> State:
     """``state`` with the PCA of the Fisher vectors of train captions."""
     if params.pca_captions is not None and params.pca_captions < len(train):
-        chosen = seeds.generator(seed, "pca").choice(len(train), params.pca_captions, replace=False)
+        chosen = generator(seed, "pca").choice(len(train), params.pca_captions, replace=False)
         train = [train[place] for place in np.sort(chosen)]
     size = 2 * state.arrays["location"].size
     if components > min(size, len(train) - 1):

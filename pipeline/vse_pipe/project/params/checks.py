@@ -210,9 +210,8 @@ def sweep_problems(params: Params) -> list[tuple[str, str]]:
     problems = []
     for name, sweep in params.report.sweeps.items():
         address = f"report.sweeps.{name}"
-        named = list(_run_problems(params, sweep))
-        problems += [(f"{address}.{key}", text) for key, text in named]
-        problems += [(f"{address}.{key}", text) for key, text in _criterion(params, sweep)]
+        objections = (*_run_problems(params, sweep), *_criterion(params, sweep))
+        problems += [(f"{address}.{key}", text) for key, text in objections]
         if sweep.x != EPOCH:
             texts = [_number(params, run, sweep.x) for run in sweep.runs if _is_run(params, run)]
             problems += [(f"{address}.x", text) for text in dict.fromkeys(texts) if text]
@@ -265,15 +264,16 @@ def _values(params: Params, run: Run) -> dict[str, Any]:
             part = next((one for one in vars(node).values() if isinstance(one, Member)), None) if node else None
         options = part.params if isinstance(part, Member) else part
         if isinstance(options, Strict):
-            values |= _flat(options.model_dump(), f"{field.name}.")
+            values |= flat(options.model_dump(), f"{field.name}.")
     return values
 
 
-def _flat(values: dict, prefix: str) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flat(values: dict, prefix: str = "") -> dict[str, Any]:
+    """The leaves of nested dictionaries, with keys ``outer.inner``."""
+    leaves: dict[str, Any] = {}
     for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+        leaves |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return leaves
 
 
 Groups = dict[str, tuple[str, ...]]

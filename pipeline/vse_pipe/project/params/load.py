@@ -8,23 +8,12 @@ from typing import Any
 from vse_pipe.core.errors import ParamsError, near_miss
 from vse_pipe.core.files import refuse_secrets
 from vse_pipe.core.strict import Strict
-from vse_pipe.project import paths
+from vse_pipe.project import paths, registry
 from vse_pipe.project.params import checks as params_checks
-from vse_pipe.project.params import schema
+from vse_pipe.project.params import schema, typed
 from vse_pipe.project.params.document import read_document, with_overrides
-from vse_pipe.project.params.typed import Dataset, FeatureSet, GivenModel, Noise, Params, ParamsReader, Run, TextSet
-from vse_pipe.project.registry import (
-    BACKBONES,
-    FORMATS,
-    IMAGE_ENCODERS,
-    INFERENCES,
-    PROPOSALS,
-    PROTOCOLS,
-    RUN_FAMILIES,
-    SIMILARITIES,
-    TEXT_ENCODERS,
-    TEXT_FEATURES,
-)
+from vse_pipe.project.params.typed import Params, ParamsReader, Run
+from vse_pipe.project.registry import INFERENCES, RUN_FAMILIES, SIMILARITIES, TEXT_FEATURES
 
 # A check gives (address, problem) for the mistakes in a file of the right form.
 Check = Callable[[schema.Root], Iterable[tuple[str, str]]]
@@ -147,26 +136,28 @@ def _report(reader: ParamsReader, problems: Iterable[tuple[str, str]]) -> None:
         reader.problem(address, text)
 
 
-def _dataset(reader: ParamsReader, name: str, node: schema.DatasetNode) -> Dataset:
+def _dataset(reader: ParamsReader, name: str, node: schema.DatasetNode) -> typed.Dataset:
     address = f"datasets.{name}"
-    member = reader.member(FORMATS, node.format, node.model_extra, address, f"{address}.format")
-    if member and FORMATS.traits(node.format).proposes:
+    member = reader.member(registry.FORMATS, node.format, node.model_extra, address, f"{address}.format")
+    if member and registry.FORMATS.traits(node.format).proposes:
         params = member.params
-        reader.member(PROPOSALS, params.proposals, params.options, f"{address}.options", f"{address}.proposals")
+        reader.member(
+            registry.PROPOSALS, params.proposals, params.options, f"{address}.options", f"{address}.proposals"
+        )
     refuse_secrets(node.source)
-    return Dataset(member, node.source, node.on_error, node.memory)
+    return typed.Dataset(member, node.source, node.on_error, node.memory)
 
 
-def _features(reader: ParamsReader, root: schema.Root, name: str, node: schema.FeaturesNode) -> FeatureSet:
+def _features(reader: ParamsReader, root: schema.Root, name: str, node: schema.FeaturesNode) -> typed.FeatureSet:
     address = f"features.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-    backbone = reader.member(BACKBONES, node.backbone, node.model_extra, address, f"{address}.backbone")
+    backbone = reader.member(registry.BACKBONES, node.backbone, node.model_extra, address, f"{address}.backbone")
     dataset = root.datasets.get(node.dataset)
     on_error = node.on_error or (dataset.on_error if dataset else "fail")
-    return FeatureSet(node.dataset, backbone, on_error, node.max_errors)
+    return typed.FeatureSet(node.dataset, backbone, on_error, node.max_errors)
 
 
-def _texts(reader: ParamsReader, root: schema.Root, name: str, node: schema.TextsNode) -> TextSet:
+def _texts(reader: ParamsReader, root: schema.Root, name: str, node: schema.TextsNode) -> typed.TextSet:
     address = f"texts.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     features = root.features.get(name)
@@ -180,7 +171,7 @@ def _texts(reader: ParamsReader, root: schema.Root, name: str, node: schema.Text
             _part(reader, part, f"{address}.parts.{index}")
         if not reader.problems and (text := method.params.objection()):
             reader.problem(f"{address}.parts", text)
-    return TextSet(node.dataset, method)
+    return typed.TextSet(node.dataset, method)
 
 
 def _part(reader: ParamsReader, part: Any, address: str) -> None:
@@ -192,35 +183,30 @@ def _part(reader: ParamsReader, part: Any, address: str) -> None:
             reader.problem(f"{address}.method", f"'{part.method}' cannot be a part; those that can: {', '.join(able)}")
 
 
-def _noise(reader: ParamsReader, root: schema.Root, name: str, node: schema.NoiseNode) -> Noise:
+def _noise(reader: ParamsReader, root: schema.Root, name: str, node: schema.NoiseNode) -> typed.Noise:
     address = f"noises.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-    protocol = reader.member(PROTOCOLS, node.protocol, node.model_extra, address, f"{address}.protocol")
+    protocol = reader.member(registry.PROTOCOLS, node.protocol, node.model_extra, address, f"{address}.protocol")
     dataset = root.datasets.get(node.dataset)
     if (
         protocol
         and dataset is not None
-        and dataset.format in FORMATS.names()
-        and not FORMATS.traits(dataset.format).knows_truth
-        and PROTOCOLS.traits(node.protocol).knows_truth
+        and dataset.format in registry.FORMATS.names()
+        and not registry.FORMATS.traits(dataset.format).knows_truth
+        and registry.PROTOCOLS.traits(node.protocol).knows_truth
     ):
         reader.problem(
             f"{address}.protocol",
             f"data set '{node.dataset}' ({dataset.format}) is noisy by itself, and nobody knows which of its pairs "
             f"match; use protocol as_is, not '{node.protocol}'",
         )
-    return Noise(node.dataset, protocol)
+    return typed.Noise(node.dataset, protocol)
 
 
 def _teacher(reader: ParamsReader, root: schema.Root, name: str, node: schema.TeacherNode) -> schema.TeacherNode:
     address = f"teachers.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-    noises: dict[str, schema.NoiseNode | schema.TeacherNode] = {**root.noises, **root.teachers}
-    if reader.reference(node.noise, noises, "noise", f"{address}.noise") and noises[node.noise].dataset != node.dataset:
-        reader.problem(
-            f"{address}.noise",
-            f"'{node.noise}' belongs to data set '{noises[node.noise].dataset}', not '{node.dataset}'",
-        )
+    _require_same_dataset(reader, {**root.noises, **root.teachers}, node, "noise", address)
     return node
 
 
@@ -251,7 +237,7 @@ def _run(reader: ParamsReader, root: schema.Root, name: str, node: schema.RunNod
     return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row, model=model)
 
 
-def _packed_model(reader: ParamsReader, node: schema.RunNode, address: str) -> GivenModel | None:
+def _packed_model(reader: ParamsReader, node: schema.RunNode, address: str) -> typed.GivenModel | None:
     """The model that the run takes instead of training one."""
     if node.model is None or node.sha256 is None:
         if node.model is not None:
@@ -265,11 +251,11 @@ def _packed_model(reader: ParamsReader, node: schema.RunNode, address: str) -> G
         reader.problem(
             f"{address}.seeds", "the run takes one model from a folder, which no seed changes; leave one of them out"
         )
-    return GivenModel(node.model, node.sha256)
+    return typed.GivenModel(node.model, node.sha256)
 
 
-def _require_same_dataset(reader: ParamsReader, nodes: dict, node: schema.RunNode, key: str, address: str) -> None:
-    """``key`` must name a node of the run's own data set."""
+def _require_same_dataset(reader: ParamsReader, nodes: dict, node: Any, key: str, address: str) -> None:
+    """``key`` of a run or teacher must name a node of its own data set."""
     chosen = getattr(node, key)
     if reader.reference(chosen, nodes, key, f"{address}.{key}") and nodes[chosen].dataset != node.dataset:
         reader.problem(
@@ -289,7 +275,7 @@ def _misfits(root: schema.Root, node: schema.RunNode, valid: set[str]) -> Iterat
     """(entry of the run, problem) of members that do not fit. valid: members whose name and options are right."""
     texts = root.texts.get(node.texts)
     if "text" in valid and texts and texts.method in TEXT_FEATURES.names():
-        output, expected = TEXT_FEATURES.traits(texts.method).gives, TEXT_ENCODERS.traits(node.text).reads
+        output, expected = TEXT_FEATURES.traits(texts.method).gives, registry.TEXT_ENCODERS.traits(node.text).reads
         if output != expected:
             source_text = f"texts '{node.texts}' ({texts.method}) are {output}"
             yield "text", f"text encoder '{node.text}' reads {expected}, but {source_text}"
@@ -308,9 +294,9 @@ def _misfits(root: schema.Root, node: schema.RunNode, valid: set[str]) -> Iterat
     if {"similarity", "image", "text"} <= valid:
         yield from (("similarity", text) for text in _fragment_misfits(node))
     source = root.features.get(node.features)
-    if "image" in valid and source and source.backbone in BACKBONES.names():
-        pixels = IMAGE_ENCODERS.traits(node.image).reads == "pixels"
-        if pixels and not BACKBONES.traits(source.backbone).trainable:
+    if "image" in valid and source and source.backbone in registry.BACKBONES.names():
+        pixels = registry.IMAGE_ENCODERS.traits(node.image).reads == "pixels"
+        if pixels and not registry.BACKBONES.traits(source.backbone).trainable:
             stored = f"features '{node.features}' ({source.backbone}) are not made from images"
             yield "image", f"image encoder '{node.image}' reads pixels, but {stored}"
 
@@ -325,7 +311,7 @@ def never_learns(loss: str, similarity: str) -> str | None:
 def _fragment_misfits(node: schema.RunNode) -> Iterator[str]:
     """Problems of a similarity of fragments with encoders of one vector, or the reverse."""
     by_fragment = SIMILARITIES.traits(node.similarity).fragments
-    images, words = IMAGE_ENCODERS.traits(node.image).regions, TEXT_ENCODERS.traits(node.text).words
+    images, words = registry.IMAGE_ENCODERS.traits(node.image).regions, registry.TEXT_ENCODERS.traits(node.text).words
     if by_fragment and not images:
         yield f"similarity '{node.similarity}' compares regions, but image encoder '{node.image}' gives one vector an image"
     if by_fragment and not words:

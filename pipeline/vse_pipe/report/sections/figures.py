@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, few_items
-from vse_pipe.papers import catalogue, compare
+from vse_pipe.papers import catalogue, overlay
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.report import claims as report_claims
 from vse_pipe.report.formatting import HEADINGS
@@ -250,12 +250,12 @@ def _published(run: RunResult, row: str, localisation: dict | None) -> dict:
         measured.append(("localised", localisation, BASELINE))
     tables = []
     for ranking, metrics, inference in measured:
-        if rows := compare.compared_figures(row, metrics, inference):
-            entry = compare.rows_of_model(row)[inference]
+        if rows := overlay.compared_figures(row, metrics, inference):
+            entry = overlay.rows_of_model(row)[inference]
             paper = catalogue.load(entry.paper)
             title = f"{paper.title} ({paper.venue}), row {entry.id}"
             tables.append({"ranking": ranking, "title": title, "rows": rows})
-    cautions = compare.cautions(row, {**run.baseline.metrics, **(localisation or {})}, run.params)
+    cautions = overlay.cautions(row, {**run.baseline.metrics, **(localisation or {})}, run.params)
     return {"run": run.name, "kind": run.kind, "row": row, "tables": tables, "cautions": cautions}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from vse_pipe.artifacts.images import DESCRIBED, SPLITS
 from vse_pipe.core.errors import InputError
+from vse_pipe.project.params import checks
 from vse_pipe.report import charts as report_charts
 from vse_pipe.report import settings
 from vse_pipe.report.formatting import plural
@@ -27,13 +28,8 @@ def _curves_group(group: Group, collector: Collector) -> dict:
     losses = []
     for row, run in zip(rows, group.with_curves, strict=True):
         text = f"Training loss of {row['run']}: {row['first']:.4g} in the first epoch, {row['last']:.4g} in the last of {row['epochs']}."
-        losses.append(
-            {
-                "run": row["run"],
-                "loss": row["name"],
-                "chart": collector.chart(report_charts.training(run.history), text),
-            }
-        )
+        chart = collector.chart(report_charts.training(run.history), text)
+        losses.append({"run": row["run"], "loss": row["name"], "chart": chart})
     validation = report_charts.validation({run.name: run.history for run in group.with_curves})
     return {
         "dataset": group.catalogue.name,
@@ -300,6 +296,6 @@ def _tuned(results: Results) -> list[dict]:
         {"run": result.run, "inference": result.inference, "values": settings.listed(chosen) + suffix}
         for run in results.runs()
         for result in run.evaluations.values()
-        if (chosen := settings.flat(result.metrics["tuned"]))
+        if (chosen := checks.flat(result.metrics["tuned"]))
         for suffix in [f" (chosen on {result.metrics['tuned_on']})" if "tuned_on" in result.metrics else ""]
     ]

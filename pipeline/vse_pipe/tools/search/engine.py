@@ -1,6 +1,7 @@
-"""Search in a run's embeddings: opened once, searched many times."""
+"""Search in a run's embeddings: opened once, searched many times; and the run to search if the user names none."""
 
 import copy
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,31 +13,82 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float32, Int64
 
-from vse_pipe.artifacts import names
-from vse_pipe.core import text
+from vse_pipe.artifacts import captions, embeddings, names
+from vse_pipe.core import tables, text
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
+from vse_pipe.core.files import read_json
+from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.paths import one_model
+from vse_pipe.project.paths import one_model, run_entry
 from vse_pipe.ranking.fragments import Several, Sides, plain, pooled
 from vse_pipe.ranking.scores import Similarity
 from vse_pipe.tools.search import correction, query
 from vse_pipe.tools.search.catalogue import Catalogue
 from vse_pipe.tools.search.correction import Calibration, Correction
 from vse_pipe.tools.search.gallery import SPLITS
-from vse_pipe.tools.search.network import EncodedQuery, Networks, is_joint, open_run
-from vse_pipe.tools.search.query import (
-    IMAGE,
-    MOST_ALIKE,
-    PHOTO,
-    TEXT,
-    TO_CAPTIONS,
-    TO_IMAGES,
-    Answer,
-    Hit,
-    Limits,
-    Term,
-)
+from vse_pipe.tools.search.network import EncodedQuery, Networks, open_run
+from vse_pipe.tools.search.query import TO_IMAGES, Answer, Hit, Limits, Term
+
+_FIGURES = "metrics.json"
+
+
+def default_run(params: Params, inference: str) -> tuple[str, str]:
+    """(run, reason): the only run on a data set without captions, else the only run, else the run with the largest rsum
+    under ``inference`` in reports/metrics.json.
+
+    Figures count only if they belong to the embedded data: in a clone the report can describe other data. Raises
+    UsageError if several runs exist and none has such figures, or if the figures belong to several data sets.
+    """
+    names = [*params.runs, *params.ensembles]
+    folders = {name: paths.prepared(params.dataset(name)) for name in (*names, *params.transfers)}
+    collections = [name for name, folder in folders.items() if captions.absent(folder)]
+    if len(collections) > 1:
+        raise UsageError(f"search which pictures? give --run: {', '.join(collections)}")
+    if collections:
+        return collections[0], "the only one of pictures without captions"
+    return best(params, inference, names)
+
+
+def best(params: Params, inference: str, names: list[str]) -> tuple[str, str]:
+    """(run, reason) as ``default_run``, among the runs ``names``."""
+    if len(names) == 1:
+        return names[0], "the only run"
+    path = paths.REPORTS / _FIGURES
+    figures = read_json(path) if path.is_file() else {}
+    sums = {run: rsum for run in names if (rsum := _rsum(figures, run, inference)) is not None}
+    current = {
+        run: data for run in sums if (data := _data(params, run)) == figures[run_entry(run)].get("data") and data
+    }
+    advice = f"give --run: {', '.join(names)}"
+    if not sums:
+        raise UsageError(f"search which run? {path} has no rsum of any under {inference}; {advice}")
+    if not current:
+        raise UsageError(
+            f"search which run? {path} has figures of other data than is embedded here; make it with `vse-pipe report`, or {advice}"
+        )
+    if len(set(current.values())) > 1:
+        raise UsageError(f"search which run? those in {path} are of different data and cannot be compared; {advice}")
+    run = max(current, key=sums.__getitem__)
+    return run, f"the best rsum of {len(current)} runs under {inference} in {path}, {sums[run]:.1f}"
+
+
+def _rsum(figures: dict, run: str, inference: str) -> float | None:
+    by_criterion = figures.get(run_entry(run))  # a run with seeds has its mean there
+    metrics = by_criterion.get(inference) if isinstance(by_criterion, dict) else None
+    return metrics.get("rsum") if isinstance(metrics, dict) else None
+
+
+def _data(params: Params, run: str) -> str | None:
+    """Digest of the data of ``evaluate.split``; None if the run is not embedded, or its files have no digest."""
+    member = params.ensembles[run].members[0] if run in params.ensembles else run
+    path = paths.embedded(member) / embeddings.IMAGES
+    if not path.is_file():
+        return None
+    with tables.open_parquet(path) as file:
+        data = (file.schema.metadata or {}).get(embeddings.DATA.encode(), b"{}")
+    return json.loads(data).get(params.evaluate.split)
+
 
 _TEN = Limits()
 _NONE = np.empty(0, np.int64)
@@ -89,17 +141,17 @@ class Engine:
 
     def by_text(self, text: str, k: int = 10) -> Answer:
         """The images that fit a sentence best. Raises InputError for a sentence without a known word."""
-        return self.ask((Term(TEXT, text),), Limits(k))
+        return self.ask((Term(query.TEXT, text),), Limits(k))
 
     def by_image(self, content: bytes, k: int = 10, name: str = "a photo") -> Answer:
         """The captions that fit a photo best. content: bytes of its file; name: in the answer. Raises InputError if it
         is no picture, UsageError if the run's features were computed elsewhere."""
-        return self.ask((Term(PHOTO, name, content=content),), Limits(k))
+        return self.ask((Term(query.PHOTO, name, content=content),), Limits(k))
 
     def by_image_id(self, image_id: int | str, k: int = 10) -> Answer:
         """The captions that fit an image of the data set, of any split, without loading a model. Raises InputError for
         an unknown image, UsageError for text if ids are numbers."""
-        return self.ask((Term(IMAGE, str(image_id)),), Limits(k))
+        return self.ask((Term(query.IMAGE, str(image_id)),), Limits(k))
 
     def ask(self, parts: Sequence[Term], limits: Limits = _TEN) -> Answer:
         """The items that fit a query of any parts, see ``Scoring.scores``, corrected by the bank of their direction.
@@ -110,7 +162,7 @@ class Engine:
         """
         limits.check()
         direction = query.direction(parts, limits.to, self.counts["captions"])
-        if direction == TO_CAPTIONS and not self.counts["captions"]:
+        if direction == query.TO_CAPTIONS and not self.counts["captions"]:
             raise InputError(
                 f"data set '{self._catalogue.dataset}' has no captions of split '{self.split}'; find images: --to {query.IMAGES}"
             )
@@ -169,9 +221,9 @@ class Engine:
             return self._calibrations[direction]
 
     def _encoded(self, part: Term) -> EncodedQuery:
-        if part.kind == TEXT:
+        if part.kind == query.TEXT:
             return self._network.sentence(part.value)
-        if part.kind == IMAGE:
+        if part.kind == query.IMAGE:
             return self._network.image(self._number(part.value))
         assert part.content is not None
         return self._network.photo(part.content, part.value)
@@ -185,7 +237,7 @@ class Engine:
         if limits.where is not None:
             mask = np.isin(owners, self._catalogue.fitting(limits.where, self._names))
             narrowed |= {"where": limits.where, "left": int(mask.sum())}
-        queried = [self._number(part.value) for part in parts if part.kind == IMAGE and direction == TO_IMAGES]
+        queried = [self._number(part.value) for part in parts if part.kind == query.IMAGE and direction == TO_IMAGES]
         return mask & np.isin(owners, queried, invert=True) if queried else mask, narrowed
 
     def _best(self, corrected: np.ndarray, mask: np.ndarray, limits: Limits, direction: str) -> list[Leader]:
@@ -216,7 +268,7 @@ class Engine:
             caption_id=None if direction == TO_IMAGES else self._label(key, number),
             text=text,
             file=self._catalogue.file(image),
-            alike=tuple(self._label(key, item) for item in item_ids[duplicates[:MOST_ALIKE]].tolist()),
+            alike=tuple(self._label(key, item) for item in item_ids[duplicates[: query.MOST_ALIKE]].tolist()),
             alike_count=len(duplicates),
             probability=float(calibration(np.array([score]))[0]) if calibration else None,
         )
@@ -249,7 +301,8 @@ class Scoring:
 
     def __init__(self, network: Networks) -> None:
         self._network = network
-        self._is_joint = is_joint(network)
+        # Images and captions lie in one space of unit vectors, so that all of them can be compared.
+        self._is_joint = all(gallery.inner for gallery in network.galleries)
         self._similarity: Similarity | None = None
         self._units: dict[str, Float32[np.ndarray, "items dim"]] = {}
         self._lock = Lock()
@@ -307,7 +360,7 @@ class Scoring:
 
 def is_native(part: Term, direction: str) -> bool:
     """Does the model compare parts of this kind with the items?"""
-    return (part.kind == TEXT) == (direction == TO_IMAGES)
+    return (part.kind == query.TEXT) == (direction == TO_IMAGES)
 
 
 def require_native(parts: Sequence[Term], direction: str) -> None:

@@ -345,11 +345,6 @@ def open_run(params: Params, run: str, split: str, device: torch.device) -> Netw
     return Together([first, Network(params, peer, trained / model_files.PEER, device)])
 
 
-def is_joint(network: Networks) -> bool:
-    """Do images and captions lie in one space of unit vectors, so that all of them can be compared?"""
-    return all(gallery.inner for gallery in network.galleries)
-
-
 def files_of(network: Networks) -> States:
     """States of the files of all galleries."""
     return {path: state for gallery in network.galleries for path, state in gallery.files.items()}

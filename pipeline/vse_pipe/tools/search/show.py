@@ -33,7 +33,7 @@ _PROGRAMS = {"iTerm.app": ITERM, "WezTerm": ITERM, "ghostty": KITTY}
 _SIDE, _LINES, _MOST, _CHUNK = 256, 7, 24, 4096
 _FOLDER = Path(__file__).parent / "template"
 # A mark in the first bytes of a page.
-_MARK, _HEAD = b'<meta name="generator" content="vse-pipe search">', 1000
+_MARK = b'<meta name="generator" content="vse-pipe search">'
 # Bytes of all pictures of a page; a page of 10,000 hits still opens.
 _BUDGET = 32 * 2**20
 # The path of an image for ``pictures.images.shown``, by its id.
@@ -126,7 +126,7 @@ def _png(path: Path) -> bytes | None:
 
 def check_free(out: Path) -> None:
     """Raises UsageError if ``out`` exists and is no page of ``write_page``."""
-    if not may_replace(out, _MARK, _HEAD):
+    if not may_replace(out, _MARK):
         raise UsageError(f"--html: {out} exists and is no page of `vse-pipe search`; choose another name")
 
 

@@ -23,18 +23,8 @@ from vse_pipe.core.errors import InputError, PipelineError, UsageError
 from vse_pipe.pictures.images import page_bytes
 from vse_pipe.report import formatting
 from vse_pipe.report.pictures import data_uri, thumbnail
-from vse_pipe.tools.search.query import (
-    IMAGE,
-    PHOTO,
-    TO_IMAGES,
-    Limits,
-    Searcher,
-    Term,
-    answer_document,
-    direction,
-    literal,
-    parse,
-)
+from vse_pipe.tools.search import query as query_language
+from vse_pipe.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Limits, Searcher, Term, answer_document, direction
 from vse_pipe.tools.serve import requests
 from vse_pipe.tools.serve.requests import Query, later
 from vse_pipe.tools.serve.server import LOOPBACK, Guarded
@@ -113,7 +103,7 @@ def _parts(query: Query) -> tuple[Term, ...]:
     if query.image_id is not None:
         return (Term(IMAGE, str(query.image_id)),)
     assert query.text is not None
-    return parse(query.text, files=False)
+    return query_language.parse(query.text, files=False)
 
 
 class WaitingLine:
@@ -291,7 +281,7 @@ class Pages:
         self._desk = desk
         environment = formatting.template_environment(_TEMPLATES)
         limits = {"max_k": requests.MAX_K, "max_text": requests.MAX_TEXT, "max_megabytes": requests.MAX_UPLOAD // 10**6}
-        environment.globals |= {**limits, "alike": ALIKE, "literal": literal}
+        environment.globals |= {**limits, "alike": ALIKE, "literal": query_language.literal}
         self._page = environment.get_template("page.html")
         self.assets = {path: (_TEMPLATES / path[1:]).read_text(encoding="utf-8") for path in ASSETS}
 

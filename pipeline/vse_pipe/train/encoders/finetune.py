@@ -16,14 +16,13 @@ from torch import Tensor, nn
 
 from vse_pipe.artifacts import images as artefact
 from vse_pipe.artifacts.features import Features
+from vse_pipe.core.arrays import generator
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError
 from vse_pipe.core.files import sha256
-from vse_pipe.core.seeds import generator
 from vse_pipe.extract import job
 from vse_pipe.extract.compute import batches
 from vse_pipe.pictures import images
-from vse_pipe.pictures.images import Item
-from vse_pipe.pictures.transforms import Transform
+from vse_pipe.pictures.images import Item, Transform
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet
 from vse_pipe.project.registry import BACKBONES
