@@ -13,10 +13,10 @@ from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, matrices
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import evaluation as engine
+from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths
-from vse_pipe.ranking.metrics import graded
-from vse_pipe.ranking.metrics.graded import Graded, counts, kendall, positions
-from vse_pipe.ranking.metrics.recall import Truth, best_ranks
+from vse_pipe.ranking.figures import Truth, best_ranks
+from vse_pipe.ranking.graded import Graded, counts, kendall, positions
 
 QUERIES, ITEMS = np.arange(40) + 100, np.arange(60)[::-1] * 7
 

@@ -175,7 +175,6 @@ ALONE = "makes an artefact from these tables and reads nothing else by their ids
 ALLOWED = {
     "pipeline/vse_pipe/artifacts/joins.py": COMPARED,
     "pipeline/vse_pipe/embed/stage.py": "features and texts are compared where they are read (restore.inputs, transfer)",
-    "pipeline/vse_pipe/embed/transfer.py": ALONE,
     "pipeline/vse_pipe/evaluate/judgements.py": COMPARED,
     "pipeline/vse_pipe/evaluate/stage.py": "a bank from a folder of its own is compared by model (must_match)",
     "pipeline/vse_pipe/extract/job.py": ALONE,

@@ -24,13 +24,12 @@ from vse_pipe.evaluate import readers
 from vse_pipe.evaluate.measure import heading, rounded
 from vse_pipe.evaluate.readers import existing
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking import evaluation
+from vse_pipe.ranking import evaluation, graded
 from vse_pipe.ranking.bank import Split
 from vse_pipe.ranking.criteria import Trial, Tuned
 from vse_pipe.ranking.evaluation import Depths, means
-from vse_pipe.ranking.metrics import graded
-from vse_pipe.ranking.metrics.graded import Further, Graded, Labels, kendall
-from vse_pipe.ranking.metrics.recall import places
+from vse_pipe.ranking.figures import places
+from vse_pipe.ranking.graded import Further, Graded, Labels, kendall
 from vse_pipe.ranking.scores import Scores
 
 _SHOWN = 40

@@ -15,10 +15,10 @@ from vse_pipe.core.files import whole_folder, write_json
 from vse_pipe.evaluate import judgements
 from vse_pipe.evaluate.readers import require_room
 from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths, means
-from vse_pipe.ranking.metrics import graded
-from vse_pipe.ranking.metrics.graded import listed
-from vse_pipe.ranking.metrics.recall import places
+from vse_pipe.ranking.figures import places
+from vse_pipe.ranking.graded import listed
 
 QUERIES = "queries.parquet"
 FILES = (METRICS, QUERIES)

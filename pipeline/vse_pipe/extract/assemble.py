@@ -22,15 +22,14 @@ from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
 from vse_pipe.core.files import read_json, sha256, whole_folder
 from vse_pipe.extract import job
-from vse_pipe.extract.job import Failure, Job, Reused, RowSource
-from vse_pipe.extract.shards import Damaged, Shards, earlier, mapped
+from vse_pipe.extract.job import Damaged, Failure, Job, Reused, RowSource, Shards, earlier_manifests, mapped_arrays
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet
 
 # Files of a folder of features, shards included; a new folder replaces them.
 OURS = (artefact.ARRAY, artefact.INDEX, artefact.META, images.UNREADABLE, joins.NAME, "shards/*", "parts/*")
 # At most 16 shards are mapped at once, because a map keeps its file open.
-_mapped = lru_cache(maxsize=16)(mapped)
+_mapped = lru_cache(maxsize=16)(mapped_arrays)
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def shards_of(job: Job, out: Path) -> Shards:
 
 def earlier_abouts(out: Path, images_sha256: str) -> Iterator[dict]:
     """The different ``about`` of earlier extractions in ``out``, with the digest of the present images."""
-    abouts = [manifest["about"] for manifest in earlier(out).values()]
+    abouts = [manifest["about"] for manifest in earlier_manifests(out).values()]
     if (out / artefact.META).is_file():
         with contextlib.suppress(InputError):  # reported when the features are read
             abouts.append(artefact.about(read_json(out / artefact.META)))
@@ -108,7 +107,7 @@ def _features_in(out: Path, digest: str, job: Job, verify: bool) -> Iterator[tup
 
 def _shards_in(out: Path, digest: str, job: Job, verify: bool) -> Iterator[tuple[pa.Array, RowSource]]:
     """Shards of other lists of images; shards of the same list are recognised by their numbers."""
-    for manifest in earlier(out).values():
+    for manifest in earlier_manifests(out).values():
         about = manifest["about"]
         if about.get(artefact.IMAGES) == job.about[artefact.IMAGES] or artefact.row_digest(about) != digest:
             continue

@@ -20,8 +20,7 @@ from vse_pipe.core import devices
 from vse_pipe.core.console import track, warn
 from vse_pipe.core.errors import InputError, PipelineError, UnreadableImage, first_line, out_of_memory
 from vse_pipe.extract.backbones.options import FeatureParams, ImageParams
-from vse_pipe.extract.job import Failure, Job, Output, plan
-from vse_pipe.extract.shards import Shard
+from vse_pipe.extract.job import Failure, Job, Output, Shard, plan
 from vse_pipe.pictures.images import Item
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import BACKBONES

@@ -24,8 +24,7 @@ from vse_pipe.extract.assemble import (
     unreadable_table,
     with_reused_rows,
 )
-from vse_pipe.extract.job import Failure, Job, digest_of, job_of, plan
-from vse_pipe.extract.shards import Damaged, Shard, Shards
+from vse_pipe.extract.job import Damaged, Failure, Job, Shard, Shards, digest_of, job_of, plan
 from vse_pipe.extract.work import Work
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import LOCAL, EngineParams

@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
 from vse_pipe.core import console, workers
+from vse_pipe.ranking.figures import Ties, Truth
 from vse_pipe.ranking.fragments import over_rows
-from vse_pipe.ranking.metrics.graded import COUNTS, counted, descending
-from vse_pipe.ranking.metrics.recall import Ties, Truth
+from vse_pipe.ranking.graded import COUNTS, counted, descending
 from vse_pipe.ranking.scores import Parts, Scores, Shuffled
 
 # Images and captions of a tile: 8 MiB of scores. The last tile may be 1.5 times as high or wide, because the kernels
@@ -57,7 +57,7 @@ def tile_means(scores: Scores, k: int) -> Float[Tensor, " queries"] | None:
 
 
 def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Ranking] | None:
-    """For images and for captions: the positions of all correct items as in ``metrics.graded.positions``, and the k
+    """For images and for captions: the positions of all correct items as in ``graded.positions``, and the k
     best items of all queries.
 
     sides: both directions of the same scores, which ``fit``; each may be rescored. None where strips are needed:

@@ -13,7 +13,7 @@ from torchvision import models
 from torchvision.ops import nms, roi_align
 
 from vse_pipe.core.errors import UsageError
-from vse_pipe.extract import published
+from vse_pipe.extract import networks
 from vse_pipe.extract.backbones.options import FasterRcnnOptions as Params
 from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.job import Backbone, Output
@@ -113,7 +113,7 @@ class Regions(nn.Module):
 
 def _trunk(params: Params, seed: int) -> tuple[Trunk, dict]:
     weights = ImageParams(weights=params.weights, sha256=params.sha256)
-    classifier = published.torchvision_classifier(params.trunk, weights, params.trunk_args)
+    classifier = networks.torchvision_classifier(params.trunk, weights, params.trunk_args)
     model, about_weights = classifier.loaded(weights, seed)
     mean, std = params.mean or list(classifier.published.mean), params.std or list(classifier.published.std)
     stem, head = _halves(model.eval(), params.trunk)

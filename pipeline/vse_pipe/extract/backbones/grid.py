@@ -13,7 +13,7 @@ from torch.nn import functional
 from vse_pipe.core import devices
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
-from vse_pipe.extract import networks, published
+from vse_pipe.extract import networks
 from vse_pipe.extract.backbones.options import RANDOM
 from vse_pipe.extract.backbones.options import GridOptions as Params
 from vse_pipe.extract.job import Backbone, Output
@@ -124,12 +124,11 @@ def build(params: Params, seed: int) -> Backbone:
 
 
 def _classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dict, tuple[str, ...]]:
-    from vse_pipe.extract import networks
 
     if params.library == "timm":
-        classifier = published.timm_classifier(params.model, params, params.model_args)
+        classifier = networks.timm_classifier(params.model, params, params.model_args)
     else:
-        classifier = published.torchvision_classifier(params.model, params, params.model_args)
+        classifier = networks.torchvision_classifier(params.model, params, params.model_args)
     transform = networks.resolve(params, classifier.published)
     model, about_weights = classifier.loaded(params, seed)
     name = f"{classifier.library} {classifier.name}"

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from vse_pipe.extract import networks, published
+from vse_pipe.extract import networks
 from vse_pipe.extract.backbones.options import Resnet152Options as Params
 from vse_pipe.extract.job import Backbone
 
@@ -12,6 +12,6 @@ def build(params: Params, seed: int) -> Backbone:
 
     HAL's own features were downloaded. Their extraction is not documented, so these differ from them.
     """
-    classifier = published.torchvision_classifier("resnet152", params, {})
+    classifier = networks.torchvision_classifier("resnet152", params, {})
     recipe = replace(classifier.published, image_size=224, resize=256)
     return networks.assemble(replace(classifier, published=recipe), params, seed)

@@ -1,6 +1,6 @@
 """Any classifier of torchvision: ``backbone: torchvision`` with ``model: mobilenet_v2``."""
 
-from vse_pipe.extract import networks, published
+from vse_pipe.extract import networks
 from vse_pipe.extract.backbones.options import TorchvisionOptions as Params
 from vse_pipe.extract.job import Backbone
 
@@ -10,5 +10,5 @@ def build(params: Params, seed: int) -> Backbone:
 
     Raises UnknownMember for another name; else as ``assemble``.
     """
-    classifier = published.torchvision_classifier(params.model, params, params.model_args)
+    classifier = networks.torchvision_classifier(params.model, params, params.model_args)
     return networks.assemble(classifier, params, seed)

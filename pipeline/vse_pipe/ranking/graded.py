@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.metrics.recall import Ties, Truth, places
+from vse_pipe.ranking.figures import Ties, Truth, places
 
 Pairs = Float[np.ndarray, " pairs"]
 Starts = Int[np.ndarray, " queries_and_one"]
@@ -231,8 +231,8 @@ Answers = Int64[np.ndarray, " answers"]
 
 @dataclass(frozen=True)
 class Listed:
-    """positions, starts: as in ``metrics.graded``, infinite for correct items without an answer; gains, grades: as for
-    ``metrics.graded.ndcg``; queries: their numbers, ascending."""
+    """positions, starts: as in ``graded``, infinite for correct items without an answer; gains, grades: as for
+    ``graded.ndcg``; queries: their numbers, ascending."""
 
     positions: Pairs
     gains: Pairs
@@ -253,7 +253,7 @@ def listed(
     """queries: number of each answer's query; grades: of each answer, 0 where not judged; absent: queries of graded
     items without an answer. An item with a grade above ``above`` is correct.
 
-    Ties are those of ``positions`` and ``metrics.graded.gains``: among answers with the same score the wrong ones come
+    Ties are those of ``positions`` and ``graded.gains``: among answers with the same score the wrong ones come
     first (pessimistic), then the correct ones by ascending grade.
     """
     correct = grades > above
