@@ -22,9 +22,8 @@ from vse_pipe.ranking.bank import Split, cosine
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.figures import Truth
-from vse_pipe.ranking.fragments import MeanScore, Several, pooled, weighted
+from vse_pipe.ranking.fragments import RULES, Fused, MeanScore, Several, pooled, weighted
 from vse_pipe.ranking.scores import Scores, Similarity
-from vse_pipe.ranking.similarity import RULES, Fused
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ from vse_pipe.ranking import bank, criteria
 from vse_pipe.ranking.bank import BankSource, Split, cosine
 from vse_pipe.ranking.criteria import Criterion
 from vse_pipe.ranking.figures import Relevance
-from vse_pipe.ranking.fragments import MeanScore, Several
-from vse_pipe.ranking.similarity import Fused
+from vse_pipe.ranking.fragments import Fused, MeanScore, Several
 
 
 @dataclass(frozen=True)

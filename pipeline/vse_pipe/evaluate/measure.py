@@ -28,9 +28,9 @@ from vse_pipe.ranking.bank import BankSource, Split
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.criteria import Criterion, Ranking, Scan, Trial, Tuned, rank_fold, recalls, trials
 from vse_pipe.ranking.evaluation import Depths, Outcome
+from vse_pipe.ranking.fragments import Fused
 from vse_pipe.ranking.graded import Further
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.ranking.similarity import Fused
 
 DIGITS = 6
 

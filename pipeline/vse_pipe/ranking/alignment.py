@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vse_pipe.core import processes
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.fragments import OfPairs, Words
 from vse_pipe.ranking.similarities.options import Aggregate, Norm
 
 EPS = 1e-8
@@ -148,8 +148,6 @@ def _in_order(pieces: tuple[Tensor, ...], share: processes.Share, back: Tensor) 
     return joined.index_select(-1, back) if joined.shape[-1] else joined
 
 
-# For pairs whose captions have one length: places of images and of captions, words (pairs, length, dim), to scores.
-OfPairs = Callable[[Tensor, Tensor, Tensor], Tensor]
 # Numbers in the regions gathered at once: 16 MiB of float32.
 GATHERED = 1 << 22
 

@@ -13,9 +13,21 @@ from vse_pipe.core import console, workers
 from vse_pipe.core.errors import UsageError
 from vse_pipe.ranking.alignment import over_pairs
 from vse_pipe.ranking.bank import Split
-from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words, empty_scores, mean, plain, take
+from vse_pipe.ranking.fragments import (
+    Fused,
+    MeanScore,
+    OfFragments,
+    Several,
+    Sides,
+    Words,
+    best_tied_ranks,
+    empty_scores,
+    mean,
+    must_be_finite,
+    plain,
+    take,
+)
 from vse_pipe.ranking.scores import Scores, Similarity
-from vse_pipe.ranking.similarity import Fused, OfFragments, best_tied_ranks, must_be_finite
 from vse_pipe.ranking.tiles import top_k
 
 _AT_ONCE = 1 << 14

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from vse_pipe.core import workers
 from vse_pipe.core.errors import UsageError
-from vse_pipe.ranking.fragments import ScoreMatrix, Several, Sides, plain
-from vse_pipe.ranking.similarity import Fused
+from vse_pipe.ranking.fragments import Fused, ScoreMatrix, Several, Sides, plain
 
 # Rows or columns, as a slice or as numbers.
 Some = slice | Tensor

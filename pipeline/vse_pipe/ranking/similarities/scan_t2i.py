@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.ranking import alignment
-from vse_pipe.ranking.alignment import OfPairs, Portion, gram, sizes
-from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.alignment import Portion, gram, sizes
+from vse_pipe.ranking.fragments import OfPairs, Words
 from vse_pipe.ranking.similarities.options import ScanT2iOptions as Params
 
 

@@ -9,7 +9,6 @@ from vse_pipe.ranking.alignment import (
     EPS,
     TINY,
     Alignment,
-    OfPairs,
     Portion,
     draw,
     gram,
@@ -17,7 +16,7 @@ from vse_pipe.ranking.alignment import (
     over_images,
     sparse,
 )
-from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.fragments import OfPairs, Words
 from vse_pipe.ranking.similarities.options import SgrOptions as Params
 
 
