@@ -51,7 +51,7 @@ def test_against_loops(ties, above):
     scores, judged = case(int(above))
     cells = judged.cells("image_to_text", QUERIES, ITEMS)
     depths = Depths.including([3], [5])
-    found = engine.rank_graded(dense(scores, block=7), cells, above, ties, depths)
+    found = engine.rank_graded(dense(scores), cells, above, ties, depths)
     grades = grades_of(judged)
     right = [{item for item, grade in one.items() if grade > above} for one in grades]
     rows = [row for row, own in enumerate(right) if own]
@@ -100,7 +100,7 @@ def test_directions_are_each_others_transpose_and_no_judgement_is_nobody():
     back = judged.cells("text_to_image", ITEMS, QUERIES)
     assert (there.rows.tolist(), there.columns.tolist()) == (back.columns.tolist(), back.rows.tolist())
     np.testing.assert_array_equal(engine.pair_scores(dense(scores), there), engine.pair_scores(dense(scores.T), back))
-    np.testing.assert_array_equal(engine.pair_scores(dense(scores, block=9), there), scores[there.rows, there.columns])
+    np.testing.assert_array_equal(engine.pair_scores(dense(scores), there), scores[there.rows, there.columns])
     assert engine.rank_graded(dense(scores), there, 3.0, "pessimistic", Depths()) is None
 
 

@@ -74,8 +74,7 @@ def strip_height(items: int) -> int:
 class Scores:
     """Scores of queries (rows) against items (columns), larger is better.
 
-    Each pass computes them again unless they are cached. Memory use is one block plus some copies of a strip. ``block``
-    is the height of what ``blocks`` yields, one strip by default; it changes no value. notes: from a rescoring.
+    Each pass computes them again unless they are cached. Memory use is some copies of a strip. notes: from a rescoring.
     strips_of: scores with the same strips; without it strips have one height. stored: strips are read from memory of
     this process, so no other process computes them.
     """
@@ -84,7 +83,6 @@ class Scores:
         self,
         shape: tuple[int, int],
         compute: Callable[[slice], Tensor],
-        block: int | None = None,
         transpose: Callable[[], "Scores"] | None = None,
         hold: bool = False,
         notes: Mapping[str, float] | None = None,
@@ -92,7 +90,7 @@ class Scores:
         stored: bool = False,
     ) -> None:
         self._height = strip_height(shape[1])
-        self.shape, self.block, self._strips_of = shape, block or self._height, strips_of
+        self.shape, self._strips_of = shape, strips_of
         self._stored: bool = stored or (strips_of is not None and strips_of._stored)
         self.notes = notes or {}
         self._compute, self._transpose = compute, transpose
@@ -108,7 +106,6 @@ class Scores:
         queries: Sides,
         items: Sides,
         similarity: Similarity,
-        block: int | None = None,
         memory: int = 0,
         sets: int = 1,
     ) -> "Scores":
@@ -121,9 +118,9 @@ class Scores:
         is too small for one strip.
         """
         if isinstance(similarity, Fused):
-            return cls._from_fusion(queries, items, similarity, block, memory, sets)
+            return cls._from_fusion(queries, items, similarity, memory, sets)
         if not (plain(queries) and plain(items)):
-            return cls._from_matrix(ScoreMatrix(queries, items, similarity, memory), block, queries.device)
+            return cls._from_matrix(ScoreMatrix(queries, items, similarity, memory), queries.device)
         left, right = _aligned(queries), _aligned(items)
         shape = (len(left), len(right))
         _must_take(shape, memory)
@@ -135,8 +132,8 @@ class Scores:
         def backward(rows: slice) -> Tensor:
             return similarity(left, right[rows]).T.contiguous()
 
-        scores = cls(shape, forward, block, lambda: transposed, hold)
-        transposed = cls(shape[::-1], _turned(scores, backward) if hold else backward, block, lambda: scores, hold)
+        scores = cls(shape, forward, lambda: transposed, hold)
+        transposed = cls(shape[::-1], _turned(scores, backward) if hold else backward, lambda: scores, hold)
         if not hold:
             scores.parts = Parts(lambda rows, columns: similarity(left[rows], right[columns]), memory=memory)
             transposed.parts = replace(scores.parts, turned=True)
@@ -145,20 +142,16 @@ class Scores:
         return scores
 
     @classmethod
-    def dense(cls, matrix: Float[Tensor, "queries items"], block: int | None = None) -> "Scores":
+    def dense(cls, matrix: Float[Tensor, "queries items"]) -> "Scores":
         """From a matrix; its precision stays."""
-
-        def transpose() -> Scores:
-            return cls.dense(matrix.T.contiguous(), block)
-
-        return cls((matrix.shape[0], matrix.shape[1]), lambda rows: matrix[rows], block, transpose, stored=True)
+        shape = (matrix.shape[0], matrix.shape[1])
+        return cls(shape, lambda rows: matrix[rows], lambda: cls.dense(matrix.T.contiguous()), stored=True)
 
     @classmethod
     def fused(
         cls,
         parts: "Sequence[Scores]",
         combine: Callable[[Iterable[Tensor]], Tensor],
-        block: int | None = None,
         hold: bool = False,
     ) -> "Scores":
         """``combine`` of the strips of several scores with the same queries and items. The queries of either direction
@@ -169,34 +162,32 @@ class Scores:
 
         shape = parts[0].shape
         stored = any(part._stored for part in parts)
-        scores = cls(shape, strips(parts), block, lambda: transposed, hold, stored=stored)
+        scores = cls(shape, strips(parts), lambda: transposed, hold, stored=stored)
         turned = [part.transposed() for part in parts]
-        transposed = cls(shape[::-1], strips(turned), block, lambda: scores, hold, stored=stored)
+        transposed = cls(shape[::-1], strips(turned), lambda: scores, hold, stored=stored)
         return scores
 
     @classmethod
-    def _from_fusion(
-        cls, queries: Sides, items: Sides, similarity: Fused, block: int | None, memory: int, sets: int
-    ) -> "Scores":
+    def _from_fusion(cls, queries: Sides, items: Sides, similarity: Fused, memory: int, sets: int) -> "Scores":
         """Only the fused scores are cached. Scores of fragment models are cached too; they share the memory limit."""
         assert isinstance(queries, Several)
         assert isinstance(items, Several)
         share = max(1, memory // len(queries.parts)) if memory else 0
         sides = zip(similarity.similarities, queries.parts, items.parts, strict=True)
-        parts = [cls.from_sides(a, b, score, block, memory if plain(a) else share, sets=0) for score, a, b in sides]
+        parts = [cls.from_sides(a, b, score, memory if plain(a) else share, sets=0) for score, a, b in sides]
         shape = parts[0].shape
         _must_take(shape, memory)
-        return cls.fused(parts, similarity.combine(queries.weights), block, _fits(shape, memory, sets))
+        return cls.fused(parts, similarity.combine(queries.weights), _fits(shape, memory, sets))
 
     @classmethod
-    def _from_matrix(cls, scored: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
+    def _from_matrix(cls, scored: ScoreMatrix, device: torch.device) -> "Scores":
         """device: of the strips; a matrix in a file is on the CPU."""
 
         def backward(rows: slice) -> Tensor:
             return scored.matrix[:, rows].T.contiguous().to(device)
 
-        scores = cls(scored.shape, lambda rows: scored.matrix[rows].to(device), block, lambda: transposed, stored=True)
-        transposed = cls(scored.shape[::-1], backward, block, lambda: scores, stored=True)
+        scores = cls(scored.shape, lambda rows: scored.matrix[rows].to(device), lambda: transposed, stored=True)
+        transposed = cls(scored.shape[::-1], backward, lambda: scores, stored=True)
         return scores
 
     def transposed(self) -> "Scores":
@@ -217,7 +208,6 @@ class Scores:
         rescored = Scores(
             self.shape,
             lambda rows: rescore(self.strip(rows), rows),
-            self.block,
             notes=notes,
             strips_of=self,
             stored=stored,
@@ -259,16 +249,8 @@ class Scores:
         return zip(strips, results, strict=True)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
-        """All rows in order, ``block`` at a time; the last may be shorter."""
-        waiting: list[Tensor] = []
-        start = height = 0
-        for rows in self.strips():
-            waiting.append(self.strip(rows))
-            height += rows.stop - rows.start
-            while height >= self.block or (height and rows.stop == self.shape[0]):
-                size = min(self.block, height)
-                yield slice(start, start + size), _take(waiting, size)
-                start, height = start + size, height - size
+        """All rows in order, a strip at a time."""
+        return ((rows, self.strip(rows)) for rows in self.strips())
 
 
 def _turned(scores: Scores, compute: Callable[[slice], Tensor]) -> Callable[[slice], Tensor]:
@@ -313,25 +295,12 @@ def _must_take(shape: tuple[int, int], memory: int) -> None:
         )
 
 
-def _take(waiting: list[Tensor], size: int) -> Tensor:
-    """Remove the first ``size`` rows from a list of strips; a view where one strip is enough."""
-    pieces = []
-    while size:
-        first = waiting[0]
-        pieces.append(first[:size])
-        size -= len(pieces[-1])
-        waiting[0] = first[len(pieces[-1]) :]
-        if not len(waiting[0]):
-            del waiting[0]
-    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
-
-
 class Shuffled(Scores):
     """Scores with items in another order: item j is item ``order[j]`` of ``base``."""
 
     def __init__(self, base: Scores, order: Int[np.ndarray, " items"]) -> None:
         self.base, self.order = base, order
-        super().__init__(base.shape, self._gathered, base.block, notes=base.notes, strips_of=base)
+        super().__init__(base.shape, self._gathered, notes=base.notes, strips_of=base)
 
     def _gathered(self, rows: slice) -> Tensor:
         strip = self.base.strip(rows)
@@ -351,7 +320,7 @@ class Chosen(Scores):
     """Some rows of other scores, ascending, read from the strips of ``base``, so that no value changes."""
 
     def __init__(self, base: Scores, rows: Int[np.ndarray, " rows"]) -> None:
-        super().__init__((len(rows), base.shape[1]), base.strip, base.block, notes=base.notes, stored=base._stored)
+        super().__init__((len(rows), base.shape[1]), base.strip, notes=base.notes, stored=base._stored)
         self._base, self._rows = base, rows
         bounds = ((part, *np.searchsorted(rows, (part.start, part.stop))) for part in base.strips())
         self._sources = {int(first): (base_rows, int(last)) for base_rows, first, last in bounds if first < last}
