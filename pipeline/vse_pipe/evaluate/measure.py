@@ -9,15 +9,8 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float
 
-from vse_pipe.artifacts.evaluation import (
-    DIRECTIONS,
-    KS,
-    MEASURES,
-    OCCURRENCE_SCHEMA,
-    RANKS_SCHEMA,
-    RELAXATION_SCHEMA,
-    with_further,
-)
+from vse_pipe.artifacts import evaluation as artefact
+from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError
@@ -49,17 +42,19 @@ def rank_table(
         "image_id": pa.array(clusters),
         "rank": ranks,
         **{f"hit_{k}": pa.array(hits) for k, hits in outcome.hits.items()},
-        **{name: _or_nulls(outcome.measures.get(name), count) for name in {**MEASURES, **outcome.measures}},
-        "top": pa.ListArray.from_arrays(offsets, pa.array(items[outcome.top]), type=RANKS_SCHEMA.field("top").type),
+        **{name: _or_nulls(outcome.measures.get(name), count) for name in {**artefact.MEASURES, **outcome.measures}},
+        "top": pa.ListArray.from_arrays(
+            offsets, pa.array(items[outcome.top]), type=artefact.RANKS_SCHEMA.field("top").type
+        ),
     }
-    return pa.table(columns, schema=with_further(RANKS_SCHEMA, columns))
+    return pa.table(columns, schema=artefact.with_further(artefact.RANKS_SCHEMA, columns))
 
 
 def occurrence_table(outcome: Outcome, direction: str, fold: int, items: np.ndarray) -> pa.Table:
     """One row per item. items: int64 ids, in the order of the scores' columns."""
     counts = {f"n_{k}": pa.array(n.astype(np.int32)) for k, n in outcome.occurrence.items()}
     columns = {**heading(direction, fold, len(items)), "item_id": pa.array(items), **counts}
-    return pa.table(columns, schema=OCCURRENCE_SCHEMA)
+    return pa.table(columns, schema=artefact.OCCURRENCE_SCHEMA)
 
 
 def relaxation_table(
@@ -78,7 +73,7 @@ def relaxation_table(
         "ranked": pa.array(ranked.ravel(), mask=np.isnan(ranked.ravel())),
         "chosen": pa.array([lam == chosen[k] for k in KS for lam in lambdas]),
     }
-    return pa.table(columns, schema=RELAXATION_SCHEMA)
+    return pa.table(columns, schema=artefact.RELAXATION_SCHEMA)
 
 
 def heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:

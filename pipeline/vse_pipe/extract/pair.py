@@ -16,17 +16,7 @@ from jaxtyping import Float32
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vse_pipe.core import devices, weights
-from vse_pipe.core.errors import (
-    InputError,
-    MissingResource,
-    UnknownMember,
-    UsageError,
-    first_line,
-    missing,
-    missing_extra,
-    unknown,
-)
+from vse_pipe.core import devices, errors, weights
 from vse_pipe.core.files import read_json, sha256
 from vse_pipe.core.weights import WeightsFile, source_of
 from vse_pipe.extract.backbones.options import HUB, PairParams
@@ -40,7 +30,7 @@ def transform(preprocessing: dict, name: str) -> Transform:
     size, mode = preprocessing["size"], preprocessing["resize_mode"]
     sides = {size} if isinstance(size, int) else set(size)
     if len(sides) != 1 or mode not in _MODES:
-        raise UsageError(
+        raise errors.UsageError(
             f"open_clip {name} sees pictures of size {size}, resized by '{mode}'; known: squares by {', '.join(_MODES)}"
         )
     side = sides.pop()
@@ -99,20 +89,20 @@ def published_architecture(options: PairParams) -> Architecture:
     try:
         import open_clip  # seconds
     except ImportError as error:
-        raise missing_extra("a pretrained pair", "open_clip_torch", "open_clip") from error
+        raise errors.missing_extra("a pretrained pair", "open_clip_torch", "open_clip") from error
     if options.file is not None and not options.file.is_file():
-        raise MissingResource(f"{options.file.absolute()}: no such weights file")
+        raise errors.MissingResource(f"{options.file.absolute()}: no such weights file")
     if options.described is not None:
         return _architecture_in(options.described, options)
     name, names = options.model, open_clip.list_models()
     if name not in names:
         advice = f"open_clip.list_models() names all {len(names)}"
-        raise UnknownMember(missing(f"unknown open_clip model '{name}'", name, names, advice))
+        raise errors.UnknownMember(errors.missing(f"unknown open_clip model '{name}'", name, names, advice))
     config = open_clip.get_model_config(name)
     tags = {tag: open_clip.get_pretrained_cfg(name, tag) for tag in open_clip.list_pretrained_tags_by_model(name)}
     tag = _tag(options)
     if tag is not None and tag not in tags:
-        raise UnknownMember(unknown(f"weights of open_clip {name}", tag, tags))
+        raise errors.UnknownMember(errors.unknown(f"weights of open_clip {name}", tag, tags))
     source = _hub(options.weights.removeprefix(HUB), options) if options.weights.startswith(HUB) else None
     if tag is not None:
         _require_activation(name, config, tag, tags[tag], names)
@@ -128,14 +118,14 @@ def _tag(options: PairParams) -> str | None:
 
 def _architecture_in(path: Path, options: PairParams) -> Architecture:
     if not path.is_file():
-        raise MissingResource(f"{path.absolute()}: no such file; model is a name of open_clip or a JSON file")
+        raise errors.MissingResource(f"{path.absolute()}: no such file; model is a name of open_clip or a JSON file")
     content = read_json(path)
     content = content if "model_cfg" in content else {"model_cfg": content}
     lacking = [key for key in _NEEDED if key not in (content["model_cfg"] or {})]
     if lacking:
-        raise InputError(f"{path}: describes no model of open_clip: it has no {', '.join(lacking)}")
+        raise errors.InputError(f"{path}: describes no model of open_clip: it has no {', '.join(lacking)}")
     if (tag := _tag(options)) is not None:
-        raise UnknownMember(
+        raise errors.UnknownMember(
             f"{path}: open_clip knows no weights '{tag}' of it; give weights as a file or hf-hub:owner/name"
         )
     source = _hub(options.weights.removeprefix(HUB), options) if options.weights.startswith(HUB) else None
@@ -153,7 +143,7 @@ def _preprocessing(name: str, tag: str | None, tags: dict[str, dict]) -> dict:
         return ways[tag]
     distinct = [value for place, value in enumerate(ways.values()) if value not in list(ways.values())[:place]]
     if len(distinct) > 1:
-        raise UsageError(
+        raise errors.UsageError(
             f"weights of open_clip {name} were published with {len(distinct)} ways of preprocessing; set pretrained to those "
             f"that yours began from: {', '.join(tags)}"
         )
@@ -165,7 +155,7 @@ def _require_activation(name: str, config: dict, tag: str, published: dict, name
     quick, published_quick = config.get("quick_gelu", False), published.get("quick_gelu", False)
     alternative = f"{name}-quickgelu" if published_quick else name.removesuffix("-quickgelu")
     if quick != published_quick and alternative in names:
-        raise UsageError(
+        raise errors.UsageError(
             f"weights '{tag}' of open_clip {name} were trained with another activation; set model: {alternative}"
         )
 
@@ -180,7 +170,7 @@ def _hub(address: str, options: PairParams) -> WeightsFile:
     owner, _, rest = address.partition("/")
     name, _, file = rest.partition("/")
     if not owner or not name:
-        raise UsageError(f"weights '{HUB}{address}': expected {HUB}owner/name or {HUB}owner/name/file")
+        raise errors.UsageError(f"weights '{HUB}{address}': expected {HUB}owner/name or {HUB}owner/name/file")
     file = file or _HUB_FILE
     url = _URL.format(f"{owner}/{name}", options.revision, file)
     return WeightsFile(url, f"{owner}-{name}{Path(file).suffix}", "")
@@ -285,7 +275,7 @@ def pair_tokenizer(config: dict, where: Path | None, name: str):
 
     hub = config["text_cfg"].get("hf_tokenizer_name")
     if hub and (where is None or not where.is_dir()):
-        raise MissingResource(
+        raise errors.MissingResource(
             f"the tokenizer of open_clip {name} is that of {hub} on the model hub: fetch it with `hf download {hub} --include "
             "'*token*' 'spiece*' --local-dir FOLDER` and set tokenizer: FOLDER beside model"
         )
@@ -294,7 +284,9 @@ def pair_tokenizer(config: dict, where: Path | None, name: str):
             return open_clip.get_tokenizer(place)
         except _UNFIT as error:
             needs = "; pip install transformers" if isinstance(error, ImportError) else ""
-            raise MissingResource(f"{where}: no tokenizer of open_clip {name} ({first_line(error)}){needs}") from error
+            raise errors.MissingResource(
+                f"{where}: no tokenizer of open_clip {name} ({errors.first_line(error)}){needs}"
+            ) from error
 
 
 def _make(place: str, name: str) -> Any:
@@ -303,7 +295,7 @@ def _make(place: str, name: str) -> Any:
     try:
         return open_clip.create_model(place, load_weights=False, pretrained_text=False)
     except _UNFIT as error:
-        raise UsageError(f"open_clip cannot build {name}: {first_line(error)}") from error
+        raise errors.UsageError(f"open_clip cannot build {name}: {errors.first_line(error)}") from error
 
 
 def _fill(model: Any, path: Path) -> None:
@@ -317,7 +309,7 @@ def _fill(model: Any, path: Path) -> None:
         if "positional_embedding" in state and not hasattr(model, "positional_embedding"):
             state = convert_to_custom_text_state_dict(state)
     except (KeyError, ValueError, RuntimeError) as error:
-        raise InputError(f"{path}: no weights of a {type(model).__name__} of open_clip: {error!r}") from error
+        raise errors.InputError(f"{path}: no weights of a {type(model).__name__} of open_clip: {error!r}") from error
     current = model.state_dict()
     for name in ("logit_scale", "logit_bias"):  # a number in some files, an array of length 1 in others
         if name in state and name in current and state[name].numel() == current[name].numel():

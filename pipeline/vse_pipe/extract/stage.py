@@ -14,16 +14,7 @@ from vse_pipe.core import workers
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
 from vse_pipe.core.files import read_json, require_ours, sha256
-from vse_pipe.extract.assemble import (
-    OURS,
-    assemble,
-    earlier_abouts,
-    is_settled,
-    require_allowed,
-    shards_of,
-    unreadable_table,
-    with_reused_rows,
-)
+from vse_pipe.extract import assemble
 from vse_pipe.extract.job import Damaged, Failure, Job, Shard, Shards, digest_of, job_of, plan
 from vse_pipe.extract.work import Work
 from vse_pipe.project import paths
@@ -52,11 +43,11 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
             return out
         from vse_pipe.core import devices
 
-        require_ours(out, OURS)
-        job = with_reused_rows(plan(node, params.seed, devices.resolve_device(device)), out)
+        require_ours(out, assemble.OURS)
+        job = assemble.with_reused_rows(plan(node, params.seed, devices.resolve_device(device)), out)
         if getattr(node.backbone.params, "precision", "") == "auto":
             say(f"extract {features}: precision auto is {job.about['precision']} on this machine")
-        shards = shards_of(job, out)
+        shards = assemble.shards_of(job, out)
         _say_reused(job, features)
         if work.share:
             _compute_share(job, shards, features, device, work)
@@ -66,7 +57,7 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
             _complete(job, shards, out, features, device, work)
         Shards(out, "").remove()
         left_out = images.read_unreadable(out)
-        require_allowed(node, left_out, job.table.num_rows, features)
+        assemble.require_allowed(node, left_out, job.table.num_rows, features)
     rows = job.table.num_rows
     count = f"{rows - left_out.num_rows} of {rows}" if left_out.num_rows else rows
     say(f"extract {features}: {count} images{_unreadable(left_out)}, {time.monotonic() - started:.1f} s")
@@ -91,18 +82,18 @@ def finish(params: Params, features: str, device: str = "auto", work: Work | Non
         if _is_up_to_date(out, node, params.seed, device, features, work):
             return True
         source = paths.prepared(node.dataset) / images.NAME
-        for about in earlier_abouts(out, sha256(source)) if source.is_file() else ():
-            if is_settled(about, node, params.seed, device):
+        for about in assemble.earlier_abouts(out, sha256(source)) if source.is_file() else ():
+            if assemble.is_settled(about, node, params.seed, device):
                 job = job_of(node, params.seed, about)
-                if _is_complete(with_reused_rows(job, out, verify=False), out, work):
-                    job = with_reused_rows(job, out)
-                    if _is_complete(job, out, work) and _settle(job, shards_of(job, out), features, out, work):
+                if _is_complete(assemble.with_reused_rows(job, out, verify=False), out, work):
+                    job = assemble.with_reused_rows(job, out)
+                    if _is_complete(job, out, work) and _settle(job, assemble.shards_of(job, out), features, out, work):
                         return True
     return False
 
 
 def _is_complete(job: Job, out: Path, work: Work) -> bool:
-    return set(work.numbers(job.count)) <= shards_of(job, out).files().keys()
+    return set(work.numbers(job.count)) <= assemble.shards_of(job, out).files().keys()
 
 
 def _settle(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
@@ -140,12 +131,12 @@ def _is_up_to_date(out: Path, node: FeatureSet, seed: int, device: str, name: st
         about = artefact.about(read_json(meta))
     except InputError:
         return False  # reported when the features are computed again
-    if not is_settled(about, node, seed, device) or not _finished(out, digest_of(about)):
+    if not assemble.is_settled(about, node, seed, device) or not _finished(out, digest_of(about)):
         return False
     left_out = images.read_unreadable(out)
     if left_out.num_rows:
         readable = len(artefact.read(out, verify=False).image_ids)
-        require_allowed(node, left_out, left_out.num_rows + readable, name)
+        assemble.require_allowed(node, left_out, left_out.num_rows + readable, name)
     say(f"extract {name}: {out} is up to date{_unreadable(left_out)}")
     if work.share is None:
         Shards(out, "").remove()
@@ -184,7 +175,7 @@ def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work:
 def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
     _check(job, _failures(shards, shards.files()), name)
     try:
-        assemble(job, shards, out)
+        assemble.assemble(job, shards, out)
     except Damaged as error:
         warn(f"{error}; computing shard {error.number} again")
         shards.drop(error.number)
@@ -239,7 +230,9 @@ def _compute(job: Job, shards: Shards, name: str, device: str, work: Work, timed
 
 def _check(job: Job, failures: dict[int, list[Failure]], name: str) -> None:
     """Raises InputError when the node does not allow these failures."""
-    require_allowed(job.node, unreadable_table(job, sorted(failures.items())), job.table.num_rows, name)
+    assemble.require_allowed(
+        job.node, assemble.unreadable_table(job, sorted(failures.items())), job.table.num_rows, name
+    )
 
 
 def _failures(shards: Shards, files: dict[int, Path]) -> dict[int, list[Failure]]:
@@ -295,7 +288,7 @@ class _Task:
 
         device = devices.resolve_device(self.device)
         out = paths.extracted(self.node.dataset, self.name)
-        job = with_reused_rows(plan(self.node, self.seed, device), out)
+        job = assemble.with_reused_rows(plan(self.node, self.seed, device), out)
         if job.shards_digest != self.digest:
             raise PipelineError(
                 "a worker has other weights or images, or another kind of device, than the process that asks it; they must be "

@@ -19,19 +19,10 @@ from vse_pipe.core import memory, text
 from vse_pipe.core.console import say, track
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.pictures.images import upright
+from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.formats.options import SPLITS
 from vse_pipe.prepare.formats.options import EntitiesOptions as Params
 from vse_pipe.prepare.scan import scan
-from vse_pipe.prepare.source import (
-    Source,
-    Unique,
-    caption_table,
-    caption_text,
-    existing,
-    image_table,
-    phrase_table,
-    read_lines,
-)
 
 # Bytes of the row of a phrase, beside its words.
 _PHRASE_BYTES = 600
@@ -81,13 +72,13 @@ class _Rows:
         """Add the captions and phrases of a picture. path: of its sentences."""
         before = len(self.captions)
         self.clipped += annotation.clipped
-        for number, line in enumerate(read_lines(path), 1):
+        for number, line in enumerate(sources.read_lines(path), 1):
             if not line.strip():
                 continue
             where = f"{path} line {number}"
             text, phrases = parse(line, where)
             caption_id = len(self.captions)
-            self.captions.append((caption_id, image_id, caption_text(text, where), split))
+            self.captions.append((caption_id, image_id, sources.caption_text(text, where), split))
             for phrase in phrases:
                 memory.reserve(where, _PHRASE_BYTES)
                 if reason := _without_box(phrase, annotation):
@@ -106,7 +97,7 @@ class _Rows:
                 self.phrases[place] = (*row[:7], *turned(row[7:11], *turns[image_id]), *row[11:])
 
 
-def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     """source: the folder of ``Sentences``, ``Annotations`` and the lists of splits; only listed pictures are read.
 
     image_id is the id of the picture; caption_id and phrase_id are running numbers. Lines without a caption are
@@ -116,7 +107,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     that is listed twice, lacks files or differs in size from its annotations, for an empty caption, and without any
     phrase with a box.
     """
-    listed = list(_listed(existing(source)))
+    listed = list(_listed(sources.existing(source)))
     rows, sizes = _Rows(), []
     for where, image_id, split in track(iter(listed), len(listed), "reading annotations"):
         texts, boxes = (_file(source, part, image_id, where) for part in ("Sentences/{}.txt", "Annotations/{}.xml"))
@@ -135,11 +126,11 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         if any(upright_size) and _turns(source / params.images / file, size, upright_size, orientation)
     }
     rows.turn(turns)
-    images = image_table(ids, files, splits, scanned.widths, scanned.heights, scanned.digests)
-    phrases = phrase_table(rows.phrases, str(source))
+    images = sources.image_table(ids, files, splits, scanned.widths, scanned.heights, scanned.digests)
+    phrases = sources.phrase_table(rows.phrases, str(source))
     _say(source, rows)
-    captions = caption_table(*zip(*rows.captions, strict=True))
-    return Source(images, captions, str(source / params.images), scanned.broken, phrases)
+    captions = sources.caption_table(*zip(*rows.captions, strict=True))
+    return sources.Source(images, captions, str(source / params.images), scanned.broken, phrases)
 
 
 def _turns(path: Path, size: tuple[int, int], upright_size: tuple[int, int], orientation: int) -> bool:
@@ -159,10 +150,10 @@ def _turns(path: Path, size: tuple[int, int], upright_size: tuple[int, int], ori
 
 def _listed(source: Path) -> Iterator[tuple[str, int, str]]:
     """Yield the place in its list, the id and the split of each picture."""
-    ids = Unique("picture")
+    ids = sources.Unique("picture")
     for split in SPLITS:
         path = source / f"{split}.txt"
-        for number, line in enumerate(read_lines(path), 1):
+        for number, line in enumerate(sources.read_lines(path), 1):
             where, name = f"{path} line {number}", line.strip()
             if not text.are_numbers(pa.array([name])):
                 raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number")

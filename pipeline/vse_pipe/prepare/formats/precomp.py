@@ -15,18 +15,8 @@ import pyarrow as pa
 from vse_pipe.core import memory, text
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
+from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.formats.options import PrecompOptions as Params
-from vse_pipe.prepare.source import (
-    Source,
-    Splits,
-    caption_text,
-    existing,
-    open_array,
-    read_lines,
-    row_digests,
-    split_of,
-    texts,
-)
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,7 @@ class _Split:
         return len(self.captions) // self.groups.captions
 
 
-def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the stored bytes of the row.
 
     image_id is the number in ids.txt if every split has whole numbers without repetition, else a running number;
@@ -61,13 +51,13 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     do not fit together, inferred captions per image that differ between splits, a caption that is empty or not UTF-8,
     repeated or missing ids.
     """
-    existing(source)
+    sources.existing(source)
     _warn_of_first_1k(source, params)
     splits = [_read_split(source, prefix, params, out) for prefix in params.prefixes]
     _must_agree(source, splits, params)
-    ids, tables = _image_ids(source, splits), Splits(out)
+    ids, tables = _image_ids(source, splits), sources.Splits(out)
     for split, split_ids in zip(splits, np.split(ids, np.cumsum([split.images for split in splits])[:-1]), strict=True):
-        name = split_of(split.prefix.removesuffix("all"), split.prefix)
+        name = sources.split_of(split.prefix.removesuffix("all"), split.prefix)
         tables.add(split.prefix, name, split_ids, split.digests, split.captions, split.broken)
     return tables.source(source)
 
@@ -84,11 +74,11 @@ def _warn_of_first_1k(source: Path, params: Params) -> None:
 
 def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
     features, listed = source / f"{prefix}_ims.npy", source / f"{prefix}_caps.txt"
-    lines = enumerate(read_lines(listed), start=1)
-    captions = texts(out, (caption_text(line, f"{listed} line {number}") for number, line in lines))
+    lines = enumerate(sources.read_lines(listed), start=1)
+    captions = sources.texts(out, (sources.caption_text(line, f"{listed} line {number}") for number, line in lines))
     if not len(captions):
         raise InputError(f"{listed}: no captions")
-    digests, broken = row_digests(open_array(features), features)
+    digests, broken = sources.row_digests(sources.open_array(features), features)
     groups = group(len(captions), digests, _captions_per_image(params, prefix), f"{listed} and {features.name}")
     names = _names(source / f"{prefix}_ids.txt", len(captions), groups)
     unfit = [broken[row] for row in broken if row % groups.rows == 0]
@@ -126,7 +116,7 @@ def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:
     if not path.exists():
         return None
     memory.require_text(path)
-    lines = [line.strip() for line in read_lines(path)]
+    lines = [line.strip() for line in sources.read_lines(path)]
     images = captions // groups.captions
     if len(lines) not in (images, captions):
         raise InputError(f"{path}: {len(lines)} ids, expected one per image ({images}) or one per caption ({captions})")

@@ -5,22 +5,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from vse_pipe.ranking.alignment import (
-    EPS,
-    TINY,
-    Alignment,
-    Portion,
-    draw,
-    gram,
-    over_captions,
-    over_images,
-    sparse,
-)
+from vse_pipe.ranking import alignment
 from vse_pipe.ranking.fragments import OfPairs, Words
 from vse_pipe.ranking.similarities.options import SgrOptions as Params
 
 
-class _SgrNetwork(Alignment):
+class _SgrNetwork(alignment.Alignment):
     def __init__(self, params: Params, dim: int, regions: int) -> None:
         super().__init__(dim, params.sim_dim, regions, params.dropout)
         self.steps = [_GraphReasoning(params.sim_dim) for _ in range(params.steps)]
@@ -29,7 +19,7 @@ class _SgrNetwork(Alignment):
 
 def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.Module:
     """Weights from ``rng``; names as in the authors' state_dict."""
-    return draw(_SgrNetwork(params, dim, regions), rng)
+    return alignment.draw(_SgrNetwork(params, dim, regions), rng)
 
 
 def score(
@@ -44,17 +34,17 @@ def score(
     whole_captions = network.whole_captions(texts)
 
     def block(images: Tensor) -> Tensor:
-        pooled, inner = network.whole_images(images), gram(images)
+        pooled, inner = network.whole_images(images), alignment.gram(images)
 
-        def part(portion: Portion, captions: Tensor) -> tuple[Tensor]:
+        def part(portion: alignment.Portion, captions: Tensor) -> tuple[Tensor]:
             pairs = network.nodes(images, (pooled, captions), inner, portion, params.temperature)
             return (torch.cat([_reason(pair, merged, network.sim_eval_w) for pair in pairs], dim=1),)
 
         rows = images.shape[0] * images.shape[1]
         saved = len(images) * params.sim_dim * (2 * params.steps - 1) * images.element_size()
-        return over_captions(part, texts, rows, saved, extra=(whole_captions,))[0]
+        return alignment.over_captions(part, texts, rows, saved, extra=(whole_captions,))[0]
 
-    return block(images) if network.training else over_images(block, images)
+    return block(images) if network.training else alignment.over_images(block, images)
 
 
 def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SgrNetwork) -> OfPairs:
@@ -113,7 +103,7 @@ class _UnitNodes(torch.autograd.Function):
         nodes = local.new_empty(*local.shape[:2], 1 + local.shape[2], local.shape[3])
         sizes = [torch.linalg.vector_norm(piece, dim=3, keepdim=True) for piece in (pooled, local)]
         for piece, size, into in zip((pooled, local), sizes, _split(nodes), strict=True):
-            torch.div(piece, size + EPS, out=into)
+            torch.div(piece, size + alignment.EPS, out=into)
         ctx.save_for_backward(nodes, *sizes)
         return nodes
 
@@ -124,8 +114,8 @@ class _UnitNodes(torch.autograd.Function):
         grads = []
         for size, node, flow in zip(sizes, _split(nodes), _split(grad), strict=True):
             projection = (node * flow).sum(dim=3, keepdim=True)
-            projection *= (size + EPS) / size.clamp_min(TINY)
-            grads.append(torch.addcmul(flow, node, projection, value=-1).div_(size + EPS))
+            projection *= (size + alignment.EPS) / size.clamp_min(alignment.TINY)
+            grads.append(torch.addcmul(flow, node, projection, value=-1).div_(size + alignment.EPS))
         return tuple(grads)
 
 
@@ -149,7 +139,7 @@ class _Step(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         *saved, query, weight = ctx.saved_tensors
-        active = sparse(grad)
+        active = alignment.sparse(grad)
         full, places = None, None
         if active is not None:
             places, full = active.nonzero()[:, 0], torch.zeros_like(grad)
