@@ -23,7 +23,7 @@ from vse_pipe.evaluate import judgements, readers
 from vse_pipe.evaluate import vectors as evaluate_vectors
 from vse_pipe.evaluate.judgements import Names
 from vse_pipe.evaluate.readers import Book
-from vse_pipe.ranking.figures import Truth
+from vse_pipe.ranking.recall import Truth
 
 _NUMBERS = [2**53 - 1, 2**53, 2**53 + 1, 10**18 - 1, 10**18, 1212345678901234567, 2**63 - 1, -(2**63), 0, 7]
 _BEYOND = ["7", str(2**63)]

@@ -9,7 +9,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking.bank import Bank, BankSource, Split, halves
-from vse_pipe.ranking.figures import Truth
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores
 
 RESCORINGS = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches]

@@ -13,9 +13,9 @@ from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.criteria import Criterion, Trial, choose_parameters
 from vse_pipe.ranking.evaluation import Outcome
-from vse_pipe.ranking.figures import Truth
 from vse_pipe.ranking.inference import csls, rgm
 from vse_pipe.ranking.matching import Allowance
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores
 
 inverted_softmax = INFERENCES.load("is")

@@ -14,9 +14,9 @@ from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking.bank import BankSource, Split
 from vse_pipe.ranking.criteria import trials
 from vse_pipe.ranking.evaluation import folds, judged_items, judged_pairs, tuning_folds
-from vse_pipe.ranking.figures import Truth
 from vse_pipe.ranking.inference.options import CslsOptions as Params
 from vse_pipe.ranking.matching import MatchedPairs
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import STRIP, Scores
 
 

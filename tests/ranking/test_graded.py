@@ -15,8 +15,8 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import evaluation as engine
 from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths
-from vse_pipe.ranking.figures import Truth, best_ranks
 from vse_pipe.ranking.graded import Graded, counts, kendall, positions
+from vse_pipe.ranking.recall import Truth, best_ranks
 
 QUERIES, ITEMS = np.arange(40) + 100, np.arange(60)[::-1] * 7
 

@@ -11,25 +11,19 @@ from hypothesis import strategies as st
 from tests.naive import evaluate as naive
 from tests.ranking.dense import matrices
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.figures import (
+from vse_pipe.ranking.hubness import anti_hubs, gini, hub_share, largest_hub, occurrence, robin_hood, skewness
+from vse_pipe.ranking.recall import (
     NOISE,
     RISE,
     Relevance,
     Truth,
-    anti_hubs,
     best_ranks,
     chance,
     converged,
-    gini,
     hits_at,
-    hub_share,
-    largest_hub,
     mean_rank,
     median_rank,
-    occurrence,
     recall,
-    robin_hood,
-    skewness,
     waited,
 )
 

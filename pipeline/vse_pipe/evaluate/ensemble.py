@@ -21,8 +21,8 @@ from vse_pipe.ranking import evaluation
 from vse_pipe.ranking.bank import Split, cosine
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.ranking.figures import Truth
 from vse_pipe.ranking.fragments import RULES, Fused, MeanScore, Several, pooled, weighted
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores, Similarity
 
 

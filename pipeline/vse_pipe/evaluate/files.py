@@ -27,8 +27,8 @@ from vse_pipe.project.params.schema import EvaluateParams, Fusion
 from vse_pipe.ranking import bank, criteria
 from vse_pipe.ranking.bank import BankSource, Split, cosine
 from vse_pipe.ranking.criteria import Criterion
-from vse_pipe.ranking.figures import Relevance
 from vse_pipe.ranking.fragments import Fused, MeanScore, Several
+from vse_pipe.ranking.recall import Relevance
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from vse_pipe.ranking import evaluation, graded
 from vse_pipe.ranking.bank import Split
 from vse_pipe.ranking.criteria import Trial, Tuned
 from vse_pipe.ranking.evaluation import Depths, means
-from vse_pipe.ranking.figures import places
 from vse_pipe.ranking.graded import Further, Graded, Labels, kendall
+from vse_pipe.ranking.recall import places
 from vse_pipe.ranking.scores import Scores
 
 _SHOWN = 40

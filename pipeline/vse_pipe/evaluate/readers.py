@@ -13,7 +13,7 @@ from vse_pipe.core import arrays, memory, tables
 from vse_pipe.core import text as core_text
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
-from vse_pipe.ranking.figures import Relevance
+from vse_pipe.ranking.recall import Relevance
 
 
 def existing(path: Path) -> Path:

@@ -17,8 +17,8 @@ from vse_pipe.evaluate.readers import require_room
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths, means
-from vse_pipe.ranking.figures import places
 from vse_pipe.ranking.graded import listed
+from vse_pipe.ranking.recall import places
 
 QUERIES = "queries.parquet"
 FILES = (METRICS, QUERIES)

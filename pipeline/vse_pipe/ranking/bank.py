@@ -13,8 +13,8 @@ from torch import Tensor
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import fragments
-from vse_pipe.ranking.figures import Relevance, Truth
 from vse_pipe.ranking.fragments import Several, Sides, over_rows, plain, pooled, same, take
+from vse_pipe.ranking.recall import Relevance, Truth
 from vse_pipe.ranking.scores import Scores, Similarity, Some
 
 # Largest share of the mean squared length that is not the common mean.

@@ -16,8 +16,8 @@ from jaxtyping import Bool, Float, Int64
 
 from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.evaluation import judged_items
-from vse_pipe.ranking.figures import Truth
 from vse_pipe.ranking.intervals import interval
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import top_k
 

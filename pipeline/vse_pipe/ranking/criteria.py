@@ -20,8 +20,8 @@ from vse_pipe.ranking import evaluation, tiles
 from vse_pipe.ranking.bank import Bank, BankSource, ItemBias, Split
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
 from vse_pipe.ranking.evaluation import Depths, Outcome, judged_items, judged_pairs
-from vse_pipe.ranking.figures import Ties, Truth
 from vse_pipe.ranking.matching import Allowance, MatchedPairs, TiedChoices
+from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Chosen, Scores, Shuffled, Similarity
 
 PLAIN = "nns"

@@ -9,11 +9,11 @@ from jaxtyping import Int
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking import figures, graded
+from vse_pipe.ranking import graded, hubness, recall
 from vse_pipe.ranking.bank import Split
-from vse_pipe.ranking.figures import Ties, Truth
 from vse_pipe.ranking.graded import Cells, positions
 from vse_pipe.ranking.matching import MatchedPairs
+from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Chosen, Scores
 from vse_pipe.ranking.tiles import top_k
 
@@ -58,10 +58,10 @@ _MEASURES: dict[str, Callable] = {
 }
 _MEANS = {"ap": "map", "ap_at_r": "map@r", "r_precision": "r_precision"}
 _HUBNESS = {
-    "robin_hood": figures.robin_hood,
-    "gini": figures.gini,
-    "anti_hubs": lambda counts: 100.0 * figures.anti_hubs(counts),
-    "largest_hub": figures.largest_hub,
+    "robin_hood": hubness.robin_hood,
+    "gini": hubness.gini,
+    "anti_hubs": lambda counts: 100.0 * hubness.anti_hubs(counts),
+    "largest_hub": hubness.largest_hub,
 }
 
 
@@ -82,14 +82,14 @@ class Depths:
         return values | {f"ndcg_{k}": graded.binary_ndcg(positions, starts, k) for k in self.ndcg}
 
     def hits(self, ranks: graded.Queries) -> dict[int, np.ndarray]:
-        return {k: figures.hits_at(ranks, k) for k in self.recall}
+        return {k: recall.hits_at(ranks, k) for k in self.recall}
 
 
 def means(
     ranks: graded.Queries, measures: dict[str, np.ndarray], hits: dict[int, np.ndarray] | None = None
 ) -> dict[str, float]:
     """Means over queries in percent: r@K, mrr, and the mean of each column of ``Depths.measures``. ranks: 0-based."""
-    metrics = {f"r@{k}": figures.recall(of_k) for k, of_k in (hits or {}).items()}
+    metrics = {f"r@{k}": recall.recall(of_k) for k, of_k in (hits or {}).items()}
     metrics["mrr"] = 100.0 * float(graded.reciprocal_rank(ranks).mean())
     names = {name: _MEANS.get(name, name.replace("ndcg_", "ndcg@")) for name in measures}
     return metrics | {names[name]: 100.0 * float(values.mean()) for name, values in measures.items()}
@@ -115,11 +115,11 @@ class Outcome:
         With ranks also med_r, mean_r, and in percent mrr, map, map@r, r_precision and ndcg@K. Hubness: skew@K, and at
         the largest K robin_hood and gini (0 to 1), anti_hubs (percent of items) and largest_hub (number of queries).
         """
-        metrics = {f"r@{k}": figures.recall(hits) for k, hits in self.hits.items()}
+        metrics = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
         if self.ranks is not None:
-            metrics |= {"med_r": figures.median_rank(self.ranks), "mean_r": figures.mean_rank(self.ranks)}
+            metrics |= {"med_r": recall.median_rank(self.ranks), "mean_r": recall.mean_rank(self.ranks)}
             metrics |= means(self.ranks, self.measures)
-        metrics |= {f"skew@{k}": figures.skewness(counts) for k, counts in self.occurrence.items()}
+        metrics |= {f"skew@{k}": hubness.skewness(counts) for k, counts in self.occurrence.items()}
         k = max(self.occurrence)
         return metrics | {f"{name}@{k}": measure(self.occurrence[k]) for name, measure in _HUBNESS.items()}
 
@@ -145,7 +145,7 @@ def outcome(
 ) -> Outcome:
     """joined: positions of correct items, query after query."""
     ranks = joined[truth.starts[:-1]]
-    occurrence = {k: figures.occurrence(top[:, :k].ravel(), truth.columns) for k in ks}
+    occurrence = {k: hubness.occurrence(top[:, :k].ravel(), truth.columns) for k in ks}
     lengths = np.full(len(top), top.shape[1])
     measures = depths.measures(joined, truth.starts)
     return Outcome(ranks, depths.hits(ranks), top.ravel(), lengths, occurrence, measures)
@@ -158,7 +158,7 @@ def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
     for k, matching in pairs.items():
         right = matching.rows[truth.holds(matching.rows, matching.columns) & matching.counted()]
         hits[k] = np.bincount(right, minlength=queries) > 0
-        occurrence[k] = figures.occurrence(matching.columns, truth.columns)
+        occurrence[k] = hubness.occurrence(matching.columns, truth.columns)
     widest = pairs[max(pairs)]
     by_query = np.argsort(widest.rows, kind="stable")
     return Outcome(None, hits, widest.columns[by_query], np.bincount(widest.rows, minlength=queries), occurrence)

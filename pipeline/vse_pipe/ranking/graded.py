@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.figures import Ties, Truth, places
+from vse_pipe.ranking.recall import Ties, Truth, places
 
 Pairs = Float[np.ndarray, " pairs"]
 Starts = Int[np.ndarray, " queries_and_one"]

@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.figures import Truth
 from vse_pipe.ranking.fragments import per_row, spans
 from vse_pipe.ranking.inference.options import Mode
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores, rows_of
 from vse_pipe.ranking.tiles import best_of, top_k
 

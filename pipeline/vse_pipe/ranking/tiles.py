@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
 from vse_pipe.core import console, workers
-from vse_pipe.ranking.figures import Ties, Truth
 from vse_pipe.ranking.fragments import over_rows
 from vse_pipe.ranking.graded import COUNTS, counted, descending
+from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Parts, Scores, Shuffled
 
 # Images and captions of a tile: 8 MiB of scores. The last tile may be 1.5 times as high or wide, because the kernels

@@ -19,9 +19,8 @@ from vse_pipe.evaluate.measure import Inputs
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking import cascade
-from vse_pipe.ranking import figures as ranking_figures
-from vse_pipe.ranking.figures import places
+from vse_pipe.ranking import cascade, recall
+from vse_pipe.ranking.recall import places
 
 
 def show(figures: dict, as_json: bool) -> None:
@@ -107,7 +106,7 @@ def _read(path: Path) -> pd.DataFrame:
     raise InputError(f"{path}: expected a header with {', '.join(_TWO_BY_TWO)}, or with {', '.join(_TRUE_OR_FALSE)}")
 
 
-def _answers(inputs: Inputs, rows_by_column: dict[str, np.ndarray], memory: int) -> ranking_figures.Answers:
+def _answers(inputs: Inputs, rows_by_column: dict[str, np.ndarray], memory: int) -> recall.Answers:
     inner = inputs.about["similarity"] in _INNER_PRODUCTS
 
     def scored(images: Sequence[str], captions: Sequence[str]) -> np.ndarray:
@@ -117,12 +116,12 @@ def _answers(inputs: Inputs, rows_by_column: dict[str, np.ndarray], memory: int)
 
     if "negative_id" in rows_by_column:
         scores = scored(["image_id"] * 2, ["caption_id", "negative_id"])
-        return ranking_figures.true_or_false(scores[:, 0], scores[:, 1])
+        return recall.true_or_false(scores[:, 0], scores[:, 1])
     scores = scored(["image_0", "image_0", "image_1", "image_1"], ["caption_0", "caption_1"] * 2)
-    return ranking_figures.two_by_two(scores.reshape(-1, 2, 2))
+    return recall.two_by_two(scores.reshape(-1, 2, 2))
 
 
-def _shares(answers: ranking_figures.Answers) -> dict:
+def _shares(answers: recall.Answers) -> dict:
     """Shares of sets in percent, with Wilson's 95% intervals and chance."""
     from scipy.stats import binomtest
 
@@ -131,5 +130,5 @@ def _shares(answers: ranking_figures.Answers) -> dict:
         figures[name] = round(100.0 * float(right.mean()), _DIGITS)
         ends = binomtest(int(right.sum()), len(right)).proportion_ci(method="wilson")
         figures["intervals"][name] = [round(100.0 * end, _DIGITS) for end in (ends.low, ends.high)]
-        figures["chance"][name] = round(ranking_figures.SET_CHANCE[name], _DIGITS)
+        figures["chance"][name] = round(recall.SET_CHANCE[name], _DIGITS)
     return figures

@@ -10,8 +10,8 @@ from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking import scores as scores_module
 from vse_pipe.ranking.bank import Bank
-from vse_pipe.ranking.figures import Truth
 from vse_pipe.ranking.matching import Allowance
+from vse_pipe.ranking.recall import Truth
 
 inverted_softmax = INFERENCES.load("is")
 Params = inverted_softmax.Params

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
-from vse_pipe.ranking import figures
+from vse_pipe.ranking import hubness as metrics_hubness
 from vse_pipe.report import charts
 from vse_pipe.report.charts import Extent, log_edges
 from vse_pipe.report.formatting import percent
@@ -144,7 +144,7 @@ def _hubs(run: RunResult, direction: str, previews: Previews) -> list[dict]:
     ]
 
 
-_SHARES = (figures.robin_hood, figures.gini, figures.anti_hubs, figures.hub_share)
+_SHARES = (metrics_hubness.robin_hood, metrics_hubness.gini, metrics_hubness.anti_hubs, metrics_hubness.hub_share)
 
 
 @dataclass(frozen=True)

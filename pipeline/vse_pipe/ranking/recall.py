@@ -1,4 +1,4 @@
-"""Correct items of each query, ranks, recall and hubness from them, preference between pairs, and convergence of a run."""
+"""Correct items of each query, ranks and recall from them, preference between pairs, and convergence of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, Integer
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
@@ -219,59 +219,3 @@ def converged(rsums: Sequence[float], patience: int | None = None) -> bool:
     """
     last = min(patience or WINDOW, len(rsums) - 1)
     return last > 0 and max(rsums) - max(rsums[:-last]) <= max(RISE * max(rsums), NOISE)
-
-
-def occurrence(chosen: Integer[np.ndarray, " picks"], items: int) -> Int[np.ndarray, " {items}"]:
-    """N_k: how often each of ``items`` items was chosen; chosen: the columns of every query's best k."""
-    return np.bincount(chosen, minlength=items)
-
-
-def skewness(counts: Int[np.ndarray, " items"]) -> float:
-    """Skewness of N_k, Eq. 7 of HAL (EMNLP-IJCNLP submission): the third standardised moment, population variance.
-
-    Items that no query retrieves count. NaN (0/0) when all items are retrieved equally often.
-    """
-    away: Float[np.ndarray, " items"] = counts - counts.mean()
-    variance = float((away**2).mean())
-    return float((away**3).mean() / variance**1.5) if variance > 0 else float("nan")
-
-
-def robin_hood(counts: Int[np.ndarray, " items"]) -> float:
-    """Robin Hood (Hoover) index of N_k, 0 to 1: half of sum |N_k - mean| over sum N_k, as in scikit-hubness.
-
-    It is the share of places among the best k that would have to move for every item to have the same number. Items
-    that no query retrieves count; 0 when nothing was retrieved.
-    """
-    total = counts.sum()
-    return float(np.abs(counts - counts.mean()).sum() / (2 * total)) if total else 0.0
-
-
-def gini(counts: Int[np.ndarray, " items"]) -> float:
-    """Gini index of N_k, 0 to 1: half the mean difference of two items' N_k over the mean N_k.
-
-    Computed from sorted counts as sum (2 r - n - 1) N_k(r) over n sum N_k; scikit-hubness gets the same number from all
-    pairs. Items that no query retrieves count; 0 when nothing was retrieved.
-    """
-    items, total = len(counts), counts.sum()
-    weights = 2 * np.arange(1, items + 1) - items - 1
-    return float((weights * np.sort(counts)).sum() / (items * total)) if total else 0.0
-
-
-def anti_hubs(counts: Int[np.ndarray, " items"]) -> float:
-    """Share of the items, 0 to 1, that are among the best k of no query."""
-    return float((counts == 0).mean())
-
-
-def hub_share(counts: Int[np.ndarray, " items"]) -> float:
-    """Share of places among the best k, 0 to 1, that hubs have; 0 when nothing was retrieved.
-
-    A hub is an item with at least twice the mean N_k. scikit-hubness has 2k, which is the same for as many queries as
-    items but makes nearly every image with five captions a hub.
-    """
-    total = counts.sum()
-    return float(counts[counts >= 2 * counts.mean()].sum() / total) if total else 0.0
-
-
-def largest_hub(counts: Int[np.ndarray, " items"]) -> int:
-    """max N_k: the number of queries that have the most retrieved item among their best k."""
-    return int(counts.max())
