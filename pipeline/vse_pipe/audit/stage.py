@@ -39,8 +39,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
 
     threshold: pairs above this probability count as mismatched; limit: pairs of the gallery. Raises InputError for a
     run that is not trained or has pairs of one image only, IntegrityError if its inputs differ from those of the
-    training.
-    """
+    training."""
     started = time.monotonic()
     node, out = params.runs[run], paths.audited(run)
     with claim(out):

@@ -51,8 +51,7 @@ class Sources:
         """(n, dim) or (n, R, dim). label: the text of a progress line, none if empty.
 
         even: fill up the last batch. The last bits of a vector may depend on the size of its batch, never on the other
-        images in it.
-        """
+        images in it."""
         rows = self.features.rows_of(image_ids)
         size = BATCH if isinstance(self.inputs, np.ndarray) else min(BATCH, self.inputs.batch_size)
         filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows

@@ -116,8 +116,7 @@ class Ensemble:
 def run_embeddings(params: Params, run: str) -> Embedded | Ensemble:
     """The embeddings of ``run``, from one network or two.
 
-    Raises as ``Embedded.of_run``, and InputError when the second network was not trained together with the first.
-    """
+    Raises as ``Embedded.of_run``, and InputError when the second network was not trained together with the first."""
     first = Embedded.of_run(params, run)
     if first.peer_sha256 is None:
         return first
@@ -170,8 +169,7 @@ def lender(
     """The run whose data set provides the bank of a transfer, by its entry or because the ranked data set lacks that
     split; else None.
 
-    ranked: the embeddings of the transfer. bank: ``evaluate.bank``.
-    """
+    ranked: the embeddings of the transfer. bank: ``evaluate.bank``."""
     node = params.transfers.get(name)
     if node is None or bank not in ("train", "val"):
         return None
@@ -203,8 +201,7 @@ _MIB = 1 << 20
 def tuned(ensemble: Ensemble, params: EvaluateParams, device: Device) -> tuple[float, ...]:
     """The weights with the largest rsum of nearest neighbours on split val, in the protocol's folds; a run may get 0.
 
-    ensemble: without weights. Raises InputError when a run has no split val.
-    """
+    ensemble: without weights. Raises InputError when a run has no split val."""
     grounds = _grounds(ensemble, params, device)
 
     def rsum(weights: Sequence[float]) -> float:

@@ -219,8 +219,7 @@ def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
 def _flickr8k(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     """One row an expert, with grades 0 to 3 for 1 to 4; or one row a pair, with the crowd's share of Yes, 0 to 1.
 
-    The two kinds differ: grades of experts are never 0; a row of the crowd has a 0 or a share below 1.
-    """
+    The two kinds differ: grades of experts are never 0; a row of the crowd has a 0 or a share below 1."""
     figures = np.stack([numbers(path, table, name) for name in _FLICKR8K[2:]], axis=1)
     pairs = table[list(_PAIR)]
     if np.isin(figures, _EXPERT).all():

@@ -52,8 +52,7 @@ def with_reused_rows(job: Job, out: Path, verify: bool = True) -> Job:
     """``job`` with the rows of the same pictures that ``out`` holds already.
 
     They come from its features or from shards of an interrupted extraction of another list of images. verify: contents
-    are compared with their digests, about a second a gigabyte, and damaged files are left out.
-    """
+    are compared with their digests, about a second a gigabyte, and damaged files are left out."""
     if job.contents.null_count == len(job.contents):
         return job
     digest = artefact.row_digest(job.about)
@@ -132,8 +131,7 @@ def merged(
     """Yield every ``size`` rows of images.parquet with the arrays ``names`` of the images that have features.
 
     computed: arrays of shard after shard; failed: bool (N,), images without features. A name without arrays is left
-    out. One shard and one block of as many rows are in memory.
-    """
+    out. One shard and one block of as many rows are in memory."""
     waiting = _Queue(computed)
     for start in range(0, job.table.num_rows, job.size):
         rows = slice(start, start + job.size)
@@ -193,8 +191,7 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
 
     After a kill at any moment ``out`` is unchanged, or the next ``claim`` restores it. Raises Damaged for a damaged
     shard, InputError when no image could be read, PipelineError when the disk has no room for the features beside the
-    shards; then nothing is written.
-    """
+    shards; then nothing is written."""
     files = shards.files()
     manifests = [_checked(job, shards, number, files[number]) for number in range(job.count)]
     failures = {failure.image_id: failure for manifest in manifests for failure in manifest["failures"]}
@@ -312,8 +309,7 @@ def require_allowed(node: FeatureSet, failures: pa.Table, images: int, name: str
     """Check the failures so far. failures: as of ``unreadable_table``; images: of the data set; name: of the features.
 
     Raises InputError under ``fail`` for the first failure. Under ``skip`` it is raised for more than ``max_errors``
-    failures beside those that ``prepare`` listed, and when no image is left.
-    """
+    failures beside those that ``prepare`` listed, and when no image is left."""
     count, most = failures.num_rows, limit(node, images)
     if not count:
         return
@@ -353,8 +349,7 @@ def is_settled(about: dict, node: FeatureSet, seed: int, device: str) -> bool:
 
     Building a network takes seconds, and most calls have nothing to compute. Parameters, code, libraries,
     images.parquet, device, precision and digests of weights files are compared. Doubtful cases return False, and the
-    network decides. device: as on the command line. Raises UsageError as ``resolve_device``.
-    """
+    network decides. device: as on the command line. Raises UsageError as ``resolve_device``."""
     libraries, precision = about.get("libraries"), about.get("precision")
     if not isinstance(libraries, dict) or not isinstance(precision, str):
         return False

@@ -41,8 +41,7 @@ class Output(NamedTuple):
 
     features: (B, D), or (B, R, D) for R regions. boxes: (B, R, 4) float32, the edges x1, y1, x2, y2 of each region in
     pixels of the upright image; x2 - x1 is the width, and the whole image is (0, 0, width, height). scores: (B, R)
-    float32, the confidence of a detector.
-    """
+    float32, the confidence of a detector."""
 
     features: Any
     boxes: Any = None
@@ -59,8 +58,7 @@ class Backbone:
     each array of a tuple, and returns (B, D), or (B, R, D) for R regions, or Output.
     about: JSON for meta.json and the fingerprint; everything besides Params that the features depend on, such as the
     digest of weights and the resolved transform.
-    libraries: distributions whose version matters. precision: ``auto``, ``float32`` or ``bfloat16``.
-    """
+    libraries: distributions whose version matters. precision: ``auto``, ``float32`` or ``bfloat16``."""
 
     read: Callable[[Path, Item], np.ndarray | tuple[np.ndarray, ...]]
     module: "nn.Module"
@@ -81,8 +79,7 @@ def describe(node: FeatureSet, backbone: Backbone, kind: str, precision: str) ->
 def describe_without_network(node: FeatureSet, kind: str, precision: str, libraries: Iterable[str]) -> dict:
     """The part of ``describe`` that needs no network.
 
-    Raises importlib.metadata.PackageNotFoundError for a library that is not installed.
-    """
+    Raises importlib.metadata.PackageNotFoundError for a library that is not installed."""
     return {
         "dataset": node.dataset,
         "backbone": node.backbone.name,
@@ -103,8 +100,7 @@ def from_spec(spec: str) -> tuple[str, dict]:
     """``torchvision:resnet18`` -> (``torchvision``, {"model": "resnet18"}); ``vgg19`` -> (``vgg19``, {}).
 
     Raises UnknownMember for an unknown backbone, UsageError for a missing model or for one that the backbone does not
-    take.
-    """
+    take."""
     name, colon, model = spec.partition(":")
     takes_model = "model" in BACKBONES.options(name).model_fields
     if takes_model and not model:
@@ -117,8 +113,7 @@ def from_spec(spec: str) -> tuple[str, dict]:
 def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) -> tuple[Params, str]:
     """``params`` with a further entry under features, and its name. dataset: optional when params.yaml has only one.
 
-    Raises UsageError and ParamsError.
-    """
+    Raises UsageError and ParamsError."""
     name, options = from_spec(spec)
     names = sorted(params.datasets)
     if dataset is None and len(names) != 1:
@@ -169,8 +164,7 @@ class Job:
     """The work of an extraction. Shard k is the k-th group of ``size`` rows of images.parquet that must be computed.
 
     table: image_id, file and sha256 of every image; a million images take 100 MB. about: everything that the features
-    depend on. backbone: None in a process that computes nothing. reused: None when all rows must be computed.
-    """
+    depend on. backbone: None in a process that computes nothing. reused: None when all rows must be computed."""
 
     node: FeatureSet
     seed: int
@@ -324,8 +318,7 @@ class Shards:
     def tidy(self) -> None:
         """Remove shards of unrelated extractions and unfinished files of killed processes.
 
-        Only for a process that writes alone.
-        """
+        Only for a process that writes alone."""
         if self._all.is_symlink():  # the folder that it leads to belongs to the user
             self._all.unlink()
         for path in self.strangers():

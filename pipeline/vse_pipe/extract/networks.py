@@ -88,8 +88,7 @@ def without_classifier(model: nn.Module, classes: int) -> nn.Module:
     """Replace the last linear layer (or convolution, as in SqueezeNet) by the identity, in place.
 
     VGG and AlexNet of torchvision then return fc7 after its ReLU, its other classifiers their pooled features. Raises
-    UsageError when the layer does not have ``classes`` outputs and so is not the classifier.
-    """
+    UsageError when the layer does not have ``classes`` outputs and so is not the classifier."""
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     name, layer = layers[-1]
     outputs = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
@@ -127,8 +126,7 @@ class Classifier:
         """The network with the weights that ``params`` name, and their description for meta.json.
 
         Weights are located first, because a missing file is noticed faster than a network is built. Raises what
-        ``weights.locate`` and ``states.load`` raise.
-        """
+        ``weights.locate`` and ``states.load`` raise."""
         source = weights.locate(params, self.source, seed)
         model = devices.seeded(self.make, seed, self.library, self.name)
         if source.path is not None:
@@ -139,8 +137,7 @@ class Classifier:
 def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone:
     """The backbone of ``classifier`` under ``params``.
 
-    Raises what transforms, weights, states and network raise.
-    """
+    Raises what transforms, weights, states and network raise."""
     transform = resolve(params, classifier.published)
     model, about_weights = classifier.loaded(params, seed)
     module = Extractor(classifier.strip(model), transform).eval()
@@ -197,8 +194,7 @@ def cut(model: nn.Module, size: int, name: str) -> nn.Module:
     output.
 
     size: pixels of images that are large enough for a map of several places; name: for messages. Raises UsageError when
-    the network has no map.
-    """
+    the network has no map."""
     # Traced and not hooked, so that layers after the map, such as the 120 million weights of VGG, are never computed.
     node = _last(model, size, name)
     return create_feature_extractor(model, {node: _MAP}, suppress_diff_warning=True)
@@ -219,8 +215,7 @@ def _last(model: nn.Module, size: int, name: str) -> str:
     """The module whose output is the last map (B, D, H, W) with more than one place, before pooling.
 
     In DenseNet it is the ReLU after the map, which is no module. Raises UsageError for networks that end with tokens
-    (ViT).
-    """
+    (ViT)."""
     if name.split()[-1].startswith("densenet"):
         return "relu"
     outputs: list[tuple[str, tuple[int, ...], bool]] = []
@@ -252,8 +247,7 @@ class RandomFilters(nn.Module):
     """(B, 3, S, S) to (B, 2 * filters): the strongest response of the image to each filter, and to its negative.
 
     Filters are Gaussian, scaled to unit length. The mean over the features is subtracted from every vector, because
-    maxima are all positive and any two images would otherwise point the same way (cosine 0.94 on ``shapes``).
-    """
+    maxima are all positive and any two images would otherwise point the same way (cosine 0.94 on ``shapes``)."""
 
     def __init__(self, filters: int, size: int, stride: int) -> None:
         super().__init__()
@@ -360,8 +354,7 @@ def timm_classifier(name: str, params: ImageParams, arguments: dict) -> Classifi
     """The timm model ``name``: an architecture, or ``architecture.tag`` for published weights other than the default.
 
     arguments: of timm.create_model. Raises UnknownMember for a name that timm does not have, UsageError for published
-    weights that cannot be used.
-    """
+    weights that cannot be used."""
     config = _config(name)
     if params.weights.isupper():
         raise UsageError(

@@ -84,8 +84,7 @@ def published_architecture(options: PairParams) -> Architecture:
     """The architecture that ``options`` name.
 
     Raises UnknownMember for a name that open_clip does not have, UsageError for options that contradict it,
-    MissingResource without the file or the package, InputError for a file that describes no model.
-    """
+    MissingResource without the file or the package, InputError for a file that describes no model."""
     try:
         import open_clip  # seconds
     except ImportError as error:
@@ -227,8 +226,7 @@ def load(options: PairParams, seed: int) -> Pair:
     """The model that ``options`` name, in evaluation mode and on the CPU; random weights are drawn by ``seed``.
 
     Raises as ``published_architecture``, MissingResource without the weights, UsageError for options that open_clip
-    cannot build, InputError for weights of another architecture, IntegrityError for weights with another digest.
-    """
+    cannot build, InputError for weights of another architecture, IntegrityError for weights with another digest."""
     architecture = published_architecture(options)
     source = weights.locate(options, architecture.source, seed)
     with folder(architecture.content) as name:

@@ -32,8 +32,7 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
     A call goes on where a killed one stopped and ends with the same bytes. It returns at once when the same features
     exist. work: how the shards are spread over processes; with a share, only its shards are computed and nothing is
     assembled. Raises InputError (naming an image), MissingResource or IntegrityError (weights), UsageError,
-    LockedError.
-    """
+    LockedError."""
     started = time.monotonic()
     work = work or Work()
     node = params.features[features]
@@ -73,8 +72,7 @@ def finish(params: Params, features: str, device: str = "auto", work: Work | Non
 
     With a share, all shards of the share are enough. No network is built, and only the seed and the entry of ``params``
     are read. Raises LockedError, InputError for more unreadable images than the entry allows, PipelineError when the
-    disk is too full to put the shards together.
-    """
+    disk is too full to put the shards together."""
     work = work or Work()
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
@@ -122,8 +120,7 @@ def _say_reused(job: Job, name: str) -> None:
 def _is_up_to_date(out: Path, node: FeatureSet, seed: int, device: str, name: str, work: Work) -> bool:
     """Return whether ``out`` holds the same features, as far as this can be decided without the network.
 
-    Shards that a killed call left beside finished features are removed.
-    """
+    Shards that a killed call left beside finished features are removed."""
     meta = out / artefact.META
     if not meta.is_file():
         return False
@@ -256,8 +253,7 @@ def computed_shards(
     """Yield the shards of ``numbers``, each with its number, in the order in which they finish. name: of the features.
 
     The local engine has one network and decodes images in threads; other engines have a network in each worker. Raises
-    what computing and the engine raise.
-    """
+    what computing and the engine raise."""
     if engine.name == LOCAL:
         from vse_pipe.core import devices
         from vse_pipe.extract.compute import Computer

@@ -36,8 +36,7 @@ def covered(mentions: list[np.ndarray], proposals: list[np.ndarray]) -> np.ndarr
     """bool for each mention, picture by picture: whether a proposal of its picture has an IoU of ``OVERLAP`` or more.
 
     mentions, proposals: (n, 4) for each picture, as of ``vse_pipe.ranking.boxes``. The share of covered mentions is the
-    highest recall of any model that ranks the proposals.
-    """
+    highest recall of any model that ranks the proposals."""
     hits = [
         (boxes.iou(*map(torch.from_numpy, pair)).amax(dim=1) >= OVERLAP).numpy()
         for pair in zip(mentions, proposals, strict=True)
@@ -161,8 +160,7 @@ class Mentions:
         """The number of the region of each mention, and the first mention of each region.
 
         Regions are the different boxes of each picture, ordered by picture and first mention. boxes: of
-        ``whole_pixels``.
-        """
+        ``whole_pixels``."""
         keys = np.concatenate([self.picture[:, None], boxes], axis=1)
         _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         order = np.lexsort([first, self.picture[first]])
@@ -204,8 +202,7 @@ def assembled(
 
     source: folder of the data set with whole pictures; threads: that call ``proposer``; count: proposals of a picture;
     splits: whose pictures get proposals; most: boxes of the same words in train. Boxes of an unreadable picture are
-    ``broken``, and nothing is proposed for it. Raises as ``formats.regions.read``.
-    """
+    ``broken``, and nothing is proposed for it. Raises as ``formats.regions.read``."""
     mentions = Mentions.read(source)
     pictures, reasons = _pictures(mentions)
     boxes = mentions.whole_pixels(np.array([(entry.width, entry.height) for entry in pictures]))

@@ -37,8 +37,7 @@ class Scanned:
     orientations: of EXIF, 1 to 8, where 1 is upright as stored.
 
     An image that cannot be used has sizes 0, and the digest ``UNREAD`` when there are no bytes. broken:
-    "<where>: <file> <reason>" of each such image, in order.
-    """
+    "<where>: <file> <reason>" of each such image, in order."""
 
     widths: list[int]
     heights: list[int]
@@ -52,8 +51,7 @@ def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: b
 
     files: names below ``root``, or addresses of ``vse_pipe.pictures.address`` if ``in_shards``; where: returns the
     place in the data set that names file ``i``. Raises MissingResource without the folder, InputError for the first
-    name that leaves ``root`` or, without ``in_shards``, reads as an address.
-    """
+    name that leaves ``root`` or, without ``in_shards``, reads as an address."""
     if not root.is_dir():
         raise MissingResource(
             f"image folder {root} does not exist; put the images there or set `images` to their folder"

@@ -27,8 +27,7 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
     """Write data/prepare/<dataset>/. Raises InputError for unusable data and then leaves the folder unchanged.
 
     Images that are missing or do not decode are unusable data, unless the data set has ``on_error: skip``. Then they
-    keep their rows, and ``extract`` records why they have no features. device: of networks that propose boxes.
-    """
+    keep their rows, and ``extract`` records why they have no features. device: of networks that propose boxes."""
     started = time.monotonic()
     node = params.datasets[dataset]
     out = paths.prepared(dataset)
@@ -67,8 +66,7 @@ def check(dataset: str, source: Source) -> None:
     """Raise InputError when captions and images do not fit together.
 
     A data set may have no captions at all, and proposed boxes have none. Otherwise an image without a caption is
-    refused: as a query it would have no correct answer, and no recall is defined.
-    """
+    refused: as a query it would have no correct answer, and no recall is defined."""
     if not source.captions.num_rows:
         return
     image_ids, owners = (source.images["image_id"].combine_chunks(), source.captions["image_id"].combine_chunks())

@@ -5,8 +5,7 @@ set does not list count as wrong.
 Isotonic: Zadrozny and Elkan, Transforming classifier scores into accurate multiclass probability estimates, KDD 2002.
 Platt: Probabilistic outputs for support vector machines, 1999, with his targets. Expected calibration error and
 reliability diagram: Guo et al., On calibration of modern neural networks, ICML 2017, here for the probability of one
-event instead of the likeliest class.
-"""
+event instead of the likeliest class."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -175,8 +174,7 @@ def measured(
     """An entry of metrics.json: a curve fitted on ``validation``, measured on ``test``. clusters: of each test query.
 
     ece_interval: percentiles of bootstrap draws of clusters, moved so that their median is the estimate. A draw repeats
-    pairs and therefore lies further from the diagonal than a new set of pairs would.
-    """
+    pairs and therefore lies further from the diagonal than a new set of pairs would."""
     curve = fitted(method, validation.scores, validation.matched)
     probabilities = curve(test.scores)
     diagram = reliability(probabilities, test.matched)

@@ -41,8 +41,7 @@ def scores(
     vectors; memory: see ``ScoreMatrix``. Raises UsageError for scores that depend on other pairs.
 
     Inner products are summed in float64 and rounded to float32. So captions with the same vector have the same score,
-    such as captions that differ only in word order under a model that ignores it.
-    """
+    such as captions that differ only in word order under a model that ignores it."""
     if isinstance(similarity, Fused | Cascade):
         raise UsageError("a cascade, and a fusion other than the mean, have no score of a pair alone")
     if not (inner and plain(split.images) and plain(split.captions)):
@@ -149,8 +148,7 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
     """The k best of each row of ``first`` (ties by ascending column) stand above all others, in the order of ``pick``
     (ties share a place). The other items keep their scores. pick: the second model's scores of rows and columns.
 
-    The k items get ``m + s (k - place)`` with m the best other score, s = max(1, |m|); only the order matters.
-    """
+    The k items get ``m + s (k - place)`` with m the best other score, s = max(1, |m|); only the order matters."""
     k = min(k, first.shape[1])
     chosen: list[tuple[Tensor, Tensor]] = []
 

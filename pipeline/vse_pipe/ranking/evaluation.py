@@ -22,8 +22,7 @@ def folds(split: Split, params: EvaluateParams) -> list[Split]:
     """The folds to measure, in the order of the embedding file. ``full`` and ``first`` give one fold.
 
     Raises InputError when the images are not a whole number of folds, or fewer than the first fold. Leaving images out,
-    or averaging a short fold in, would give figures that look comparable to a published protocol and are not.
-    """
+    or averaging a short fold in, would give figures that look comparable to a published protocol and are not."""
     if params.protocol == "full":
         return [split]
     images, is_first = len(split.image_ids), params.protocol == "first"
@@ -113,8 +112,7 @@ class Outcome:
         """r@K: percent of queries with any correct item among the best K (hit at K), not percent of correct items.
 
         With ranks also med_r, mean_r, and in percent mrr, map, map@r, r_precision and ndcg@K. Hubness: skew@K, and at
-        the largest K robin_hood and gini (0 to 1), anti_hubs (percent of items) and largest_hub (number of queries).
-        """
+        the largest K robin_hood and gini (0 to 1), anti_hubs (percent of items) and largest_hub (number of queries)."""
         metrics = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
         if self.ranks is not None:
             metrics |= {"med_r": recall.median_rank(self.ranks), "mean_r": recall.mean_rank(self.ranks)}

@@ -23,8 +23,7 @@ from vse_pipe.project.registry import SIMILARITIES
 class Words:
     """vectors: (words, dim), caption after caption; lengths: (captions,), number of words of each caption, on the CPU.
 
-    Raises InputError unless every caption has a word and the lengths add up to the number of vectors.
-    """
+    Raises InputError unless every caption has a word and the lengths add up to the number of vectors."""
 
     vectors: Float[Tensor, "words dim"]
     lengths: Int[Tensor, " captions"]
@@ -157,8 +156,7 @@ def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
     """One unit vector for each image or caption: the mean of its fragments.
 
     Criteria that compare items with items use it where the model compares only images with captions. Vectors stay as
-    they are. Several models' vectors are concatenated, so that their inner product is the weighted mean.
-    """
+    they are. Several models' vectors are concatenated, so that their inner product is the weighted mean."""
     if isinstance(side, Several):
         parts = [pooled(part) for part in side.parts]
         if side.weights is None:
@@ -214,8 +212,7 @@ class ScoreMatrix:
     """The scores of all images with all captions under ``similarity``, computed on first use.
 
     memory: MiB for the whole evaluation, 0 for no limit. A matrix larger than a quarter of it lies in a temporary file,
-    which the system removes with the process.
-    """
+    which the system removes with the process."""
 
     def __init__(self, images: Sides, captions: Sides, similarity: Callable, memory: int) -> None:
         self.shape = (len(images), len(captions))
@@ -364,8 +361,7 @@ def reciprocal_ranks(scores: Float[Tensor, "rows items"]) -> Float[Tensor, "rows
 
     Cormack, Clarke and Buettcher, Reciprocal Rank Fusion, SIGIR 2009. The paper leaves ties open; here equal scores all
     get the best rank. So nothing depends on the order of items, and a model with constant scores has no influence.
-    Raises InputError on scores that are not finite.
-    """
+    Raises InputError on scores that are not finite."""
     must_be_finite(scores)
     return 1.0 / (RRF_K + best_tied_ranks(scores)).to(scores)
 
@@ -381,8 +377,7 @@ def standardised(scores: Float[Tensor, "rows items"]) -> Float[Tensor, "rows ite
     """Each row minus its mean, divided by its standard deviation (population); 0 for a row of equal scores.
 
     The z-score fusion of Renda and Straccia, Web metasearch, SAC 2003, over all items instead of a result list. Raises
-    InputError on scores that are not finite.
-    """
+    InputError on scores that are not finite."""
     must_be_finite(scores)
     spread, mean = torch.std_mean(scores, dim=1, correction=0, keepdim=True)
     is_constant = scores.amax(dim=1, keepdim=True) == scores.amin(dim=1, keepdim=True)

@@ -76,8 +76,7 @@ class Scores:
 
     Each pass computes them again unless they are cached. Memory use is some copies of a strip. notes: from a rescoring.
     strips_of: scores with the same strips; without it strips have one height. stored: strips are read from memory of
-    this process, so no other process computes them.
-    """
+    this process, so no other process computes them."""
 
     def __init__(
         self,
@@ -115,8 +114,7 @@ class Scores:
 
         memory: MiB for the whole evaluation, 0 for no limit and no cache; sets: how many pairs of scores and bank share
         it, 0 for no cache. Scores that fit into an eighth of their share are cached. Raises UsageError where the memory
-        is too small for one strip.
-        """
+        is too small for one strip."""
         if isinstance(similarity, Fused):
             return cls._from_fusion(queries, items, similarity, memory, sets)
         if not (plain(queries) and plain(items)):
@@ -258,8 +256,7 @@ def _turned(scores: Scores, compute: Callable[[slice], Tensor]) -> Callable[[sli
 
     Products with swapped sides may differ in their last bits. Scores must not depend on the cache, so all strips are
     computed where the first or the last whole strip differs from ``compute``. A shorter strip is always computed:
-    narrow products have kernels of their own.
-    """
+    narrow products have kernels of their own."""
 
     def moved(rows: slice) -> Tensor:
         return torch.cat([scores.strip(part)[:, rows] for part in scores.strips()]).T.contiguous()

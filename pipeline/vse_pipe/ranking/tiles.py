@@ -61,8 +61,7 @@ def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int)
     best items of all queries.
 
     sides: both directions of the same scores, which ``fit``; each may be rescored. None where strips are needed:
-    rescored tiles differ in a bit from the strips, a score is not finite, or a query has many correct items.
-    """
+    rescored tiles differ in a bit from the strips, a score is not finite, or a query has many correct items."""
     first, second = (side.parts for side in sides)
     widest = max(np.diff(truth.starts).max(initial=0) for truth in truths)
     if first is None or second is None or first.product is not second.product or widest > _CORRECT:
@@ -260,8 +259,7 @@ def top_k(
     ascending column). Entries of -inf count as absent: their columns are arbitrary.
 
     ``torch.topk`` leaves the order of ties open, so rows with a tie among the best k + 1 are chosen again. A compiled
-    loop replaces it where it is faster.
-    """
+    loop replaces it where it is faster."""
     k = min(k, scores.shape[1])
     if scores.is_cpu and scores.dtype in _COMPILED and (k >= _LONG_LIST or scores.shape[1] >= _LONG_ROW):
         best = _compiled(scores, k, priority)

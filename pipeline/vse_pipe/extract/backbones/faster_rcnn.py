@@ -40,8 +40,7 @@ def build(params: Params, seed: int) -> Backbone:
     Genome's 1600 classes and attributes, regressed boxes instead of the proposals, a trunk that was trained on ImageNet
     and never on boxes, RoIAlign instead of RoI pooling. The relaxed suppression is that of py-bottom-up-attention.
 
-    Raises UnknownMember and UsageError for unknown networks; else what weights and states raise.
-    """
+    Raises UnknownMember and UsageError for unknown networks; else what weights and states raise."""
     detector_params = ImageParams(weights=params.detector_weights, sha256=params.detector_sha256)
     sizes = (params.shorter, params.longer)
     detector, weights = detectors.build(params.detector, detector_params, params.detector_args, sizes, seed)
@@ -88,8 +87,7 @@ class Regions(nn.Module):
     """Pictures on canvases (B, L, L, 3) uint8 and sizes (B, 4), width and height as scaled and of the image, to
     ``Output``.
 
-    Pictures are cut from their canvases and computed one by one, so no image depends on the others of its batch.
-    """
+    Pictures are cut from their canvases and computed one by one, so no image depends on the others of its batch."""
 
     def __init__(self, detector: nn.Module, trunk: Trunk, count: int) -> None:
         super().__init__()
@@ -152,8 +150,7 @@ def relaxed_nms(
     Greedy non-maximum suppression over all classes: a box is suppressed when its overlap (intersection over union) with
     a better remaining box is above the threshold. The first threshold that leaves ``count`` boxes decides, and the best
     ``count`` are taken (py-bottom-up-attention). When the last threshold leaves fewer, the best suppressed boxes fill
-    up. boxes: x1, y1, x2, y2, each of positive area.
-    """
+    up. boxes: x1, y1, x2, y2, each of positive area."""
     order = scores.argsort(descending=True, stable=True)
     # Overlaps in double: in single, rounding decides whether 3/10 is above 0.3.
     ranked, falling = (boxes[order].double(), -torch.arange(len(order), device=boxes.device, dtype=torch.float64))

@@ -46,8 +46,7 @@ class ExtremesGrid(nn.Module):
     """The same for random filters: the strongest response to each filter and its negative in each cell, mean
     subtracted.
 
-    The filters are those of the backbone ``random_filters`` for the same seed; a 1 x 1 grid has its features.
-    """
+    The filters are those of the backbone ``random_filters`` for the same seed; a 1 x 1 grid has its features."""
 
     def __init__(self, filters: RandomFilters, rows: int, columns: int) -> None:
         super().__init__()
@@ -97,8 +96,7 @@ def build(params: Params, seed: int) -> Backbone:
     boxes overlap.
 
     Raises UnknownMember for another name, UsageError for a network without a map (torchvision's ViT; timm's gives its
-    patches) or with a smaller one; else as ``networks.assemble``.
-    """
+    patches) or with a smaller one; else as ``networks.assemble``."""
     network: nn.Module
     pooled: nn.Module
     if params.model == RANDOM:

@@ -2,8 +2,7 @@
 
 The part of Conceptual Captions that NCR (NeurIPS 2021) published and BiCro, DECL, RCL and L2RM use: 150,000 / 1,000 /
 1,000 pairs from the web, with a caption for each image. Some captions describe their image badly or not at all, and
-these are not marked, so the pairs are read with the noise protocol ``as_is``.
-"""
+these are not marked, so the pairs are read with the noise protocol ``as_is``."""
 
 from pathlib import Path
 
@@ -20,8 +19,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
 
     Line k of a split belongs to row k. image_id and caption_id are running numbers over train, dev and test; the ids in
     the file are names of web pictures and are dropped. Raises InputError for a missing, truncated or pickled file,
-    another number of lines than rows, a line without two fields, a caption that is empty or not UTF-8.
-    """
+    another number of lines than rows, a line without two fields, a caption that is empty or not UTF-8."""
     sources.existing(source)
     splits, count = sources.Splits(out), 0
     for prefix in (name for name in ORDER if name in params.splits):

@@ -22,8 +22,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     so ``NA`` and ``null`` are captions. Without a split column the split of an image is a hash of the seed and its
     name, so it does not change when images are added. Raises InputError with the row, counted as in a spreadsheet (the
     header is row 1), for a malformed or empty cell, an unknown split, an image in two splits or with two ids, a
-    repeated id.
-    """
+    repeated id."""
     places, rows = _rows(sources.existing(source))
     numbers: dict[str, int] = {}
     first_rows: list[int] = []  # of each image

@@ -2,8 +2,7 @@
 
 Plummer et al., "Flickr30k Entities: Collecting Region-to-Phrase Correspondences for Richer Image-to-Sentence Models",
 ICCV 2015. A phrase with several boxes gets the enclosing box, as in the authors' pl-clc (``Entity.getGTBox``).
-Coordinates count from 0, 1 less than in the files, as in their Python interface.
-"""
+Coordinates count from 0, 1 less than in the files, as in their Python interface."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -105,8 +104,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     of the picture; both are counted in the log. When EXIF turns a picture and its annotations have the stored size, the
     boxes are turned too. Raises InputError and MissingResource as ``parse`` and ``read_annotation``, and for a picture
     that is listed twice, lacks files or differs in size from its annotations, for an empty caption, and without any
-    phrase with a box.
-    """
+    phrase with a box."""
     listed = list(_listed(sources.existing(source)))
     rows, sizes = _Rows(), []
     for where, image_id, split in track(iter(listed), len(listed), "reading annotations"):
@@ -265,8 +263,7 @@ def _whole_number(form: re.Pattern[str], text: str | None, tag: str) -> int:
 def parse(line: str, where: str) -> tuple[str, list[Phrase]]:
     """The caption without its marks, and its phrases; a phrase without words has an empty text.
 
-    Raises InputError for a mark that is not closed, is inside another mark, or lacks its chain or type.
-    """
+    Raises InputError for a mark that is not closed, is inside another mark, or lacks its chain or type."""
     # In turn the text before a phrase, its chain, types and words; at the end the rest.
     pieces = _PHRASE.split(line)
     text, phrases = "", []

@@ -2,8 +2,7 @@
 
 Karpathy and Fei-Fei, "Deep Visual-Semantic Alignments for Generating Image Descriptions", CVPR 2015; its splits are
 those of VSE++, SCAN, HAL and L2RM. The caption is ``raw``; ``tokens`` is not read. The authors' repositories keep the
-first 5 captions of the COCO images that have 6 or 7: that is ``max_captions: 5``, while the default keeps all.
-"""
+first 5 captions of the COCO images that have 6 or 7: that is ``max_captions: 5``, while the default keeps all."""
 
 import codecs
 from dataclasses import dataclass, replace
@@ -68,8 +67,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
 
     image_id is ``imgid`` and caption_id ``sentid``, numbers or text; without them, running numbers. Raises InputError
     naming the entry for a field that is missing or of the wrong type, a repeated id or file name, an unknown split, an
-    empty caption, a sentence of another image.
-    """
+    empty caption, a sentence of another image."""
     document = _find(sources.existing(source))
     entries = _parse(document).images
     images, named = _images(document.name, entries)

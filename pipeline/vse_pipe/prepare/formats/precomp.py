@@ -1,8 +1,7 @@
 """VSE++ and SCAN's precomputed features: ``<split>_ims.npy``, ``<split>_caps.txt``, optionally ``<split>_ids.txt``.
 
 The layout of Kiros et al. as VSE++, SCAN, SGRAF, NCR and L2RM read it. Differs from the authors' loaders: see
-``group``; and the development split is read completely (they cut it after 5000 captions).
-"""
+``group``; and the development split is read completely (they cut it after 5000 captions)."""
 
 import math
 from collections import Counter
@@ -49,8 +48,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     image_id is the number in ids.txt if every split has whole numbers without repetition, else a running number;
     caption_id is a running number. Raises InputError for a missing, truncated or pickled file, captions and rows that
     do not fit together, inferred captions per image that differ between splits, a caption that is empty or not UTF-8,
-    repeated or missing ids.
-    """
+    repeated or missing ids."""
     sources.existing(source)
     _warn_of_first_1k(source, params)
     splits = [_read_split(source, prefix, params, out) for prefix in params.prefixes]
@@ -111,8 +109,7 @@ def _must_agree(source: Path, splits: list[_Split], params: Params) -> None:
 def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:
     """A name for each image from a file with a line per image or per caption; None without a file.
 
-    Lines per caption that are all different are ids of captions and name no image.
-    """
+    Lines per caption that are all different are ids of captions and name no image."""
     if not path.exists():
         return None
     memory.require_text(path)
@@ -163,8 +160,7 @@ def group(captions: int, digests: np.ndarray, per_image: int | None, where: str)
     VSE++ and its descendants divide the number of a caption by 5 when the counts differ and never when they agree, so a
     lost caption is not noticed and repeated rows count as images. Here the captions per image are captions / rows,
     which must be whole. When the counts agree, they are the greatest common divisor of the lengths of runs of equal
-    rows, because two adjacent images may be equal. Raises InputError when nothing fits or the repetition is uneven.
-    """
+    rows, because two adjacent images may be equal. Raises InputError when nothing fits or the repetition is uneven."""
     rows = len(digests)
     if per_image is not None:
         return _group_by(captions, digests, per_image, where)

@@ -90,8 +90,7 @@ def read_boxes(path: Path, expected: str | None) -> tuple[np.ndarray, np.ndarray
     """image: str (n,), boxes: float64 (n, 4) unchanged, scores: float64 (n,) or None. expected: sha256 of the file.
 
     Raises MissingResource, IntegrityError for another digest, InputError with file and row or line for a damaged file,
-    objects instead of numbers, no rows, columns of different lengths, numbers that are not finite.
-    """
+    objects instead of numbers, no rows, columns of different lengths, numbers that are not finite."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file of boxes")
     if expected is not None:

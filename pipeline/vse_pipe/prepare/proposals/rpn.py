@@ -19,8 +19,7 @@ def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Pro
     COCO.
 
     device: as of ``vse_pipe.core.devices.resolve_device``; the boxes of a device are always the same. Raises as that
-    function and ``detector.build``.
-    """
+    function and ``detector.build``."""
     sizes = params.shorter, params.longer
     where = resolve_device(device)
     network, _ = detector.build(params.detector, params, params.detector_args, sizes, seed)

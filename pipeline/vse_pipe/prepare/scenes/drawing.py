@@ -1,7 +1,6 @@
 """Pictures of scenes: outlines of shapes, backgrounds, and the rendered data set.
 
-Outlines are polygons inside the unit circle, x to the right and y downwards.
-"""
+Outlines are polygons inside the unit circle, x to the right and y downwards."""
 
 import functools
 import hashlib
@@ -150,8 +149,7 @@ def render(out: Path, params: ShapesParams, seed: int) -> Source:
 
     ``file`` is relative to ``out/images``; images are numbered from 1 through train, val and test. Each split has its
     own generators, so its scenes do not depend on the sizes of other splits, and a near duplicate copies a scene of its
-    split. The chain of a phrase is the number of its figure, from 1; its type is the shape of the figure.
-    """
+    split. The chain of a phrase is the number of its figure, from 1; its type is the shape of the figure."""
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     image_rows: list[tuple] = []

@@ -73,8 +73,7 @@ def score(
 
     Batch normalisation is that of the authors' loop over captions: in training each caption has the statistics of its
     own nodes over all images, and the running statistics are updated once per caption, in the order of the batch.
-    Raises InputError for another number of regions than the network's.
-    """
+    Raises InputError for another number of regions than the network's."""
     whole_captions = network.whole_captions(texts)
 
     def block(images: Tensor) -> Tensor:

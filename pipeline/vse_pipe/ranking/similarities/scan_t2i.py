@@ -16,8 +16,7 @@ def score(
     """Lee et al., Stacked Cross Attention for Image-Text Matching, ECCV 2018, Eq. 1 to 6.
 
     The authors' code loops over captions; here captions of equal length are scored together, without padding. A single
-    image or region works; the authors' code fails there.
-    """
+    image or region works; the authors' code fails there."""
 
     def block(images: Tensor) -> Tensor:
         inner, regions = gram(images), images.flatten(0, 1)

@@ -28,8 +28,7 @@ def score(
     """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021, Eq. 1 to 7.
 
     Captions of equal length are scored together; the authors loop over captions, with the same scores. Raises
-    InputError for another number of regions than the network's.
-    """
+    InputError for another number of regions than the network's."""
     merged = [module.merged() for module in network.steps]
     whole_captions = network.whole_captions(texts)
 
@@ -71,8 +70,7 @@ class _GraphReasoning(nn.Module):
 
     With q = W_q x + b_q and k = W_k x + b_k the products of a node with all others are (x W_q^T W_k + b_q W_k) x^T plus
     a number that is equal for all of them, which the softmax ignores: one product of the size of the nodes instead of
-    two. The bias of the keys therefore has no influence and gets no gradient; the authors' gets rounding errors.
-    """
+    two. The bias of the keys therefore has no influence and gets no gradient; the authors' gets rounding errors."""
 
     def __init__(self, sim_dim: int) -> None:
         super().__init__()
