@@ -192,7 +192,7 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
     }
     about |= {"qrels": files.qrels} if files.qrels else {}
     chosen_by = bank if not bank.is_transductive else BankSource("val")
-    inputs = Inputs(ranked, bank, tuning, chosen_by, _inner_product, about, names=book.names())
+    inputs = Inputs(ranked, bank, tuning, chosen_by, cosine, about, names=book.names())
     if not files.more.images:
         return inputs
     ids = (files.image_ids, files.caption_ids)
@@ -319,12 +319,6 @@ def _warn_of_missing(relevance: Relevance, images: Vectors, captions: Vectors, s
                 f"--qrels {source}: {len(absent)} of the {len(ids)} {side.key}s judged are not in {side.where}, "
                 f"the first is {side.book.first(side.key, absent[:1])}; their pairs are left out"
             )
-
-
-def _inner_product(
-    images: Float[Tensor, "images dim"], captions: Float[Tensor, "captions dim"]
-) -> Float[Tensor, "images captions"]:
-    return images @ captions.T
 
 
 DEFAULT_CRITERIA = ("nns", "is", "csls")

@@ -37,9 +37,6 @@ SCHEMA = pa.schema(
 )
 
 
-_COUNTS = ("queries", "unanswered", "unjudged")
-
-
 def show(metrics: dict, as_json: bool) -> None:
     """Percentages are 0 to 100."""
     if as_json:

@@ -21,7 +21,8 @@ from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import top_k
 
 ISOTONIC, PLATT = "isotonic", "platt"
-BINS = 10
+BINS, CANDIDATES = 10, 10
+_DIGITS = 6
 # Draws in memory at once.
 _BLOCK = 64
 Values = Float[np.ndarray, " pairs"]
@@ -119,15 +120,6 @@ def ece_draws(
 
 def _places(probabilities: Values) -> Int64[np.ndarray, " pairs"]:
     return np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
-
-
-# Probability of a match given the score: a curve fitted on validation queries, measured on other queries.
-#
-# The pairs are each query with its best CANDIDATES items under the criterion. A pair matches where the data set says that
-# the item is correct; true matches that the data set does not list count as wrong.
-
-CANDIDATES = 10
-_DIGITS = 6
 
 
 @dataclass(frozen=True)

@@ -101,12 +101,7 @@ class Scores:
 
     @classmethod
     def from_sides(
-        cls,
-        queries: Sides,
-        items: Sides,
-        similarity: Similarity,
-        memory: int = 0,
-        sets: int = 1,
+        cls, queries: Sides, items: Sides, similarity: Similarity, memory: int = 0, sets: int = 1
     ) -> "Scores":
         """similarity: (B, D) and (N, D) to (B, N); its arguments have the kinds of the queries and of the items. With
         images as queries, ``transposed()`` gives text to image under the same function. Fragments are scored once, on
@@ -147,10 +142,7 @@ class Scores:
 
     @classmethod
     def fused(
-        cls,
-        parts: "Sequence[Scores]",
-        combine: Callable[[Iterable[Tensor]], Tensor],
-        hold: bool = False,
+        cls, parts: "Sequence[Scores]", combine: Callable[[Iterable[Tensor]], Tensor], hold: bool = False
     ) -> "Scores":
         """``combine`` of the strips of several scores with the same queries and items. The queries of either direction
         are combined along their own rows."""
@@ -204,11 +196,7 @@ class Scores:
         """The scores after ``rescore(strip, rows)``, which gets (B, N) and its rows, keeps the shape, and must not
         write into the strip. stored: it reads memory of this process; of_part: the same for any rows and columns."""
         rescored = Scores(
-            self.shape,
-            lambda rows: rescore(self.strip(rows), rows),
-            notes=notes,
-            strips_of=self,
-            stored=stored,
+            self.shape, lambda rows: rescore(self.strip(rows), rows), notes=notes, strips_of=self, stored=stored
         )
         if self.parts and not self.parts.rescore and of_part:
             rescored.parts = replace(self.parts, rescore=of_part)

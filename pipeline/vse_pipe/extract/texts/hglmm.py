@@ -39,8 +39,8 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
         "log_likelihood": fitted.history[-1],
         "laplacian_share": float(fitted.mixture.laplacian.mean()),
     }
-    arrays = {"vectors": points.astype(np.float32), "ica": rotation, "ica_mean": offset}
-    state = State(words, {**arrays, **_stored(fitted.mixture)}, about)
+    arrays = {"vectors": points.astype(np.float32), "ica": rotation, "ica_mean": offset, **vars(fitted.mixture)}
+    state = State(words, {**arrays, "laplacian": fitted.mixture.laplacian.astype(np.uint8)}, about)
     return state if params.pca is None else _reduced(state, list(corpus.texts_of("train")), params.pca, params, seed)
 
 
@@ -61,8 +61,9 @@ def terms(text: str, params: Params) -> list[str]:
 
 
 def _fisher(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions fisher"]:
-    counts = bags(map(splitter(params), texts), state.words)
-    return improved(fisher_vectors(counts, state.arrays["vectors"], _mixture_of(state)))
+    counts, arrays = bags(map(splitter(params), texts), state.words), state.arrays
+    mixture = Mixture(arrays["weights"], arrays["laplacian"].astype(bool), arrays["location"], arrays["scale"])
+    return improved(fisher_vectors(counts, arrays["vectors"], mixture))
 
 
 def _independent(
@@ -115,16 +116,6 @@ def _reduced(state: State, train: list[str], components: int, params: Params, se
     mean, directions = principal(blocks(), components)
     learnt = {"pca_mean": mean.astype(np.float32), "pca": directions.astype(np.float32)}
     return State(state.words, {**state.arrays, **learnt}, {**state.about, "pca_captions": len(train)})
-
-
-def _stored(mixture) -> dict[str, np.ndarray]:
-    return {**vars(mixture), "laplacian": mixture.laplacian.astype(np.uint8)}
-
-
-def _mixture_of(state: State):
-
-    arrays = state.arrays
-    return Mixture(arrays["weights"], arrays["laplacian"].astype(bool), arrays["location"], arrays["scale"])
 
 
 # The hybrid Gaussian-Laplacian mixture (Klein et al., CVPR 2015): its density, and its fit by EM.

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 
 from vse_pipe.core.console import track
 from vse_pipe.core.seeds import generator
-from vse_pipe.prepare.formats.options import ShapesParams
+from vse_pipe.prepare.formats.options import ShapesOptions
 from vse_pipe.prepare.scenes.scene import Background, Figure, Scene, describe, near_duplicate, pick, sample_scene
 from vse_pipe.prepare.source import Source, caption_table, image_table, phrase_table
 
@@ -144,7 +144,7 @@ def _ink(pattern: str, side: int) -> np.ndarray:
 FOLDER = "images"
 
 
-def render(out: Path, params: ShapesParams, seed: int) -> Source:
+def render(out: Path, params: ShapesOptions, seed: int) -> Source:
     """Write ``out/images/<split>_<number>.png`` and return the tables of images, captions and, if wanted, phrases.
 
     ``file`` is relative to ``out/images``; images are numbered from 1 through train, val and test. Each split has its
@@ -176,7 +176,7 @@ def render(out: Path, params: ShapesParams, seed: int) -> Source:
     return Source(*tables, str(folder), phrases=phrases)
 
 
-def sample_split(params: ShapesParams, split: str, seed: int) -> list[Scene]:
+def sample_split(params: ShapesOptions, split: str, seed: int) -> list[Scene]:
     """The scenes of a split, all different; a share ``near_duplicates`` copies an earlier scene with a change."""
     rng: np.random.Generator = generator(seed, "shapes scenes", split)
     scenes: list[Scene] = []
