@@ -128,7 +128,7 @@ def test_judgements_and_labels_name_every_number(tmp_path, ending):
         by = "," if ending == "csv" else " "
         path.write_text("\n".join([f"image_id{by}label", *(f"{number}{by}a" for number in _NUMBERS)]) + "\n")
     table = judgements.read(path, ["image_id", "label"])
-    assert Names.from_ids(np.array(_NUMBERS)).find(table["image_id"]).tolist() == _NUMBERS
+    assert Names.from_key("image_id", np.array(_NUMBERS), None).find(table["image_id"]).tolist() == _NUMBERS
 
 
 installed = pytest.mark.skipif(

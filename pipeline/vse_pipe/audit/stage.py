@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +67,9 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
             "partners_from": "batch" if model.fragments else "all",
             **measure.audit_metrics(content, truth, mixture, threshold),
         }
-        if records := _records(paths.trained(run)):
+        # A scheme that transports nothing has no records.
+        trained = paths.trained(run)
+        if records := pairs.read_rematching(trained) if (trained / pairs.REMATCHING).exists() else []:
             metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
         mismatched = None if truth["mismatched"].null_count else truth["mismatched"].to_numpy()
         histogram = measure.loss_histogram(measured.losses, mixture, mismatched)
@@ -81,11 +82,6 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         warn(f"audit {run}: {text}")
     say(f"audit {run}: {metrics['flagged']} of {metrics['pairs']} pairs flagged, {out}")
     return metrics
-
-
-def _records(trained: Path) -> list[dict]:
-    """A record of every epoch that rematched; empty for a scheme that transports nothing."""
-    return pairs.read_rematching(trained) if (trained / pairs.REMATCHING).exists() else []
 
 
 def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTable, pa.Table, features.Features]:

@@ -119,14 +119,10 @@ class Names:
     ids: Int64[np.ndarray, " names"]
 
     @classmethod
-    def from_ids(cls, ids: Int64[np.ndarray, " rows"]) -> "Names":
-        return cls(pa.array(ids).cast(pa.string()), ids)
-
-    @classmethod
     def from_key(cls, key: str, ids: Int64[np.ndarray, " rows"], texts: TextIds | None) -> "Names":
         """key: image_id or caption_id. texts: the texts of ids that are text."""
         labels = None if texts is None else texts.texts(key, ids)
-        return cls.from_ids(ids) if labels is None else cls(labels, ids)
+        return cls(pa.array(ids).cast(pa.string()) if labels is None else labels, ids)
 
     def also(self, names: Iterable[str], ids: Int64[np.ndarray, " rows"]) -> "Names":
         more = pa.array(list(names), pa.string(), from_pandas=True)

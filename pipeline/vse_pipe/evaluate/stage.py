@@ -205,7 +205,8 @@ def read_inputs(
             tuning_bank = BankSource(tuned_on.replace("val", "train", 1), home.split("train", device))
         if params.bank == "val" and (lender is None or tuned_on):
             assert tuning is not None
-            half, rest = ranking_bank.halves(tuning)
+            # Every second image to tune on, the rest as the bank.
+            half, rest = (tuning.fold(slice(start, None, 2)) for start in (0, 1))
             tuning, tuning_bank = half, BankSource(bank.name, rest)
     about: dict[str, object] = {"run": run, "similarity": embedded.compared_by}
     if moved := embedded.transfer(params.split):
@@ -339,7 +340,8 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
     for place, name in enumerate(labels):
         widest = max(len(name), *(len(names[place]) for names in results))
         table.add_column(name, overflow="fold", min_width=min(widest, _FOLDED) if folded else widest)
-    columns = [(direction, f"r@{k}") for direction in DIRECTIONS for k in _ks(results)]
+    depths = {int(name[2:]) for side in _sides(results) for name in side if name.startswith("r@")}
+    columns = [(direction, f"r@{k}") for direction in DIRECTIONS for k in sorted(depths)]
     for name in [*(f"{_SHORT[direction]}\n{metric}" for direction, metric in columns), "rsum", "hs-sum"]:
         table.add_column(name, justify="right", no_wrap=True, min_width=_width(name, results, joint))
     best = max(metrics["rsum"] for metrics in results.values())
@@ -352,12 +354,6 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
         cells = [*names, *recalls, _rsum(metrics, joint), _hs_sum(metrics)]
         table.add_row(*(Text(cell) for cell in cells), style=style)
     return table
-
-
-def _ks(results: dict[tuple[str, ...], dict]) -> list[int]:
-    """K of all recalls."""
-    depths = {int(name[2:]) for side in _sides(results) for name in side if name.startswith("r@")}
-    return sorted(depths)
 
 
 def _width(column: str, results: dict[tuple[str, ...], dict], joint: str | None) -> int:

@@ -131,7 +131,10 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
         sizes = [f"{pc.sum(pc.equal(table['split'], split)).as_py() or 0} {name}" for name, table in tables.items()]
         counts.append(f"{split} {' / '.join(sizes)}")
     if source.regions is not None:
-        covered = [_covered(split, recall) for split, recall in source.regions.recall.items()]
+        covered = [
+            f"recall of the proposals at IoU 0.5 over {recall['mentions']} mentions of {split}: {100 * recall['recall']:.2f} %"
+            for split, recall in source.regions.recall.items()
+        ]
         say(f"prepare {dataset}: {', '.join([*counts, *covered])}; {seconds:.1f} s")
         return
     readable = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
@@ -197,7 +200,3 @@ def _hashes(column: pa.ChunkedArray) -> np.ndarray:
     texts themselves would take gigabytes."""
     parts = [np.fromiter(map(hash, chunk.to_pylist()), np.int64, len(chunk)) for chunk in column.chunks]
     return np.concatenate([np.empty(0, np.int64), *parts])
-
-
-def _covered(split: str, recall: dict) -> str:
-    return f"recall of the proposals at IoU 0.5 over {recall['mentions']} mentions of {split}: {100 * recall['recall']:.2f} %"

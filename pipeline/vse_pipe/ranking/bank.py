@@ -252,11 +252,6 @@ def cosine(left: Tensor, right: Tensor) -> Tensor:
     return left @ right.T
 
 
-def halves(split: Split) -> tuple[Split, Split]:
-    """Every second image with its captions, and the rest: one half to tune on, the other as its bank."""
-    return split.fold(slice(0, None, 2)), split.fold(slice(1, None, 2))
-
-
 class Shares:
     """Sums of ``e^{beta s(q, n)}`` over queries for each item, without its dominant query: ``first``, exponent of that
     query; ``query``, its row; ``second``, exponent of the runner-up; ``rest``, the sum relative to the second.

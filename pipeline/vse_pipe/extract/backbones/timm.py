@@ -10,5 +10,4 @@ def build(params: Params, seed: int) -> Backbone:
 
     ``weights: imagenet`` means the published weights of the tag, for any training data. When the file's name has no
     digest, ``sha256`` must be set. Raises UnknownMember for another name; else as ``assemble``."""
-    classifier = networks.timm_classifier(params.model, params, params.model_args)
-    return networks.assemble(classifier, params, seed)
+    return networks.assemble(networks.timm_classifier(params.model, params, params.model_args), params, seed)

@@ -9,5 +9,4 @@ def build(params: Params, seed: int) -> Backbone:
     """The input of the network's last layer; default sizes, mean and std are those of the published weights.
 
     Raises UnknownMember for another name; else as ``assemble``."""
-    classifier = networks.torchvision_classifier(params.model, params, params.model_args)
-    return networks.assemble(classifier, params, seed)
+    return networks.assemble(networks.torchvision_classifier(params.model, params, params.model_args), params, seed)
