@@ -258,7 +258,7 @@ def interrupted_before_assembling(params, monkeypatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(stage, "assemble", stopped)
+        patched.setattr(stage.assemble, "assemble", stopped)
         stage.extract(params, "small", "cpu")
     assert {name.split("/")[0] for name in outputs(Path.cwd())} == {"shards"}
 

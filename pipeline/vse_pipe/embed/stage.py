@@ -14,7 +14,6 @@ import torch
 
 from vse_pipe.artifacts import captions, embeddings, features, images, joins, model_files, names
 from vse_pipe.artifacts.features import Features
-from vse_pipe.artifacts.model_files import ModelFiles
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import memory
 from vse_pipe.core.console import say, warn
@@ -158,7 +157,7 @@ _DIGITS = 6
 
 
 def _transferred(
-    params: Params, node: TransferNode, files: ModelFiles, folder: Path
+    params: Params, node: TransferNode, files: model_files.ModelFiles, folder: Path
 ) -> tuple[Material, dict[str, float]]:
     """The features and the treated captions of the other data set, and the shares of unknown words by split. folder:
     for the captions."""
@@ -179,7 +178,7 @@ def _transferred(
     return Material(node.dataset, source, treated, {embeddings.TRANSFER: json.dumps(about, sort_keys=True)}), unknown
 
 
-def _features(params: Params, node: TransferNode, files: ModelFiles) -> features.Features:
+def _features(params: Params, node: TransferNode, files: model_files.ModelFiles) -> features.Features:
     """The features of the transfer's data set. Raises IntegrityError if they were made differently from those of the
     training."""
     run = params.runs[node.run]

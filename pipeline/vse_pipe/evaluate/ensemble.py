@@ -12,7 +12,6 @@ from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.artifacts.joins import Origin
 from vse_pipe.core import console
-from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TUNED, EvaluateParams
@@ -180,7 +179,7 @@ def lender(
     home = at_home(params, name, device)
     if home is None or not home.has(bank):
         return None
-    warn(
+    console.warn(
         f"evaluate {name}: {node.dataset} has no split {bank}; the query bank is {bank} of {params.runs[node.run].dataset}"
     )
     return home

@@ -26,7 +26,6 @@ from vse_pipe.evaluate.vectors import Vectors, must_fit, must_pair, read_caption
 from vse_pipe.project.params.schema import EvaluateParams, Fusion
 from vse_pipe.ranking import bank, criteria
 from vse_pipe.ranking.bank import BankSource, Split, cosine
-from vse_pipe.ranking.criteria import Criterion
 from vse_pipe.ranking.fragments import Fused, MeanScore, Several
 from vse_pipe.ranking.recall import Relevance
 
@@ -374,7 +373,7 @@ def evaluate_files(
     return metrics
 
 
-def require_parameters(loaded: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
+def require_parameters(loaded: Inputs, chosen: Sequence[criteria.Criterion], params: EvaluateParams) -> None:
     """Raises UsageError when parameters of a criterion are open and there are no validation data."""
     names = [criterion.name for criterion in chosen if open_parameters(criterion, params)]
     if names and loaded.tuning is None:

@@ -8,10 +8,7 @@ from pathlib import Path
 
 from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.artifacts import names as named
-from vse_pipe.artifacts.evaluation import DIRECTIONS, few_items
-from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console, locks, workers
-from vse_pipe.core.console import document, ruled, say, stdout
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import read_json, whole_folder, write_json
@@ -48,10 +45,10 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     dataset, out, metrics = params.dataset(run), paths.evaluations(run), {}
     matchings = [criterion.name for criterion in chosen if criterion.matching]
     if matchings and workers.has_pool():
-        say(f"evaluate {run}: {', '.join(matchings)}: the queries are matched in this process, by no worker")
+        console.say(f"evaluate {run}: {', '.join(matchings)}: the queries are matched in this process, by no worker")
     with locks.claim(out):
         if captions.absent(paths.prepared(dataset)):
-            say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
+            console.say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
             with whole_folder(out, paths.output_patterns(FILES)) as folder:
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
@@ -159,7 +156,7 @@ def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
             )
 
 
-def write(out: Path, result: Result, names: TextIds | None = None) -> None:
+def write(out: Path, result: Result, names: named.TextIds | None = None) -> None:
     """Write the files of one criterion; the folder appears whole or not at all. names: of ids that are text."""
     for direction, notes in result.metrics["notes"].items():
         warn_of_residual(result.criterion, direction, notes)
@@ -253,7 +250,7 @@ def _bank(
     params: EvaluateParams,
     device,
     lender: Embedded | Ensemble | None,
-    names: TextIds | None,
+    names: named.TextIds | None,
 ) -> BankSource:
     """A split of the run, named with its data set for a transfer, or a folder of embeddings from the same model. names:
     of the ranked ids if these are text; a bank with text ids gets the same numbers."""
@@ -270,7 +267,7 @@ def _bank(
     return BankSource(name, bank_split, folder)
 
 
-def _as_ranked(split: Split, names: TextIds, folder: Path) -> Split:
+def _as_ranked(split: Split, names: named.TextIds, folder: Path) -> Split:
     """The split with the numbers of its text ids in ``names``: the numbers of two data sets are unrelated."""
     texts = named.read(folder)
     images, captions, owners = (
@@ -305,7 +302,7 @@ def show_results(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
         nested: dict[str, dict[str, dict]] = {}
         for (run, inference), metrics in results.items():
             nested.setdefault(run, {})[inference] = metrics
-        document(nested)
+        console.document(nested)
         return
     _print_table(("run", "inference"), results)
 
@@ -313,7 +310,7 @@ def show_results(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
 def show_file_results(results: dict[str, dict], as_json: bool) -> None:
     """results: metrics by inference. JSON is the only document, or the documents keyed by criterion."""
     if as_json:
-        document(next(iter(results.values())) if len(results) == 1 else results)
+        console.document(next(iter(results.values())) if len(results) == 1 else results)
         return
     _print_table(("inference",), {(name,): metrics for name, metrics in results.items()})
 
@@ -324,9 +321,9 @@ def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) ->
     for joint, folded in ((" ", False), ("\n", False), ("\n", True), (None, True)):
         table = _table(labels, results, joint, folded)
         between = 2 if joint == " " else 1
-        if sum(column.min_width + between for column in table.columns) < stdout.width:
+        if sum(column.min_width + between for column in table.columns) < console.stdout.width:
             break
-    stdout.print(table)
+    console.stdout.print(table)
 
 
 def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: str | None, folded: bool):
@@ -334,14 +331,14 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
     from rich.text import Text
 
     sentences = Text("\n".join(figure_notes(list(results.values()))))
-    table = ruled(caption=sentences, caption_justify="left")
+    table = console.ruled(caption=sentences, caption_justify="left")
     if joint != " ":
         table.padding = 0
     for place, name in enumerate(labels):
         widest = max(len(name), *(len(names[place]) for names in results))
         table.add_column(name, overflow="fold", min_width=min(widest, _FOLDED) if folded else widest)
     depths = {int(name[2:]) for side in _sides(results) for name in side if name.startswith("r@")}
-    columns = [(direction, f"r@{k}") for direction in DIRECTIONS for k in sorted(depths)]
+    columns = [(direction, f"r@{k}") for direction in evaluation.DIRECTIONS for k in sorted(depths)]
     for name in [*(f"{_SHORT[direction]}\n{metric}" for direction, metric in columns), "rsum", "hs-sum"]:
         table.add_column(name, justify="right", no_wrap=True, min_width=_width(name, results, joint))
     best = max(metrics["rsum"] for metrics in results.values())
@@ -371,7 +368,7 @@ def _hs_sum(metrics: dict) -> str:
 
 
 def _sides(results: dict[tuple[str, ...], dict]) -> list[dict]:
-    return [metrics[direction] for metrics in results.values() for direction in DIRECTIONS]
+    return [metrics[direction] for metrics in results.values() for direction in evaluation.DIRECTIONS]
 
 
 def _rsum(metrics: dict, joint: str | None) -> str:
@@ -389,8 +386,8 @@ def figure_notes(results: Sequence[dict]) -> list[str]:
     ]
     if any("rsum" in metrics.get("intervals", {}) for metrics in results):
         lines[0] += "; in brackets the 95% interval"
-    lines += few_items(first) + _by_bank(results) + _tuned_elsewhere(results) + _further(results)
-    for direction in DIRECTIONS:
+    lines += evaluation.few_items(first) + _by_bank(results) + _tuned_elsewhere(results) + _further(results)
+    for direction in evaluation.DIRECTIONS:
         left_out = first[direction].get("unjudged", 0)
         if left_out:
             queries = left_out + first[direction]["queries"]
@@ -405,8 +402,8 @@ def _further(results: Sequence[dict]) -> list[str]:
     """One line for each criterion with figures from judgements or labels; the document has further figures."""
     return [
         f"{metrics['inference']}, by {metrics[key]['file']}: {name} "
-        + ", ".join(f"{_SHORT[direction]} {metrics[key][direction][figure]:.1f}" for direction in DIRECTIONS)
-        + _unranked(metrics[key][DIRECTIONS[0]])
+        + ", ".join(f"{_SHORT[direction]} {metrics[key][direction][figure]:.1f}" for direction in evaluation.DIRECTIONS)
+        + _unranked(metrics[key][evaluation.DIRECTIONS[0]])
         for metrics in results
         for key, name, figure in (("judged", "mAP@R", "map@r"), ("plausible", "PMRP", "pmrp"))
         if key in metrics

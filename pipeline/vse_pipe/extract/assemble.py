@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts import features as artefact
 from vse_pipe.artifacts import images, joins
-from vse_pipe.artifacts.features import Features
 from vse_pipe.core import weights
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
@@ -34,7 +33,7 @@ _mapped = lru_cache(maxsize=16)(mapped_arrays)
 
 @dataclass(frozen=True)
 class _Folder:
-    features: Features
+    features: artefact.Features
 
     def array(self, name: str) -> np.ndarray | None:
         return self.features.array if name == "features" else getattr(self.features, name)

@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torchvision import models
-from torchvision.models import WeightsEnum
 from torchvision.models.feature_extraction import create_feature_extractor
 
 from vse_pipe.core import devices, weights
@@ -306,7 +305,7 @@ def _make(name: str, arguments: dict) -> nn.Module:
         raise UsageError(f"torchvision {name} does not take model_args {arguments}: {error}") from error
 
 
-def _source(name: str, weights: str, entries: type[WeightsEnum]) -> WeightsFile | None:
+def _source(name: str, weights: str, entries: type[models.WeightsEnum]) -> WeightsFile | None:
     if weights == "imagenet":
         return source_of(entries["DEFAULT"].url)
     if weights in entries.__members__:

@@ -14,11 +14,9 @@ import numpy as np
 import torch
 from jaxtyping import Float32
 from torch import Tensor, nn
-from torch.nn import functional
 
 from vse_pipe.core import devices, errors, weights
 from vse_pipe.core.files import read_json, sha256
-from vse_pipe.core.weights import WeightsFile, source_of
 from vse_pipe.extract.backbones.options import HUB, PairParams
 from vse_pipe.pictures.transforms import Transform
 
@@ -76,7 +74,7 @@ class Architecture:
     name: str
     content: dict
     tag: str | None
-    source: WeightsFile | None
+    source: weights.WeightsFile | None
     file: dict | None = None
 
 
@@ -159,12 +157,12 @@ def _require_activation(name: str, config: dict, tag: str, published: dict, name
         )
 
 
-def _source(published: dict, options: PairParams) -> WeightsFile:
+def _source(published: dict, options: PairParams) -> weights.WeightsFile:
     """The file on the hub (safetensors, needs ``sha256``), or that of the release."""
-    return _hub(published["hf_hub"], options) if published["hf_hub"] else source_of(published["url"])
+    return _hub(published["hf_hub"], options) if published["hf_hub"] else weights.source_of(published["url"])
 
 
-def _hub(address: str, options: PairParams) -> WeightsFile:
+def _hub(address: str, options: PairParams) -> weights.WeightsFile:
     """The file at ``address``: owner/name, owner/name/ or owner/name/file. Raises UsageError for another form."""
     owner, _, rest = address.partition("/")
     name, _, file = rest.partition("/")
@@ -172,7 +170,7 @@ def _hub(address: str, options: PairParams) -> WeightsFile:
         raise errors.UsageError(f"weights '{HUB}{address}': expected {HUB}owner/name or {HUB}owner/name/file")
     file = file or _HUB_FILE
     url = _URL.format(f"{owner}/{name}", options.revision, file)
-    return WeightsFile(url, f"{owner}-{name}{Path(file).suffix}", "")
+    return weights.WeightsFile(url, f"{owner}-{name}{Path(file).suffix}", "")
 
 
 def trained_on(tag: str | None) -> str:
@@ -344,5 +342,5 @@ class TextTower:
             for start in range(0, len(texts), batch):
                 ids = self.tokens(list(texts[start : start + batch]))
                 vectors = self.tower(ids.to(self.device)).float()
-                rows.append((functional.normalize(vectors, dim=-1) if normalise else vectors).cpu().numpy())
+                rows.append((nn.functional.normalize(vectors, dim=-1) if normalise else vectors).cpu().numpy())
         return np.concatenate(rows)

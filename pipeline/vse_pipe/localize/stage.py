@@ -12,7 +12,6 @@ from jaxtyping import Bool, Int
 
 from vse_pipe.artifacts import embeddings, joins, regions
 from vse_pipe.artifacts import localisation as artefact
-from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.artifacts.images import PROPOSAL
 from vse_pipe.core.console import document, ruled, say, stdout, warn
@@ -130,7 +129,7 @@ def read_inputs(params: Params, run: str) -> LocalizeInputs:
     with joins.compared(prepared, embedded.origin(PROPOSAL, split)):
         boxes, phrases = regions.read(prepared), regions.read_phrases(prepared)
     images, captions = embedded.images, embedded.captions
-    if not (isinstance(images, Side) and isinstance(captions, Side)):
+    if not (isinstance(images, embeddings.Side) and isinstance(captions, embeddings.Side)):
         raise InputError(
             f"localize {run}: '{embedded.compared_by}' compares fragments of pictures, a proposal is one vector; use a "
             "run whose similarity is cosine or order"

@@ -24,7 +24,6 @@ from vse_pipe.core.errors import InputError, UnreadableImage
 from vse_pipe.core.seeds import generator
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box
-from vse_pipe.pictures.images import Item, upright_size
 from vse_pipe.prepare.source import RegionRows, Source, caption_table, existing, image_table, refuse_rows
 from vse_pipe.ranking import boxes
 
@@ -62,7 +61,7 @@ class Picture:
     """A picture that boxes are proposed for. item: its row of images.parquet; width, height: pixels, upright."""
 
     root: Path
-    item: Item
+    item: images.Item
     width: int
     height: int
 
@@ -246,7 +245,7 @@ def _pictures(mentions: Mentions) -> tuple[list[Picture], list[str]]:
     table, root = mentions.pictures, artifacts_images.root(mentions.pictures)
     ids, files, digests = (table[name].to_pylist() for name in ("image_id", "file", "sha256"))
     items = [
-        Item(image_id, file, digest, f"{mentions.source / artifacts_images.NAME} image_id {image_id}")
+        images.Item(image_id, file, digest, f"{mentions.source / artifacts_images.NAME} image_id {image_id}")
         for image_id, file, digest in zip(ids, files, digests, strict=True)
     ]
     readable = (_column(table, "width") > 0).tolist()
@@ -254,12 +253,12 @@ def _pictures(mentions: Mentions) -> tuple[list[Picture], list[str]]:
     return [Picture(root, item, *size) for item, (size, _) in zip(items, sizes, strict=True)], [why for _, why in sizes]
 
 
-def _size(root: Path, about: tuple[Item, bool]) -> tuple[tuple[int, int], str]:
+def _size(root: Path, about: tuple[images.Item, bool]) -> tuple[tuple[int, int], str]:
     item, is_readable = about
     if not is_readable:
         return (0, 0), "could not be read when its data set was prepared"
     try:
-        return upright_size(root, item), ""
+        return images.upright_size(root, item), ""
     except UnreadableImage as error:
         return (0, 0), error.reason
 

@@ -14,9 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from vse_pipe.artifacts import images
-from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core import console, text
-from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnreadableImage
 from vse_pipe.core.files import inside
 from vse_pipe.pictures import read
@@ -110,7 +108,7 @@ def locate(root: Path, file: str, where: str, in_shards: bool) -> None:
 
 
 def _open(root: Path, file: str, where: str) -> Read:
-    digest = UNREAD
+    digest = images.UNREAD
     try:
         content = read.content(root, file, where)
         digest = hashlib.sha256(content).hexdigest()
@@ -163,7 +161,7 @@ class ReadingCache:
             try:
                 cache._readings = _read(folder)
             except (InputError, IntegrityError) as error:
-                warn(f"{error}; all pictures are read again")
+                console.warn(f"{error}; all pictures are read again")
         try:
             yield cache
         finally:

@@ -15,7 +15,6 @@ from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import files as core_files
 from vse_pipe.core import memory, remote
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import inside
 from vse_pipe.pictures.address import TarMember, path_of
 from vse_pipe.prepare.formats.options import RANGE, ShardParams
 from vse_pipe.prepare.scan import locate, readings
@@ -172,7 +171,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
         name = str(path.relative_to(root))
         if path_of(name) != name:
             raise InputError(f"{path}: its name reads as a place in {path_of(name)!r}; rename it")
-        inside(root, name, str(root))
+        core_files.inside(root, name, str(root))
     return root, pairs
 
 

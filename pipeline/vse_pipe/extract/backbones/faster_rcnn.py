@@ -19,7 +19,6 @@ from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.job import Backbone, Output
 from vse_pipe.pictures import detector as detectors
 from vse_pipe.pictures import images
-from vse_pipe.pictures.images import Item
 
 # Thresholds of suppression, tried in turn until enough boxes stay (py-bottom-up-attention).
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -129,7 +128,7 @@ def _halves(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
     raise UsageError(f"trunk {name} cannot be cut at stride 16; take a resnet, resnext, wide_resnet or mobilenet_v2")
 
 
-def _read(shorter: int, longer: int, root: Path, item: Item) -> tuple[np.ndarray, np.ndarray]:
+def _read(shorter: int, longer: int, root: Path, item: images.Item) -> tuple[np.ndarray, np.ndarray]:
     image = images.load(root, item)
     scale = min(shorter / min(image.size), longer / max(image.size))
     width, height = (min(longer, max(1, round(side * scale))) for side in image.size)
