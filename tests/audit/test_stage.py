@@ -199,7 +199,7 @@ def test_models_of_fragments_are_searched_batch_by_batch(tmp_path, monkeypatch, 
     assert metrics["partners_from"] == "batch"
     table = artefact.read_pairs(paths.audited("mine")).to_pandas()
     model, given = _model_and_pairs(params, "mine")
-    for batch in stage.batches(60, 20, generator(params.seed, "audit", "mine")):
+    for batch in stage.measure.batches(60, 20, generator(params.seed, "audit", "mine")):
         with torch.inference_mode():
             matrix = model.score(*model.encode(given.batch(batch), torch.device("cpu"))).tolist()
         rows = table.iloc[batch]

@@ -24,8 +24,7 @@ from vse_pipe.artifacts import embeddings, features, images
 from vse_pipe.core import devices as precisions
 from vse_pipe.extract import stage
 from vse_pipe.extract.compute import Computer, Forward
-from vse_pipe.extract.job import Job, Output, plan
-from vse_pipe.extract.shards import Shard, Shards
+from vse_pipe.extract.job import Job, Output, Shard, Shards, plan
 from vse_pipe.project import paths
 from vse_pipe.project.params.load import load
 from vse_pipe.project.params.typed import FeatureSet, Member, Params

@@ -14,7 +14,7 @@ import pytest
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
 from vse_pipe.artifacts import captions, embeddings, features, images, joins, model_files
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.embed import transfer, vectors
+from vse_pipe.embed import stage, vectors
 from vse_pipe.embed.earlier import vectors_digest
 from vse_pipe.embed.vectors import Sources
 from vse_pipe.extract.text_stage import extract_texts
@@ -91,7 +91,7 @@ def outputs() -> dict[str, bytes]:
 
 def fresh(params: Params) -> dict[str, bytes]:
     shutil.rmtree(OUT, ignore_errors=True)
-    transfer.embed(params, "moved", "cpu")
+    stage.embed(params, "moved", "cpu")
     found = outputs()
     shutil.rmtree(OUT)
     return found
@@ -106,11 +106,11 @@ def test_only_new_pictures_are_computed(project, computed, capsys, pictures: Seq
     holds(pictures)
     wanted = fresh(project)
     holds(range(12))
-    transfer.embed(project, "moved", "cpu")
+    stage.embed(project, "moved", "cpu")
     holds(pictures)
     computed.clear()
     capsys.readouterr()
-    transfer.embed(project, "moved", "cpu")
+    stage.embed(project, "moved", "cpu")
     assert sum(computed) == new
     assert f"embed moved: {len(pictures) - new} of {len(pictures)} pictures computed before" in capsys.readouterr().err
     assert outputs() == wanted
@@ -120,12 +120,12 @@ def test_vectors_of_another_model_beside_contents_of_this_one_are_not_taken(proj
     """As a checkout that was killed between two files leaves them."""
     holds(range(12))
     wanted = fresh(project)
-    transfer.embed(project, "moved", "cpu")
+    stage.embed(project, "moved", "cpu")
     other = embeddings.read(OUT / embeddings.IMAGES)
     about = {**{key: other.about[key] for key in ("run", "similarity")}, "model_sha256": "f" * 64}
     embeddings.write(OUT / embeddings.IMAGES, replace(other, vectors=other.vectors + 1, about=about))
     computed.clear()
-    transfer.embed(project, "moved", "cpu")
+    stage.embed(project, "moved", "cpu")
     assert sum(computed) == 12
     assert outputs() == wanted
 
@@ -142,7 +142,7 @@ def test_features_that_are_changed_while_they_are_read_are_refused(project, monk
 
     monkeypatch.setattr(Sources, "encode_captions", changed)
     with pytest.raises(IntegrityError, match=r"features\.npy: changed while it was read; make it again"):
-        transfer.embed(project, "moved", "cpu")
+        stage.embed(project, "moved", "cpu")
     assert not OUT.exists()
 
 
@@ -155,7 +155,7 @@ def test_rows_are_taken_from_row_groups_wherever_they_lie(project, computed, mon
     holds(pictures)
     wanted = fresh(project)
     holds(range(12))
-    transfer.embed(project, "moved", "cpu")
+    stage.embed(project, "moved", "cpu")
     path = OUT / "images.parquet"
     with pq.ParquetFile(path) as file:
         chunk = file.metadata.row_group(0).column(2)
@@ -169,33 +169,33 @@ def test_rows_are_taken_from_row_groups_wherever_they_lie(project, computed, mon
         content[start + chunk.total_compressed_size - 1] ^= damaged
         path.write_bytes(content)
         computed.clear(), capsys.readouterr()
-        transfer.embed(project, "moved", "cpu")
+        stage.embed(project, "moved", "cpu")
         assert ("doing so now" in capsys.readouterr().err) == damaged
         assert (sum(computed), outputs()) == (new, wanted)
 
 
 def test_other_features_or_damage_compute_all(project, computed, capsys) -> None:
     holds(range(14))
-    transfer.embed(project, "moved", "cpu")
+    stage.embed(project, "moved", "cpu")
     wanted, path = outputs(), OUT / "images.parquet"
     path.write_bytes(path.read_bytes()[:-9] + bytes(9))
     computed.clear()
-    transfer.embed(project, "moved", "cpu")
+    stage.embed(project, "moved", "cpu")
     assert "doing so now" in capsys.readouterr().err
     assert (sum(computed), outputs()) == (14, wanted)
     holds(range(14), {"device": "cuda"})  # alike enough for a run, and with other last bits
     computed.clear()
-    transfer.embed(project, "moved", "cpu")
+    stage.embed(project, "moved", "cpu")
     assert sum(computed) == 14
     computed.clear()
-    transfer.embed(replace(project, embed=project.embed.model_copy(update={"splits": ["test"]})), "moved", "cpu")
+    stage.embed(replace(project, embed=project.embed.model_copy(update={"splits": ["test"]})), "moved", "cpu")
     assert sum(computed) == 0
 
 
 def test_what_a_picture_shows_may_be_unknown(project, capsys) -> None:
     """contents.parquet of features is damaged, or of other rows: vectors are computed, and those bytes are the same."""
     holds(range(9))
-    transfer.embed(project, "moved", "cpu")
+    stage.embed(project, "moved", "cpu")
     wanted, known = outputs(), paths.extracted("mine", "of_mine") / joins.NAME
     content = known.read_bytes()
     for damaged in (content[:-9] + bytes(9), None):
@@ -204,7 +204,7 @@ def test_what_a_picture_shows_may_be_unknown(project, capsys) -> None:
             joins.write(known.parent, pa.array(["a", "b"]), "made")
         else:
             known.write_bytes(damaged)
-        transfer.embed(project, "moved", "cpu")
+        stage.embed(project, "moved", "cpu")
         assert "all vectors are computed" in " ".join(capsys.readouterr().err.split())
         assert {**outputs(), joins.NAME: wanted[joins.NAME]} == wanted
     assert joins.read(OUT)[0].null_count == 9
@@ -216,7 +216,7 @@ def test_no_picture_of_the_splits_is_an_error_of_the_user(project) -> None:
     with pytest.raises(
         InputError, match=r"embed moved: the data set has no picture of split val, train; embed\.splits"
     ):
-        transfer.embed(replace(project, embed=splits), "moved", "cpu")
+        stage.embed(replace(project, embed=splits), "moved", "cpu")
 
 
 def test_what_a_pair_was_made_of_decides_no_vector(project) -> None:

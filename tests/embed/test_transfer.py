@@ -14,7 +14,7 @@ from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.core import tables
 from vse_pipe.core.errors import IntegrityError, MissingResource
 from vse_pipe.core.text import END, START, UNK
-from vse_pipe.embed import stage, transfer
+from vse_pipe.embed import stage
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.extract import text_methods
 from vse_pipe.extract.text_stage import extract_texts
@@ -68,7 +68,7 @@ def project(tmp_path_factory):
             train(params, run, "cpu")
             stage.embed(params, run, "cpu")
         for name in params.transfers:
-            transfer.embed(params, name, "cpu")
+            stage.embed(params, name, "cpu")
         yield params
 
 
@@ -228,7 +228,7 @@ def test_features_made_otherwise_are_refused_and_the_command_is_named(project):
     with pytest.raises(
         IntegrityError, match=r"made with other transform than .*vse-pipe extract --features of_strange"
     ):
-        transfer.embed(project, "sum_on_strange", "cpu")
+        stage.embed(project, "sum_on_strange", "cpu")
     path.write_text(before)
 
 
@@ -239,7 +239,7 @@ def test_features_of_another_width_are_refused(project):
     index = tables.read(folder / features.INDEX, features.SCHEMA)
     features.write(folder, array[:, :-1], index, PRECOMP)
     with pytest.raises(IntegrityError, match="made with other the shape of a row"):
-        transfer.embed(project, "sum_on_strange", "cpu")
+        stage.embed(project, "sum_on_strange", "cpu")
     features.write(folder, array, index, {key: meta[key] for key in PRECOMP})
 
 
@@ -247,7 +247,7 @@ def test_features_that_are_not_there_name_the_command(project, monkeypatch):
     folder = paths.extracted("strange", "of_strange")
     aside = folder.rename(folder.with_name("aside"))
     with pytest.raises(Exception, match="vse-pipe extract --features of_strange"):
-        transfer.embed(project, "sum_on_strange", "cpu")
+        stage.embed(project, "sum_on_strange", "cpu")
     aside.rename(folder)
 
 
@@ -255,14 +255,14 @@ def test_texts_that_are_not_there_name_the_command(project):
     folder = paths.extracted("toy", "bags")
     aside = folder.rename(folder.with_name("aside"))
     with pytest.raises(MissingResource, match="vse-pipe extract --texts bags"):
-        transfer.embed(project, "bags_on_twin", "cpu")
+        stage.embed(project, "bags_on_twin", "cpu")
     aside.rename(folder)
 
 
 def test_twice_gives_the_same_bytes_and_nothing_is_left(project):
     folder = paths.embedded("sum_on_strange")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    transfer.embed(project, "sum_on_strange", "cpu")
+    stage.embed(project, "sum_on_strange", "cpu")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert {path.name for path in Path("data/embed").iterdir() if path.is_dir()} == {*project.runs, *project.transfers}
 

@@ -15,8 +15,8 @@ from vse_pipe.ranking.bank import BankSource, Split, cosine
 from vse_pipe.ranking.calibration import ISOTONIC, fitted
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.criteria import parse
+from vse_pipe.ranking.fragments import Fused
 from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.similarity import Fused
 
 SPLITS = {"train": 6, "val": 60, "test": 50}
 

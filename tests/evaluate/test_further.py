@@ -16,7 +16,7 @@ from vse_pipe.artifacts import captions, embeddings, evaluation, images
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core import tables
 from vse_pipe.core.errors import InputError, IntegrityError
-from vse_pipe.evaluate import summary
+from vse_pipe.evaluate import stage
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project import paths
 
@@ -106,7 +106,7 @@ def test_judgements_are_measured_beside_the_figures(project):
     (project / "judged.csv").write_text("image_id,caption_id,grade\n" + "".join(lines))
     found = measured(project, judgements="judged.csv", correct_above=1)
     told = found["judged"]
-    (line,) = set(summary.notes([found])) - set(summary.notes([plain]))
+    (line,) = set(stage.figure_notes([found])) - set(stage.figure_notes([plain]))
     shown = [f"{told[direction]['map@r']:.1f}" for direction in DIRECTIONS]
     assert line == f"nns, by judged.csv: mAP@R i2t {shown[0]}, t2i {shown[1]}"
     assert {key: value for key, value in found.items() if key != "judged"} == plain
@@ -269,7 +269,9 @@ def test_judgements_that_are_not_ranked_are_counted_and_said(project):
     found = measured(project, judgements="j.txt")
     for direction in DIRECTIONS:
         assert (found["judged"][direction]["unranked"], found["judged"][direction]["kendall"]["judgements"]) == (4, 2)
-    assert any(line.endswith("; 4 of 6 judgements are of pairs that are not ranked") for line in summary.notes([found]))
+    assert any(
+        line.endswith("; 4 of 6 judgements are of pairs that are not ranked") for line in stage.figure_notes([found])
+    )
 
 
 @pytest.mark.parametrize("how", [{"fusion": "rrf"}, {"fusion": "zscore"}, {"cascade": 5}, {"fusion": "mean"}])

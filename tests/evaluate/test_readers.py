@@ -23,7 +23,7 @@ from vse_pipe.evaluate import judgements, readers
 from vse_pipe.evaluate import vectors as evaluate_vectors
 from vse_pipe.evaluate.judgements import Names
 from vse_pipe.evaluate.readers import Book
-from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.recall import Truth
 
 _NUMBERS = [2**53 - 1, 2**53, 2**53 + 1, 10**18 - 1, 10**18, 1212345678901234567, 2**63 - 1, -(2**63), 0, 7]
 _BEYOND = ["7", str(2**63)]
@@ -128,7 +128,7 @@ def test_judgements_and_labels_name_every_number(tmp_path, ending):
         by = "," if ending == "csv" else " "
         path.write_text("\n".join([f"image_id{by}label", *(f"{number}{by}a" for number in _NUMBERS)]) + "\n")
     table = judgements.read(path, ["image_id", "label"])
-    assert Names.from_ids(np.array(_NUMBERS)).find(table["image_id"]).tolist() == _NUMBERS
+    assert Names.from_key("image_id", np.array(_NUMBERS), None).find(table["image_id"]).tolist() == _NUMBERS
 
 
 installed = pytest.mark.skipif(

@@ -23,7 +23,7 @@ from vse_pipe.evaluate.stage import FILES, evaluate
 from vse_pipe.project import paths
 from vse_pipe.ranking import evaluation as ranking_evaluation
 from vse_pipe.ranking.matching import MatchedPairs
-from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.recall import Truth
 
 
 def expected_nns(images, captions) -> dict:

@@ -20,8 +20,7 @@ from vse_pipe.extract import assemble as extract_assemble
 from vse_pipe.extract import stage
 from vse_pipe.extract.assemble import assemble, limit
 from vse_pipe.extract.compute import Forward
-from vse_pipe.extract.job import Failure, Job, Output, plan
-from vse_pipe.extract.shards import Damaged, Shard, Shards, earlier
+from vse_pipe.extract.job import Damaged, Failure, Job, Output, Shard, Shards, earlier_manifests, plan
 from vse_pipe.project.params.typed import FeatureSet
 
 BOXES = np.ones((3, 1, 4), dtype=np.float32)
@@ -49,7 +48,7 @@ def test_round_trip(tmp_path: Path) -> None:
     assert np.array_equal(again.boxes_and_scores(12, files[12])["boxes"], BOXES)
     expected = {**ABOUT, "shard": 12, "rows": 3, "failures": failed, "fingerprint": "a" * 64}
     assert again.manifest(12, files[12]) == expected
-    assert [one["about"] for one in earlier(tmp_path).values()] == [{"backbone": "x"}]
+    assert [one["about"] for one in earlier_manifests(tmp_path).values()] == [{"backbone": "x"}]
     again.remove()
     assert list(tmp_path.iterdir()) == []
     assert again.files() == {}
@@ -88,7 +87,7 @@ def test_cut_short_and_gone(tmp_path: Path) -> None:
     for read in (shards.manifest, shards.rows):
         with pytest.raises(Damaged):
             read(1, path)
-    assert earlier(tmp_path) == {}
+    assert earlier_manifests(tmp_path) == {}
     shards.drop(1)
     shards.drop(1)
     with pytest.raises(Damaged, match="cannot be read"):
@@ -259,7 +258,7 @@ def interrupted_before_assembling(params, monkeypatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(stage, "assemble", stopped)
+        patched.setattr(stage.assemble, "assemble", stopped)
         stage.extract(params, "small", "cpu")
     assert {name.split("/")[0] for name in outputs(Path.cwd())} == {"shards"}
 

@@ -9,16 +9,15 @@ import torch
 
 from tests.golden import TIGHT, Result, Vectors, compare, exact
 from vse_pipe.project.registry import INFERENCES, LOSSES, SIMILARITIES
-from vse_pipe.ranking import evaluation
+from vse_pipe.ranking import evaluation, recall
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.boxes import iou, surviving
 from vse_pipe.ranking.evaluation import Outcome
 from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.hubness import skewness
 from vse_pipe.ranking.inference import csls, gm, nnn, qb_norm, rgm
 from vse_pipe.ranking.matching import Allowance, MatchedPairs
-from vse_pipe.ranking.metrics import recall
-from vse_pipe.ranking.metrics.hubness import skewness
-from vse_pipe.ranking.metrics.recall import Truth, best_ranks
+from vse_pipe.ranking.recall import Truth, best_ranks
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import ever_in_top, mean_of_top, top_k
 from vse_pipe.train.batch import Scored

@@ -9,7 +9,7 @@ from torchvision.models import get_model_weights
 
 from tests.rules.sources import ROOT
 from vse_pipe.core.errors import UsageError
-from vse_pipe.extract import published
+from vse_pipe.extract import networks
 from vse_pipe.papers import catalogue, listing
 from vse_pipe.papers.catalogue import Entry
 from vse_pipe.papers.overlay import ENSEMBLES, needs, overlay, run_name
@@ -142,7 +142,7 @@ def test_resnets_have_the_weights_of_their_time():
     for entry in (one for one in ENTRIES if one.paper in ("vsepp", "hal-aaai2020", "hal-rgm-emnlp") and one.settings):
         node = entry.settings.features
         if node["backbone"] in weights:
-            source = published._source(node["backbone"], node["weights"], get_model_weights(node["backbone"]))
+            source = networks._source(node["backbone"], node["weights"], get_model_weights(node["backbone"]))
             weights[node["backbone"]].add(source.file)
     assert weights == {"resnet152": {"resnet152-394f9c45.pth"}, "vgg19": {"vgg19-dcbb9e9d.pth"}}
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from tests.naive import data as naive
 from vse_pipe.artifacts import captions, images, regions
-from vse_pipe.prepare.formats.options import ShapesParams
+from vse_pipe.prepare.formats.options import ShapesOptions
 from vse_pipe.prepare.scenes.drawing import FIGURE_RGB, TINT_RGB, box, draw, outline, render, sample_split
 from vse_pipe.prepare.scenes.scene import (
     COLOURS,
@@ -29,13 +29,13 @@ from vse_pipe.prepare.scenes.scene import (
     sample_scene,
 )
 
-FEW = ShapesParams(train=30, val=8, test=9, pixels=48)
+FEW = ShapesOptions(train=30, val=8, test=9, pixels=48)
 _ELSEWHERE = """
 import sys
 from pathlib import Path
 from vse_pipe.prepare.scenes.drawing import render
-from vse_pipe.prepare.formats.options import ShapesParams
-captions = render(Path(sys.argv[1]), ShapesParams(train=30, val=8, test=9, pixels=48), 1).captions
+from vse_pipe.prepare.formats.options import ShapesOptions
+captions = render(Path(sys.argv[1]), ShapesOptions(train=30, val=8, test=9, pixels=48), 1).captions
 """
 
 
@@ -134,11 +134,11 @@ def test_same_seed_same_bytes_in_another_process_locale_and_thread_count(made, t
 ])  # fmt: skip
 def test_refuses(options, message):
     with pytest.raises(ValidationError, match=message):
-        ShapesParams(**options)
+        ShapesOptions(**options)
 
 
 def test_the_demo_sizes():
-    assert ShapesParams().counts() == {"train": 1000, "val": 200, "test": 200}
+    assert ShapesOptions().counts() == {"train": 1000, "val": 200, "test": 200}
 
 
 WHITE = Background("plain", "white")

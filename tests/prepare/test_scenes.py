@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import data as naive
-from vse_pipe.prepare.formats.options import ShapesParams
+from vse_pipe.prepare.formats.options import ShapesOptions
 from vse_pipe.prepare.scenes import scene as scenes_captions
 from vse_pipe.prepare.scenes.drawing import sample_split
 from vse_pipe.prepare.scenes.scene import (
@@ -34,7 +34,7 @@ from vse_pipe.prepare.scenes.scene import (
 )
 
 SEEDS = st.integers(0, 2**32 - 1)
-PARAMS = ShapesParams(train=300, val=60, test=60)
+PARAMS = ShapesOptions(train=300, val=60, test=60)
 
 
 def scene_of(seed: int) -> Scene:

@@ -16,8 +16,8 @@ def matrices(min_rows: int = 1, elements: st.SearchStrategy[float] = cosines) ->
     return shapes.flatmap(lambda shape: arrays(np.float64, shape, elements=elements))
 
 
-def dense(scores: np.ndarray, block: int = 1024) -> Scores:
-    return Scores.dense(torch.from_numpy(scores), block)
+def dense(scores: np.ndarray) -> Scores:
+    return Scores.dense(torch.from_numpy(scores))
 
 
 def own(scores: np.ndarray) -> Bank:

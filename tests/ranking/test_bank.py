@@ -8,8 +8,8 @@ from tests.ranking.dense import unit_vectors, whole
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria, evaluation
-from vse_pipe.ranking.bank import Bank, BankSource, Split, halves
-from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.bank import Bank, BankSource, Split
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores
 
 RESCORINGS = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches]
@@ -111,13 +111,6 @@ def test_a_bank_that_holds_what_is_ranked_is_refused():
         match=r"evaluate\.bank: the bank holds 4 of the vectors that are ranked, the first is image_id 0; it must",
     ):
         BankSource("x", split_of(4, 0)).checked_against(ranked, "evaluate.bank")
-
-
-def test_halves_share_no_image():
-    one, other = halves(split_of(7, 0))
-    assert one.image_ids.tolist() == [0, 2, 4, 6]
-    assert other.image_ids.tolist() == [1, 3, 5]
-    assert set(one.caption_images) == {0, 2, 4, 6}
 
 
 @pytest.mark.parametrize("name", RESCORINGS)

@@ -13,9 +13,8 @@ from vse_pipe.ranking.bank import BankSource, Split, cosine
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
 from vse_pipe.ranking.criteria import Tuned, rank_fold, trials
 from vse_pipe.ranking.evaluation import Depths
-from vse_pipe.ranking.fragments import MeanScore, Several, Words, pooled
+from vse_pipe.ranking.fragments import RULES, Fused, MeanScore, OfFragments, Several, Words, pooled
 from vse_pipe.ranking.scores import Scores
-from vse_pipe.ranking.similarity import RULES, Fused, OfFragments
 
 ORACLES = {"mean": lambda row: row, "zscore": naive.standardised, "rrf": naive.reciprocal_ranks}
 WEIGHTS = (0.5, 0.2, 0.3)

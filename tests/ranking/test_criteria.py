@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.naive import evaluate as naive
-from tests.ranking.dense import dense, own, unit_vectors, whole
+from tests.ranking.dense import dense, own, whole
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.core.errors import UnknownMember, UsageError
 from vse_pipe.project.registry import INFERENCES
@@ -15,8 +15,8 @@ from vse_pipe.ranking.criteria import Criterion, Trial, choose_parameters
 from vse_pipe.ranking.evaluation import Outcome
 from vse_pipe.ranking.inference import csls, rgm
 from vse_pipe.ranking.matching import Allowance
-from vse_pipe.ranking.metrics.recall import Truth
-from vse_pipe.ranking.scores import STRIP, Scores
+from vse_pipe.ranking.recall import Truth
+from vse_pipe.ranking.scores import Scores
 
 inverted_softmax = INFERENCES.load("is")
 
@@ -155,19 +155,6 @@ def assert_equal(found: Outcome, expected: Outcome) -> None:
 
 def test_every_member_is_a_rescoring_or_a_matching():
     assert sorted(RESCORINGS + MATCHINGS) == INFERENCES.names()
-
-
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("shape", [(STRIP + 4, 18), (18, STRIP + 4)], ids=["many queries", "many items"])
-def test_nothing_depends_on_the_block(name, shape):
-    queries, items = unit_vectors(shape[0], 16, 0), unit_vectors(shape[1], 16, 1)
-    truth = Truth.by_image(*(np.arange(size) % 18 for size in shape))
-    outcomes = [
-        result(parse(name), Scores.from_sides(queries, items, lambda left, right: left @ right.T, block), truth)
-        for block in (1, 7, 512)
-    ]
-    assert_equal(outcomes[1], outcomes[0])
-    assert_equal(outcomes[2], outcomes[0])
 
 
 @pytest.mark.parametrize("name", ALL)

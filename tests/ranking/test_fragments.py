@@ -206,7 +206,7 @@ def test_tiles_make_up_the_whole_and_are_computed_once(tiles):
         calls.append((len(a), len(b)))
         return _score(a, b)
 
-    scores = Scores.from_sides(images, texts, counted, block=2)
+    scores = Scores.from_sides(images, texts, counted)
     assert not calls, "nothing is scored before it is asked for"
     expected = _score(images, texts)
     both = scores, scores.transposed()

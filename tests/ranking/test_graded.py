@@ -13,10 +13,10 @@ from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, matrices
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import evaluation as engine
+from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths
-from vse_pipe.ranking.metrics import graded
-from vse_pipe.ranking.metrics.graded import Graded, counts, kendall, positions
-from vse_pipe.ranking.metrics.recall import Truth, best_ranks
+from vse_pipe.ranking.graded import Graded, counts, kendall, positions
+from vse_pipe.ranking.recall import Truth, best_ranks
 
 QUERIES, ITEMS = np.arange(40) + 100, np.arange(60)[::-1] * 7
 
@@ -51,7 +51,7 @@ def test_against_loops(ties, above):
     scores, judged = case(int(above))
     cells = judged.cells("image_to_text", QUERIES, ITEMS)
     depths = Depths.including([3], [5])
-    found = engine.rank_graded(dense(scores, block=7), cells, above, ties, depths)
+    found = engine.rank_graded(dense(scores), cells, above, ties, depths)
     grades = grades_of(judged)
     right = [{item for item, grade in one.items() if grade > above} for one in grades]
     rows = [row for row, own in enumerate(right) if own]
@@ -100,7 +100,7 @@ def test_directions_are_each_others_transpose_and_no_judgement_is_nobody():
     back = judged.cells("text_to_image", ITEMS, QUERIES)
     assert (there.rows.tolist(), there.columns.tolist()) == (back.columns.tolist(), back.rows.tolist())
     np.testing.assert_array_equal(engine.pair_scores(dense(scores), there), engine.pair_scores(dense(scores.T), back))
-    np.testing.assert_array_equal(engine.pair_scores(dense(scores, block=9), there), scores[there.rows, there.columns])
+    np.testing.assert_array_equal(engine.pair_scores(dense(scores), there), scores[there.rows, there.columns])
     assert engine.rank_graded(dense(scores), there, 3.0, "pessimistic", Depths()) is None
 
 

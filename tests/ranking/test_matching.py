@@ -13,7 +13,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria, evaluation, kernels, matching
 from vse_pipe.ranking.matching import Allowance, greedy
-from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import top_k
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.naive import evaluate as naive
 from tests.ranking.dense import matrices
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.metrics.hubness import anti_hubs, gini, hub_share, largest_hub, occurrence, robin_hood, skewness
-from vse_pipe.ranking.metrics.recall import (
+from vse_pipe.ranking.hubness import anti_hubs, gini, hub_share, largest_hub, occurrence, robin_hood, skewness
+from vse_pipe.ranking.recall import (
     NOISE,
     RISE,
     Relevance,

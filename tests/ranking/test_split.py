@@ -14,7 +14,7 @@ from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.project import paths
 from vse_pipe.ranking.bank import collapsed
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.ranking.metrics.recall import Relevance
+from vse_pipe.ranking.recall import Relevance
 
 CPU = torch.device("cpu")
 

@@ -14,7 +14,7 @@ from vse_pipe.ranking import criteria, evaluation, tiles
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.criteria import Trial, Tuned, rank_fold
 from vse_pipe.ranking.evaluation import Depths
-from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import mean_of_top, top_k
 

@@ -73,7 +73,7 @@ def test_the_digest_is_of_all_that_the_stage_and_the_members_of_the_run_import(t
     params = load_params(tmp_path, runs=RUNS)
     declared = declarations()["train"]
     needed = code.needed(declared, declared.members(params, run))
-    assert {"vse_pipe.ranking.metrics.recall", "vse_pipe.train.loop"} <= needed
+    assert {"vse_pipe.ranking.recall", "vse_pipe.train.loop"} <= needed
     assert checkpoint.code_of(params.runs[run]) == code.digest(needed)
 
 

@@ -77,8 +77,7 @@ def measure_pairs(
 
     The loss is that of L2RM (Han et al., CVPR 2024, Eq. 4, as in its code) with two changes: captions of the same image
     are no negatives of each other, and the mean is over negatives only. Otherwise the loss of a pair would tell how
-    many captions of its image the batch has, which matters with few images. The loss depends on the batch.
-    """
+    many captions of its image the batch has, which matters with few images. The loss depends on the batch."""
 
     def measure_batch(pairs: ndarray) -> tuple[ndarray, ...]:
         scores = score(*encode(pairs))
@@ -123,8 +122,7 @@ def search(
     images: each image once; image_rows: the row of ``images`` for each pair; cells: maximum number of scores at a time,
     but at least a row; progress: wraps the results of the blocks and gets their number; matches: parallel rows of
     ``images`` and ``texts`` that are known to match and so are no partners, by default those of the pairs. Among equal
-    scores the first caption and the first image win; ``image`` is a pair with the image.
-    """
+    scores the first caption and the first image win; ``image`` is a pair with the image."""
     matched_images, matched_texts = (
         torch.from_numpy(side).to(texts.device) for side in matches or (image_rows, np.arange(len(image_rows)))
     )
@@ -199,8 +197,7 @@ def loss_histogram(
 
     Columns: low, high, pairs; matched and mismatched, empty if the truth is unknown; expected_matched and
     expected_mismatched, the pairs that each component of the mixture puts into the bin by its density in the middle,
-    empty if the mixture split nothing. The mixture is one of losses that are scaled to 0..1.
-    """
+    empty if the mixture split nothing. The mixture is one of losses that are scaled to 0..1."""
     low, high = float(losses.min()), float(losses.max())
     bins = BINS if high > low else 1
     edges = np.linspace(low, high, bins + 1)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +10,8 @@ import torch
 from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import captions, features, joins, model_files, pairs
 from vse_pipe.audit import measure
-from vse_pipe.audit.measure import Measured, batches, measure_pairs, search
 from vse_pipe.core import console
 from vse_pipe.core.arrays import generator
-from vse_pipe.core.console import document, ruled, say, stdout, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256, whole_folder
@@ -26,7 +23,6 @@ from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train import model as train_model
 from vse_pipe.train import restore
 from vse_pipe.train.data import Pairs, PixelSource, TrainTable, mentions_of
-from vse_pipe.train.model import DualEncoder
 
 # Pairs of a batch for losses, as in the L2RM paper.
 BATCH = 128
@@ -39,21 +35,20 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
 
     threshold: pairs above this probability count as mismatched; limit: pairs of the gallery. Raises InputError for a
     run that is not trained or has pairs of one image only, IntegrityError if its inputs differ from those of the
-    training.
-    """
+    training."""
     started = time.monotonic()
     node, out = params.runs[run], paths.audited(run)
     with claim(out):
         model, files = restore.load(paths.trained(run))
         if "peer_sha256" in files.config:
-            warn(f"audit {run}: of the run's two networks the first alone is asked")
+            console.warn(f"audit {run}: of the run's two networks the first alone is asked")
         table, truth, source = _inputs(node, run, files)
         resolved = resolve_device(device)
         model, pixels = model.to(resolved), None
         if model.tests_on_pixels:
             pictures = IMAGE_ENCODERS.load(files.config["image"]["name"]).Pictures
             pixels = pictures.join(node.dataset, source, files.config["backbone"], resolved)
-        work = batches(len(table.train_pairs), BATCH, generator(params.seed, "audit", run))
+        work = measure.batches(len(table.train_pairs), BATCH, generator(params.seed, "audit", run))
         measured = _measured(model, table.train_pairs, pixels, work, run, resolved)
         if not np.isfinite(measured.losses).all():
             raise InputError(f"{paths.trained(run)}: the model's losses are not finite; train the run again")
@@ -69,7 +64,9 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
             "partners_from": "batch" if model.fragments else "all",
             **measure.audit_metrics(content, truth, mixture, threshold),
         }
-        if records := _records(paths.trained(run)):
+        # A scheme that transports nothing has no records.
+        trained = paths.trained(run)
+        if records := pairs.read_rematching(trained) if (trained / pairs.REMATCHING).exists() else []:
             metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
         mismatched = None if truth["mismatched"].null_count else truth["mismatched"].to_numpy()
         histogram = measure.loss_histogram(measured.losses, mixture, mismatched)
@@ -77,16 +74,11 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
             artefact.write(folder, content, metrics, histogram, measure.costs_table(records) if records else None)
     paths.record_seconds(out, time.monotonic() - started)
     for doubt in mixture.doubts:
-        warn(f"audit {run}: do not trust the probabilities: {doubt}")
+        console.warn(f"audit {run}: do not trust the probabilities: {doubt}")
     if text := measure.doubt(metrics):
-        warn(f"audit {run}: {text}")
-    say(f"audit {run}: {metrics['flagged']} of {metrics['pairs']} pairs flagged, {out}")
+        console.warn(f"audit {run}: {text}")
+    console.say(f"audit {run}: {metrics['flagged']} of {metrics['pairs']} pairs flagged, {out}")
     return metrics
-
-
-def _records(trained: Path) -> list[dict]:
-    """A record of every epoch that rematched; empty for a scheme that transports nothing."""
-    return pairs.read_rematching(trained) if (trained / pairs.REMATCHING).exists() else []
 
 
 def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTable, pa.Table, features.Features]:
@@ -116,21 +108,21 @@ def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTa
 
 @torch.inference_mode()
 def _measured(
-    model: DualEncoder,
+    model: train_model.DualEncoder,
     train_pairs: Pairs,
     pixels: PixelSource | None,
     work: list[np.ndarray],
     run: str,
     device: torch.device,
-) -> Measured:
+) -> measure.Measured:
     """Losses and partners. Models that compare vectors encode everything once and are searched completely. Models that
     compare fragments have partners from the same batch, because all images against all captions would take days."""
 
-    def measure_with(encode: Callable[[np.ndarray], tuple]) -> Measured:
+    def measure_with(encode: Callable[[np.ndarray], tuple]) -> measure.Measured:
         def progress(results: Iterable) -> Iterable:
             return console.track(results, len(work), f"audit {run}: losses")
 
-        return measure_pairs(encode, model.score, train_pairs.owners, work, train_pairs.matches, progress)
+        return measure.measure_pairs(encode, model.score, train_pairs.owners, work, train_pairs.matches, progress)
 
     if model.fragments:
         return measure_with(lambda places: model.encode(train_pairs.batch(places), device))
@@ -143,7 +135,7 @@ def _measured(
     incidence, matches = train_pairs.incidence, None
     if incidence is not None:
         matches = incidence.by_image[incidence.images[first]][:, incidence.texts].nonzero()
-    partners = search(
+    partners = measure.search(
         images,
         texts,
         image_rows,
@@ -151,7 +143,7 @@ def _measured(
         progress=lambda results, total: console.track(results, total, f"audit {run}: partners"),
         matches=matches,
     )
-    return Measured(measured.losses, measured.scores, partners)
+    return measure.Measured(measured.losses, measured.scores, partners)
 
 
 _ROWS = (
@@ -172,9 +164,9 @@ _PARTNERS = {"all": "all pairs", "batch": "the pair's batch"}
 def show_audit(metrics: dict, as_json: bool) -> None:
     """Print the metrics. Figures against an unknown truth are left out; undefined figures are dashes."""
     if as_json:
-        document(metrics)
+        console.document(metrics)
         return
-    table = ruled()
+    table = console.ruled()
     table.add_column(f"run {metrics['run']}", overflow="fold")
     table.add_column(f"threshold {metrics['threshold']:g}", justify="right", no_wrap=True)
     for title, key, form in _ROWS:
@@ -184,4 +176,4 @@ def show_audit(metrics: dict, as_json: bool) -> None:
     for row in metrics.get("ranked", []):
         true = "" if row["precision"] is None else f", {row['precision']:.0%} in truth"
         table.add_row(f"mismatched of the first {row['first']:,} by loss", f"about {row['estimated']:.0%}{true}")
-    stdout.print(table)
+    console.stdout.print(table)

@@ -116,7 +116,7 @@ def evaluate(
     executor = params.engine.changed(*engines)
     params, chosen = _project.on_dataset(params, _project.chosen_runs(run, params, ranked=dataset is None), dataset)
     with _project.reserved(map(paths.evaluations, chosen)):
-        from vse_pipe.evaluate import stage, summary
+        from vse_pipe.evaluate import stage
         from vse_pipe.project.params.checks import ranked_under
 
         criteria = criteria_named(inference)
@@ -127,7 +127,7 @@ def evaluate(
             results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
     _project.settle(params, chosen, paths.evaluations, stage.FILES)
     if results or as_json:
-        summary.show(results, as_json)
+        stage.show_results(results, as_json)
     return stage.require_measured(chosen, criteria)
 
 
@@ -149,7 +149,7 @@ def _evaluate_files(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    from vse_pipe.evaluate import summary
+    from vse_pipe.evaluate import stage
     from vse_pipe.evaluate.files import DEFAULT_CRITERIA, evaluate_files
     from vse_pipe.project.params.load import load_measuring
 
@@ -157,7 +157,7 @@ def _evaluate_files(
     params, options, seed, executor = load_measuring(_project.overrides)
     with _project.spread(executor.changed(*engines), device):
         results = evaluate_files(files, names or DEFAULT_CRITERIA, params, options, device, out, seed)
-    summary.show_files(results, as_json)
+    stage.show_file_results(results, as_json)
 
 
 def _numbers(text: str | None) -> list[float]:

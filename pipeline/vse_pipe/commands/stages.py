@@ -138,9 +138,9 @@ def embed(
     models = _project.chosen_runs(run, params, embedded=dataset is None)
     params, names = _project.on_dataset(params, models, dataset)
     with _project.reserved(map(paths.embedded, names)):
-        from vse_pipe.embed import stage, transfer
+        from vse_pipe.embed import stage
 
     with _project.spread(executor, device):
-        outs = [(transfer if name in params.transfers else stage).embed(params, name, device) for name in names]
+        outs = [stage.embed(params, name, device) for name in names]
     _project.settle(params, names, paths.embedded, stage.FILES)
     return _project.wrote(outs, as_json)

@@ -62,6 +62,5 @@ _TRANSFERS = replace(
     section="transfers",
     inputs=_transfer_inputs,
     families={**_RUNS.families, TEXT_FEATURES: ""},
-    file="transfer",
 )
 STAGES = (_RUNS, _TRANSFERS)

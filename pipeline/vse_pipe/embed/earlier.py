@@ -17,8 +17,6 @@ import pyarrow as pa
 from torch import Tensor
 
 from vse_pipe.artifacts import embeddings, features, joins, texts
-from vse_pipe.artifacts.embeddings import StoredVectors
-from vse_pipe.artifacts.features import WRITTEN, Features
 from vse_pipe.artifacts.model_files import ModelFiles
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
@@ -32,7 +30,7 @@ from vse_pipe.project.registry import TEXT_FEATURES, TextFeatureTraits
 from vse_pipe.project.stages import declarations
 
 # Keys of meta.json that may differ between two data sets. Code, libraries and devices change a last bit only.
-_FREE = {*WRITTEN, "dataset", "images_sha256", "code_sha256", "libraries", "device", "files"}
+_FREE = {*features.WRITTEN, "dataset", "images_sha256", "code_sha256", "libraries", "device", "files"}
 # Options that may differ: the place of features that were computed elsewhere, and a size that changes a last bit only.
 _FREE_OPTIONS = {"tsv", "batch_size"}
 # Keys of config.json that decide nothing beside the weights.
@@ -77,7 +75,7 @@ class EarlierVectors:
             stored_contents, digest = joins.read(self.folder)
             if digest != self.digest:
                 return nothing
-            stored = StoredVectors.open(self.folder / embeddings.IMAGES)
+            stored = embeddings.StoredVectors.open(self.folder / embeddings.IMAGES)
         except (InputError, IntegrityError) as error:
             warn(f"{error}; doing so now")
             return nothing
@@ -92,7 +90,7 @@ class CachedVectors:
     """rows: int64 (n,), the row of each content in ``stored``, -1 for a missing one."""
 
     rows: np.ndarray
-    stored: StoredVectors | None
+    stored: embeddings.StoredVectors | None
 
     @property
     def count(self) -> int:
@@ -120,7 +118,7 @@ class CachedVectors:
         return vectors
 
 
-def vectors_digest(params: Params, run: str, model: ModelFiles, source: Features, device: str) -> str:
+def vectors_digest(params: Params, run: str, model: ModelFiles, source: features.Features, device: str) -> str:
     """A digest of everything that decides a vector beside its picture. run: a run or transfer; source: the features
     that the vectors are computed from; device: its kind."""
     declared = declarations()["embed"]
@@ -135,7 +133,7 @@ def vectors_digest(params: Params, run: str, model: ModelFiles, source: Features
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
-def contents_of(source: Features, image_ids: np.ndarray) -> pa.Array:
+def contents_of(source: features.Features, image_ids: np.ndarray) -> pa.Array:
     """The contents of these images, null where they are unknown, as in a damaged file. Raises InputError for images
     without features."""
     unknown = pa.nulls(len(image_ids), pa.string())

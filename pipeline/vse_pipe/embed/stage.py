@@ -1,6 +1,7 @@
-"""embed: every image and caption of a run's data set in the run's space, as a vector or as fragments."""
+"""embed: every image and caption of a run's data set, or of another one, in the run's space, as a vector or as fragments."""
 
 import json
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -11,18 +12,21 @@ from pathlib import Path
 import pyarrow as pa
 import torch
 
-from vse_pipe.artifacts import captions, embeddings, images, joins, model_files, names
+from vse_pipe.artifacts import captions, embeddings, features, images, joins, model_files, names
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import memory
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import resolve_device
-from vse_pipe.core.files import sha256, whole_folder
+from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.files import read_json, require, sha256, whole_folder
 from vse_pipe.core.locks import claim
 from vse_pipe.embed import vectors
-from vse_pipe.embed.earlier import EarlierVectors, vectors_digest
+from vse_pipe.embed.earlier import EarlierVectors, changed, fitted, vectors_digest
 from vse_pipe.embed.vectors import Sources
+from vse_pipe.extract.text_methods import Corpus
 from vse_pipe.project import paths
+from vse_pipe.project.params.schema import TransferNode
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import IMAGE_ENCODERS
 from vse_pipe.train import restore
@@ -32,22 +36,34 @@ Model = tuple[DualEncoder, model_files.ModelFiles]
 FILES = (embeddings.IMAGES, embeddings.CAPTIONS, joins.NAME, names.NAME, embeddings.WEIGHTS, f"{embeddings.PEER}/*")
 
 
-def embed(params: Params, run: str, device: str = "auto") -> Path:
-    """Write data/embed/<run>/images.parquet and captions.parquet.
+def embed(params: Params, name: str, device: str = "auto") -> Path:
+    """Write data/embed/<name>/images.parquet and captions.parquet. name: of a run, or of a transfer to another data
+    set, which has the vocabulary and the options of the run's training.
 
     Vectors are written for every split, because train captions can serve as a query bank. Fragments take about 100
     times the space, so only val and test are written. ``embed.splits`` overrides both. Images that could not be read
     are left out with their captions, and the footer has their numbers. The weights of a similarity that learns lie
     beside the files. For a run of two networks, peer/ holds the files of the second.
-    """
-    started = time.monotonic()
-    node = params.runs[run]
-    out = paths.embedded(run)
-    with claim(out):
+
+    For a transfer the footer names both data sets and the share of words that the run does not know, by split. Raises
+    IntegrityError for features that were made differently from those of the training, MissingResource for missing text
+    features of the training."""
+    started, run, out = time.monotonic(), params.trained(name), paths.embedded(name)
+    with claim(out), tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
         models = restore.load_all(paths.trained(run))
-        source, texts = restore.inputs(node, run, models[0][1])
-        write(params, run, models, Material(node.dataset, source, texts), resolve_device(device))
+        unknown: dict[str, float] = {}
+        if name in params.transfers:
+            material, unknown = _transferred(params, params.transfers[name], models[0][1], Path(folder))
+        else:
+            node = params.runs[run]
+            material = Material(node.dataset, *restore.inputs(node, run, models[0][1]))
+        write(params, name, models, material, resolve_device(device))
     paths.record_seconds(out, time.monotonic() - started)
+    if unknown:
+        listed = ", ".join(f"{split} {share:.1%}" for split, share in unknown.items())
+        say(f"embed {name}: words that run '{run}' does not know: {listed}")
+        if max(unknown.values()) == 1:
+            warn(f"embed {name}: run '{run}' knows no word of a split; its captions are all but the same to it")
     return out
 
 
@@ -135,3 +151,51 @@ def about_model(run: str, config: dict) -> dict[str, str]:
         "similarity_params": json.dumps(similarity["params"], sort_keys=True),
         "normalised": json.dumps(not config["image"]["params"].get("no_imgnorm", False)),
     }
+
+
+_DIGITS = 6
+
+
+def _transferred(
+    params: Params, node: TransferNode, files: model_files.ModelFiles, folder: Path
+) -> tuple[Material, dict[str, float]]:
+    """The features and the treated captions of the other data set, and the shares of unknown words by split. folder:
+    for the captions."""
+    run_texts = fitted(node.run, files)
+    source, prepared = _features(params, node, files), paths.prepared(node.dataset)
+    sentences = captions.CaptionColumn(prepared, "text")
+    ids = captions.read(prepared, columns=["caption_id"])["caption_id"].to_numpy()
+    treated = run_texts.treated(folder / run_texts.name, ids, sentences) if len(ids) else None
+    corpus = Corpus(sentences, captions.CaptionColumn(prepared, "split"))
+    shares = {split: run_texts.unknown_share(corpus.texts_of(split)) for split in sorted(set(corpus.splits))}
+    unknown = {split: round(share, _DIGITS) for split, share in shares.items() if share is not None}
+    about = {
+        "run": node.run,
+        "trained_on": params.runs[node.run].dataset,
+        "dataset": node.dataset,
+        "unknown_words": unknown,
+    }
+    return Material(node.dataset, source, treated, {embeddings.TRANSFER: json.dumps(about, sort_keys=True)}), unknown
+
+
+def _features(params: Params, node: TransferNode, files: model_files.ModelFiles) -> features.Features:
+    """The features of the transfer's data set. Raises IntegrityError if they were made differently from those of the
+    training."""
+    run = params.runs[node.run]
+    trained, moved = paths.extracted(run.dataset, run.features), paths.extracted(node.dataset, str(node.features))
+    ours, theirs = (
+        read_json(require(folder / features.META, f"vse-pipe extract --features {folder.name}"))
+        for folder in (trained, moved)
+    )
+    if ours.get("sha256") != files.config.get("features_sha256"):
+        raise IntegrityError(
+            f"run {node.run} was trained on other features than {trained} now holds; run `vse-pipe train --run {node.run}` again"
+        )
+    if differences := changed(ours, theirs):
+        raise IntegrityError(
+            f"{moved}: made with other {', '.join(differences)} than {trained}, on which run '{node.run}' was trained; give "
+            f"features.{moved.name} the options of features.{trained.name} and run `vse-pipe extract --features {moved.name}`"
+        )
+    source = features.read(moved)
+    features.require_images(source, paths.prepared(node.dataset))
+    return source

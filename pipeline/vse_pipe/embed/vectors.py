@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from vse_pipe.artifacts import embeddings, joins
-from vse_pipe.artifacts.embeddings import FragmentRows, Side
 from vse_pipe.artifacts.features import Features
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import tables
@@ -51,8 +50,7 @@ class Sources:
         """(n, dim) or (n, R, dim). label: the text of a progress line, none if empty.
 
         even: fill up the last batch. The last bits of a vector may depend on the size of its batch, never on the other
-        images in it.
-        """
+        images in it."""
         rows = self.features.rows_of(image_ids)
         size = BATCH if isinstance(self.inputs, np.ndarray) else min(BATCH, self.inputs.batch_size)
         filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
@@ -121,13 +119,13 @@ def _write(
     encode: Callable[[slice, str], np.ndarray],
     about: dict[str, str],
 ) -> None:
-    def sides() -> Iterator[Side]:
+    def sides() -> Iterator[embeddings.Side]:
         for number, part in enumerate(parts, start=1):
             suffix = f" of part {number} of {len(parts)}" if len(parts) > 1 else ""
             rows = table.slice(part.start, part.stop - part.start)
             split = rows["split"].to_numpy(zero_copy_only=False)
             vectors = encode(part, f"embedding {path.stem}, batches{suffix}")
-            yield Side(rows[key].to_numpy(), rows["image_id"].to_numpy(), split, vectors, about)
+            yield embeddings.Side(rows[key].to_numpy(), rows["image_id"].to_numpy(), split, vectors, about)
 
     embeddings.write_each(path, sides(), about)
 
@@ -152,7 +150,7 @@ def write_fragments(
     return counts, shape[2]
 
 
-def _blocks(sources: Sources, name: str, splits: Sequence[str]) -> Iterator[FragmentRows]:
+def _blocks(sources: Sources, name: str, splits: Sequence[str]) -> Iterator[embeddings.FragmentRows]:
     encode: Callable[[np.ndarray], Tensor | Words] = sources.encode_captions
     table, key = sources.captions, "caption_id"
     if name == embeddings.IMAGES:
@@ -162,7 +160,7 @@ def _blocks(sources: Sources, name: str, splits: Sequence[str]) -> Iterator[Frag
     for split, rows in track(work, len(work), f"embedding {name.removesuffix('.parquet')}"):
         ids = rows[key].to_numpy()
         vectors, lengths = _flat(encode(ids))
-        yield FragmentRows(split, ids, rows["image_id"].to_numpy(), lengths, vectors)
+        yield embeddings.FragmentRows(split, ids, rows["image_id"].to_numpy(), lengths, vectors)
 
 
 def _flat(side: Tensor | Words) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,6 @@ from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.artifacts.joins import Origin
 from vse_pipe.core import console
-from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TUNED, EvaluateParams
@@ -21,10 +20,9 @@ from vse_pipe.ranking import evaluation
 from vse_pipe.ranking.bank import Split, cosine
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.embedded import Embedded
-from vse_pipe.ranking.fragments import MeanScore, Several, pooled, weighted
-from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.fragments import RULES, Fused, MeanScore, Several, pooled, weighted
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores, Similarity
-from vse_pipe.ranking.similarity import RULES, Fused
 
 
 @dataclass(frozen=True)
@@ -117,8 +115,7 @@ class Ensemble:
 def run_embeddings(params: Params, run: str) -> Embedded | Ensemble:
     """The embeddings of ``run``, from one network or two.
 
-    Raises as ``Embedded.of_run``, and InputError when the second network was not trained together with the first.
-    """
+    Raises as ``Embedded.of_run``, and InputError when the second network was not trained together with the first."""
     first = Embedded.of_run(params, run)
     if first.peer_sha256 is None:
         return first
@@ -171,8 +168,7 @@ def lender(
     """The run whose data set provides the bank of a transfer, by its entry or because the ranked data set lacks that
     split; else None.
 
-    ranked: the embeddings of the transfer. bank: ``evaluate.bank``.
-    """
+    ranked: the embeddings of the transfer. bank: ``evaluate.bank``."""
     node = params.transfers.get(name)
     if node is None or bank not in ("train", "val"):
         return None
@@ -183,7 +179,7 @@ def lender(
     home = at_home(params, name, device)
     if home is None or not home.has(bank):
         return None
-    warn(
+    console.warn(
         f"evaluate {name}: {node.dataset} has no split {bank}; the query bank is {bank} of {params.runs[node.run].dataset}"
     )
     return home
@@ -204,8 +200,7 @@ _MIB = 1 << 20
 def tuned(ensemble: Ensemble, params: EvaluateParams, device: Device) -> tuple[float, ...]:
     """The weights with the largest rsum of nearest neighbours on split val, in the protocol's folds; a run may get 0.
 
-    ensemble: without weights. Raises InputError when a run has no split val.
-    """
+    ensemble: without weights. Raises InputError when a run has no split val."""
     grounds = _grounds(ensemble, params, device)
 
     def rsum(weights: Sequence[float]) -> float:

@@ -26,10 +26,8 @@ from vse_pipe.evaluate.vectors import Vectors, must_fit, must_pair, read_caption
 from vse_pipe.project.params.schema import EvaluateParams, Fusion
 from vse_pipe.ranking import bank, criteria
 from vse_pipe.ranking.bank import BankSource, Split, cosine
-from vse_pipe.ranking.criteria import Criterion
-from vse_pipe.ranking.fragments import MeanScore, Several
-from vse_pipe.ranking.metrics.recall import Relevance
-from vse_pipe.ranking.similarity import Fused
+from vse_pipe.ranking.fragments import Fused, MeanScore, Several
+from vse_pipe.ranking.recall import Relevance
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
     }
     about |= {"qrels": files.qrels} if files.qrels else {}
     chosen_by = bank if not bank.is_transductive else BankSource("val")
-    inputs = Inputs(ranked, bank, tuning, chosen_by, _inner_product, about, names=book.names())
+    inputs = Inputs(ranked, bank, tuning, chosen_by, cosine, about, names=book.names())
     if not files.more.images:
         return inputs
     ids = (files.image_ids, files.caption_ids)
@@ -322,12 +320,6 @@ def _warn_of_missing(relevance: Relevance, images: Vectors, captions: Vectors, s
             )
 
 
-def _inner_product(
-    images: Float[Tensor, "images dim"], captions: Float[Tensor, "captions dim"]
-) -> Float[Tensor, "images captions"]:
-    return images @ captions.T
-
-
 DEFAULT_CRITERIA = ("nns", "is", "csls")
 
 
@@ -381,7 +373,7 @@ def evaluate_files(
     return metrics
 
 
-def require_parameters(loaded: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
+def require_parameters(loaded: Inputs, chosen: Sequence[criteria.Criterion], params: EvaluateParams) -> None:
     """Raises UsageError when parameters of a criterion are open and there are no validation data."""
     names = [criterion.name for criterion in chosen if open_parameters(criterion, params)]
     if names and loaded.tuning is None:

@@ -16,21 +16,17 @@ from jaxtyping import Float, Int64
 from vse_pipe.artifacts import captions, images, joins
 from vse_pipe.artifacts import names as text_names
 from vse_pipe.artifacts.evaluation import DIRECTIONS, JUDGED, PLAUSIBLE
-from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import memory, weights
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate import readers
 from vse_pipe.evaluate.measure import heading, rounded
-from vse_pipe.evaluate.readers import existing
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking import evaluation
+from vse_pipe.ranking import evaluation, graded
 from vse_pipe.ranking.bank import Split
 from vse_pipe.ranking.criteria import Trial, Tuned
-from vse_pipe.ranking.evaluation import Depths, means
-from vse_pipe.ranking.metrics import graded
-from vse_pipe.ranking.metrics.graded import Further, Graded, Labels, kendall
-from vse_pipe.ranking.metrics.recall import places
+from vse_pipe.ranking.graded import Further, Graded, Labels, kendall
+from vse_pipe.ranking.recall import places
 from vse_pipe.ranking.scores import Scores
 
 _SHOWN = 40
@@ -48,7 +44,7 @@ def read(
 
     Raises MissingResource for a missing file, InputError for missing columns, empty or missing cells, or a file beyond
     the memory limit, IntegrityError for a damaged Parquet file."""
-    if existing(path).is_dir():
+    if readers.existing(path).is_dir():
         raise InputError(f"{path}: a folder, expected a file")
     if path.suffix == ".parquet":
         return _parquet(path, columns, optional)
@@ -120,14 +116,10 @@ class Names:
     ids: Int64[np.ndarray, " names"]
 
     @classmethod
-    def from_ids(cls, ids: Int64[np.ndarray, " rows"]) -> "Names":
-        return cls(pa.array(ids).cast(pa.string()), ids)
-
-    @classmethod
-    def from_key(cls, key: str, ids: Int64[np.ndarray, " rows"], texts: TextIds | None) -> "Names":
+    def from_key(cls, key: str, ids: Int64[np.ndarray, " rows"], texts: text_names.TextIds | None) -> "Names":
         """key: image_id or caption_id. texts: the texts of ids that are text."""
         labels = None if texts is None else texts.texts(key, ids)
-        return cls.from_ids(ids) if labels is None else cls(labels, ids)
+        return cls(pa.array(ids).cast(pa.string()) if labels is None else labels, ids)
 
     def also(self, names: Iterable[str], ids: Int64[np.ndarray, " rows"]) -> "Names":
         more = pa.array(list(names), pa.string(), from_pandas=True)
@@ -193,7 +185,7 @@ def _pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path |
         return None
     assert isinstance(file, str), "evaluate has taken that of its data set"
     if digest := params.sha256.get(file):
-        weights.check(existing(Path(file)), digest)
+        weights.check(readers.existing(Path(file)), digest)
     return Path(file)
 
 
@@ -220,8 +212,7 @@ def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
 def _flickr8k(path: Path, table: pd.DataFrame) -> pd.DataFrame:
     """One row an expert, with grades 0 to 3 for 1 to 4; or one row a pair, with the crowd's share of Yes, 0 to 1.
 
-    The two kinds differ: grades of experts are never 0; a row of the crowd has a 0 or a share below 1.
-    """
+    The two kinds differ: grades of experts are never 0; a row of the crowd has a 0 or a share below 1."""
     figures = np.stack([numbers(path, table, name) for name in _FLICKR8K[2:]], axis=1)
     pairs = table[list(_PAIR)]
     if np.isin(figures, _EXPERT).all():
@@ -303,7 +294,7 @@ def _judged_figures(
     trials: list[tuple[int, Split, Scores]],
     params: EvaluateParams,
 ) -> tuple[dict, pa.Table]:
-    depths = Depths.including(params.recall, params.ndcg)
+    depths = evaluation.Depths.including(params.recall, params.ndcg)
     rows, parts, agreed = [], [], []
     for fold, split, scores in trials:
         queries, items = split.sides(direction)
@@ -335,7 +326,7 @@ def _means(parts: Sequence[evaluation.Ranked]) -> dict:
         {key: np.concatenate([getattr(part, name)[key] for part in parts]) for key in getattr(parts[0], name)}
         for name in ("hits", "measures")
     )
-    return {"queries": len(ranks), **means(ranks, measures, hits)}
+    return {"queries": len(ranks), **evaluation.means(ranks, measures, hits)}
 
 
 def _foreign(split: Split, direction: str, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

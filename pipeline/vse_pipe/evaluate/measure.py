@@ -9,15 +9,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float
 
-from vse_pipe.artifacts.evaluation import (
-    DIRECTIONS,
-    KS,
-    MEASURES,
-    OCCURRENCE_SCHEMA,
-    RANKS_SCHEMA,
-    RELAXATION_SCHEMA,
-    with_further,
-)
+from vse_pipe.artifacts import evaluation as artefact
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError
@@ -27,16 +19,15 @@ from vse_pipe.ranking import criteria as ranking_criteria
 from vse_pipe.ranking.bank import BankSource, Split
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.criteria import Criterion, Ranking, Scan, Trial, Tuned, rank_fold, recalls, trials
-from vse_pipe.ranking.evaluation import Depths, Outcome
-from vse_pipe.ranking.metrics.graded import Further
+from vse_pipe.ranking.fragments import Fused
+from vse_pipe.ranking.graded import Further
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.ranking.similarity import Fused
 
 DIGITS = 6
 
 
 def rank_table(
-    outcome: Outcome, direction: str, fold: int, queries: np.ndarray, items: np.ndarray, clusters: np.ndarray
+    outcome: evaluation.Outcome, direction: str, fold: int, queries: np.ndarray, items: np.ndarray, clusters: np.ndarray
 ) -> pa.Table:
     """One row per query. queries, items: int64 ids, in the order of the scores' rows and columns. clusters: for each
     query the int64 id of its image."""
@@ -49,17 +40,19 @@ def rank_table(
         "image_id": pa.array(clusters),
         "rank": ranks,
         **{f"hit_{k}": pa.array(hits) for k, hits in outcome.hits.items()},
-        **{name: _or_nulls(outcome.measures.get(name), count) for name in {**MEASURES, **outcome.measures}},
-        "top": pa.ListArray.from_arrays(offsets, pa.array(items[outcome.top]), type=RANKS_SCHEMA.field("top").type),
+        **{name: _or_nulls(outcome.measures.get(name), count) for name in {**artefact.MEASURES, **outcome.measures}},
+        "top": pa.ListArray.from_arrays(
+            offsets, pa.array(items[outcome.top]), type=artefact.RANKS_SCHEMA.field("top").type
+        ),
     }
-    return pa.table(columns, schema=with_further(RANKS_SCHEMA, columns))
+    return pa.table(columns, schema=artefact.with_further(artefact.RANKS_SCHEMA, columns))
 
 
-def occurrence_table(outcome: Outcome, direction: str, fold: int, items: np.ndarray) -> pa.Table:
+def occurrence_table(outcome: evaluation.Outcome, direction: str, fold: int, items: np.ndarray) -> pa.Table:
     """One row per item. items: int64 ids, in the order of the scores' columns."""
     counts = {f"n_{k}": pa.array(n.astype(np.int32)) for k, n in outcome.occurrence.items()}
     columns = {**heading(direction, fold, len(items)), "item_id": pa.array(items), **counts}
-    return pa.table(columns, schema=OCCURRENCE_SCHEMA)
+    return pa.table(columns, schema=artefact.OCCURRENCE_SCHEMA)
 
 
 def relaxation_table(
@@ -71,14 +64,14 @@ def relaxation_table(
 ) -> pa.Table:
     """One row per K and lambda. validation: the R@K that chose lambda. ranked: R@K on the evaluated split, or NaN."""
     columns = {
-        "direction": pa.repeat(direction, len(KS) * len(lambdas)),
-        "k": pa.array(np.repeat(np.array(KS, np.int32), len(lambdas))),
-        "lambda": pa.array(np.tile(np.array(lambdas, float), len(KS))),
+        "direction": pa.repeat(direction, len(artefact.KS) * len(lambdas)),
+        "k": pa.array(np.repeat(np.array(artefact.KS, np.int32), len(lambdas))),
+        "lambda": pa.array(np.tile(np.array(lambdas, float), len(artefact.KS))),
         "validation": pa.array(validation.ravel()),
         "ranked": pa.array(ranked.ravel(), mask=np.isnan(ranked.ravel())),
-        "chosen": pa.array([lam == chosen[k] for k in KS for lam in lambdas]),
+        "chosen": pa.array([lam == chosen[k] for k in artefact.KS for lam in lambdas]),
     }
-    return pa.table(columns, schema=RELAXATION_SCHEMA)
+    return pa.table(columns, schema=artefact.RELAXATION_SCHEMA)
 
 
 def heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:
@@ -154,13 +147,13 @@ def measure(
     sets = 2 if to_tune else 1
     ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
     tuning = tuning_ground(inputs, params, sets) if to_tune else {}
-    depths = Depths.including(params.recall, params.ndcg)
+    depths = evaluation.Depths.including(params.recall, params.ndcg)
     failed: list[InputError] = []
     for criterion in criteria:
         try:
             chosen = {
                 side: ranking_criteria.choose_parameters(criterion, tuning.get(side, []), params.tune)
-                for side in DIRECTIONS
+                for side in artefact.DIRECTIONS
             }
             curved = is_calibrated(criterion, inputs.similarity, params)
             sure = _calibrated(inputs, chosen, folds, ground, tuning, params) if curved else {}
@@ -217,7 +210,7 @@ def _result(
     params: EvaluateParams,
     sure: dict,
 ) -> Result:
-    by_direction = dict(zip(DIRECTIONS, zip(*rankings, strict=True), strict=True))
+    by_direction = dict(zip(artefact.DIRECTIONS, zip(*rankings, strict=True), strict=True))
     outcomes = {direction: [outcome for outcome, _, _ in rows] for direction, rows in by_direction.items()}
     scans = {direction: [scan for _, _, scan in rows if scan] for direction, rows in by_direction.items()}
     notes = {
@@ -320,7 +313,7 @@ def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
     return values
 
 
-def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Split) -> dict:
+def _metrics(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split], split: Split) -> dict:
     """Per direction the mean of each metric over folds, None if a fold leaves it undefined, and the two sums. items: of
     one fold. queries: of all folds. unjudged: queries without a judged item."""
     means: dict[str, dict[str, float]] = {}
@@ -332,7 +325,7 @@ def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Spli
         return None if math.isnan(value) else round(value, DIGITS)
 
     def total(kind: str) -> float | None:
-        return rounded(sum(values[f"{kind}@{k}"] for values in means.values() for k in KS))
+        return rounded(sum(values[f"{kind}@{k}"] for values in means.values() for k in artefact.KS))
 
     metrics: dict[str, dict] = {}
     sums = {"rsum": total("r"), "hs_sum": total("skew")}
@@ -354,7 +347,7 @@ def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int)
     return rounded(intervals(ranks, occurrence, resamples, seed))
 
 
-def _tables(outcomes: dict[str, list[Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:
+def _tables(outcomes: dict[str, list[evaluation.Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:
     ranks, occurrence = [], []
     for direction, of_folds in outcomes.items():
         for index, (outcome, fold) in enumerate(zip(of_folds, folds, strict=True)):

@@ -13,7 +13,7 @@ from vse_pipe.core import arrays, memory, tables
 from vse_pipe.core import text as core_text
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, MissingResource, UsageError
 from vse_pipe.core.files import read_json
-from vse_pipe.ranking.metrics.recall import Relevance
+from vse_pipe.ranking.recall import Relevance
 
 
 def existing(path: Path) -> Path:
@@ -202,8 +202,7 @@ def parquet_vectors(path: Path, table: pa.Table, key: str) -> np.ndarray:
     """Column ``embedding``, lists of float16, float32 or float64, as an array (rows, dim). key: the id column, for
     messages.
 
-    Raises InputError for other types, nulls and lists of different lengths.
-    """
+    Raises InputError for other types, nulls and lists of different lengths."""
     column = table["embedding"]
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     if not any(is_kind(column.type) for is_kind in kinds) or not pa.types.is_floating(column.type.value_type):

@@ -1,4 +1,4 @@
-"""evaluate: rank every query of a split under each criterion, both ways, and measure the result."""
+"""evaluate: rank every query of a split under each criterion, both ways, measure the result and print it."""
 
 import shutil
 import time
@@ -8,9 +8,7 @@ from pathlib import Path
 
 from vse_pipe.artifacts import captions, evaluation
 from vse_pipe.artifacts import names as named
-from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console, locks, workers
-from vse_pipe.core.console import say
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, UsageError, unknown
 from vse_pipe.core.files import read_json, whole_folder, write_json
@@ -47,10 +45,10 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     dataset, out, metrics = params.dataset(run), paths.evaluations(run), {}
     matchings = [criterion.name for criterion in chosen if criterion.matching]
     if matchings and workers.has_pool():
-        say(f"evaluate {run}: {', '.join(matchings)}: the queries are matched in this process, by no worker")
+        console.say(f"evaluate {run}: {', '.join(matchings)}: the queries are matched in this process, by no worker")
     with locks.claim(out):
         if captions.absent(paths.prepared(dataset)):
-            say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
+            console.say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
             with whole_folder(out, paths.output_patterns(FILES)) as folder:
                 write_json(folder / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
             return {}
@@ -158,7 +156,7 @@ def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
             )
 
 
-def write(out: Path, result: Result, names: TextIds | None = None) -> None:
+def write(out: Path, result: Result, names: named.TextIds | None = None) -> None:
     """Write the files of one criterion; the folder appears whole or not at all. names: of ids that are text."""
     for direction, notes in result.metrics["notes"].items():
         warn_of_residual(result.criterion, direction, notes)
@@ -204,7 +202,8 @@ def read_inputs(
             tuning_bank = BankSource(tuned_on.replace("val", "train", 1), home.split("train", device))
         if params.bank == "val" and (lender is None or tuned_on):
             assert tuning is not None
-            half, rest = ranking_bank.halves(tuning)
+            # Every second image to tune on, the rest as the bank.
+            half, rest = (tuning.fold(slice(start, None, 2)) for start in (0, 1))
             tuning, tuning_bank = half, BankSource(bank.name, rest)
     about: dict[str, object] = {"run": run, "similarity": embedded.compared_by}
     if moved := embedded.transfer(params.split):
@@ -251,7 +250,7 @@ def _bank(
     params: EvaluateParams,
     device,
     lender: Embedded | Ensemble | None,
-    names: TextIds | None,
+    names: named.TextIds | None,
 ) -> BankSource:
     """A split of the run, named with its data set for a transfer, or a folder of embeddings from the same model. names:
     of the ranked ids if these are text; a bank with text ids gets the same numbers."""
@@ -268,7 +267,7 @@ def _bank(
     return BankSource(name, bank_split, folder)
 
 
-def _as_ranked(split: Split, names: TextIds, folder: Path) -> Split:
+def _as_ranked(split: Split, names: named.TextIds, folder: Path) -> Split:
     """The split with the numbers of its text ids in ``names``: the numbers of two data sets are unrelated."""
     texts = named.read(folder)
     images, captions, owners = (
@@ -290,3 +289,163 @@ def warn_of_collapse(split: Split, where: str) -> None:
                 f"{where}: the embeddings of the {name} are all but the same vector; "
                 "the model has collapsed and its ranks mean nothing"
             )
+
+
+_SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
+# The least width of a folded name, in characters.
+_FOLDED = 4
+
+
+def show_results(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
+    """results: metrics by (run, inference). JSON is keyed run, then inference; percentages are 0 to 100."""
+    if as_json:
+        nested: dict[str, dict[str, dict]] = {}
+        for (run, inference), metrics in results.items():
+            nested.setdefault(run, {})[inference] = metrics
+        console.document(nested)
+        return
+    _print_table(("run", "inference"), results)
+
+
+def show_file_results(results: dict[str, dict], as_json: bool) -> None:
+    """results: metrics by inference. JSON is the only document, or the documents keyed by criterion."""
+    if as_json:
+        console.document(next(iter(results.values())) if len(results) == 1 else results)
+        return
+    _print_table(("inference",), {(name,): metrics for name, metrics in results.items()})
+
+
+def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
+    """Fit the table to the terminal without cutting figures: first the interval of rsum moves below it, then the names
+    fold, then the interval is left out."""
+    for joint, folded in ((" ", False), ("\n", False), ("\n", True), (None, True)):
+        table = _table(labels, results, joint, folded)
+        between = 2 if joint == " " else 1
+        if sum(column.min_width + between for column in table.columns) < console.stdout.width:
+            break
+    console.stdout.print(table)
+
+
+def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: str | None, folded: bool):
+    """joint: the text between rsum and its interval; None for no interval. folded: names may take several lines."""
+    from rich.text import Text
+
+    sentences = Text("\n".join(figure_notes(list(results.values()))))
+    table = console.ruled(caption=sentences, caption_justify="left")
+    if joint != " ":
+        table.padding = 0
+    for place, name in enumerate(labels):
+        widest = max(len(name), *(len(names[place]) for names in results))
+        table.add_column(name, overflow="fold", min_width=min(widest, _FOLDED) if folded else widest)
+    depths = {int(name[2:]) for side in _sides(results) for name in side if name.startswith("r@")}
+    columns = [(direction, f"r@{k}") for direction in evaluation.DIRECTIONS for k in sorted(depths)]
+    for name in [*(f"{_SHORT[direction]}\n{metric}" for direction, metric in columns), "rsum", "hs-sum"]:
+        table.add_column(name, justify="right", no_wrap=True, min_width=_width(name, results, joint))
+    best = max(metrics["rsum"] for metrics in results.values())
+    for names, metrics in results.items():
+        # Matchings have no recalls beyond the three of rsum.
+        recalls = [
+            f"{metrics[direction][metric]:.1f}" if metric in metrics[direction] else "" for direction, metric in columns
+        ]
+        style = "bold" if metrics["rsum"] == best and len(results) > 1 else ""
+        cells = [*names, *recalls, _rsum(metrics, joint), _hs_sum(metrics)]
+        table.add_row(*(Text(cell) for cell in cells), style=style)
+    return table
+
+
+def _width(column: str, results: dict[tuple[str, ...], dict], joint: str | None) -> int:
+    """The least width of a column of figures, so that rich cuts no digits off."""
+    if column == "rsum":
+        return max(len(line) for metrics in results.values() for line in _rsum(metrics, joint).split("\n"))
+    if column == "hs-sum":
+        return max(len(column), *(len(_hs_sum(metrics)) for metrics in results.values()))
+    return 5 if any(f"{side.get(column[4:], 0):.1f}" == "100.0" for side in _sides(results)) else 4
+
+
+def _hs_sum(metrics: dict) -> str:
+    """A dash when all items were retrieved equally often."""
+    return "-" if metrics["hs_sum"] is None else f"{metrics['hs_sum']:.2f}"
+
+
+def _sides(results: dict[tuple[str, ...], dict]) -> list[dict]:
+    return [metrics[direction] for metrics in results.values() for direction in evaluation.DIRECTIONS]
+
+
+def _rsum(metrics: dict, joint: str | None) -> str:
+    """rsum with its interval, if there is one."""
+    interval = metrics.get("intervals", {}).get("rsum")
+    return f"{metrics['rsum']:.1f}" + (f"{joint}[{interval[0]:.1f}, {interval[1]:.1f}]" if interval and joint else "")
+
+
+def figure_notes(results: Sequence[dict]) -> list[str]:
+    """The meaning and the setting of the figures, one sentence a line. results: metrics documents."""
+    first = results[0]
+    ranked = "vectors from files" if first["split"] == "files" else f"{first['split']} split"
+    lines = [
+        f"{ranked}, protocol {first['protocol']}; r@K: share of queries with a correct item among the best K, in percent"
+    ]
+    if any("rsum" in metrics.get("intervals", {}) for metrics in results):
+        lines[0] += "; in brackets the 95% interval"
+    lines += evaluation.few_items(first) + _by_bank(results) + _tuned_elsewhere(results) + _further(results)
+    for direction in evaluation.DIRECTIONS:
+        left_out = first[direction].get("unjudged", 0)
+        if left_out:
+            queries = left_out + first[direction]["queries"]
+            lines.append(
+                f"{_SHORT[direction]}: {left_out} of {queries} queries have no judged item and are in no figure, "
+                "hubness included"
+            )
+    return lines
+
+
+def _further(results: Sequence[dict]) -> list[str]:
+    """One line for each criterion with figures from judgements or labels; the document has further figures."""
+    return [
+        f"{metrics['inference']}, by {metrics[key]['file']}: {name} "
+        + ", ".join(f"{_SHORT[direction]} {metrics[key][direction][figure]:.1f}" for direction in evaluation.DIRECTIONS)
+        + _unranked(metrics[key][evaluation.DIRECTIONS[0]])
+        for metrics in results
+        for key, name, figure in (("judged", "mAP@R", "map@r"), ("plausible", "PMRP", "pmrp"))
+        if key in metrics
+    ]
+
+
+def _unranked(figures: dict) -> str:
+    count = figures.get("unranked", 0)
+    return (
+        f"; {count} of {count + figures['kendall']['judgements']} judgements are of pairs that are not ranked"
+        if count
+        else ""
+    )
+
+
+def _by_bank(results: Sequence[dict]) -> list[str]:
+    """One line for each bank or matching with its criteria; none for criteria that rank each query alone."""
+    groups: dict[str, list[str]] = {}
+    for metrics in results:
+        names = groups.setdefault(_correction(metrics), [])
+        if metrics["inference"] not in names:
+            names.append(metrics["inference"])
+    return [f"{', '.join(names)}: {correction}" for correction, names in groups.items() if correction]
+
+
+def _tuned_elsewhere(results: Sequence[dict]) -> list[str]:
+    """One line for each other data set that chose parameters, with the criteria."""
+    groups: dict[str, dict[str, None]] = {}
+    for metrics in results:
+        if "tuned_on" in metrics:
+            groups.setdefault(metrics["tuned_on"], {})[metrics["inference"]] = None
+    return [
+        f"{', '.join(names)}: parameters chosen on {source}; the ranked data set has no split val"
+        for source, names in groups.items()
+    ]
+
+
+def _correction(metrics: dict) -> str:
+    bank, together = metrics["bank"], "transductive: a result depends on the other queries"
+    if bank == "none":
+        return f"queries are matched together ({together})" if metrics["transductive"] else ""
+    if bank in (metrics["split"], "test"):
+        return f"hubs corrected with the {bank} queries themselves ({together})"
+    matched = f"; queries are matched together ({together})" if metrics["transductive"] else " (inductive)"
+    return f"hubs corrected with the queries of {bank}{matched}"

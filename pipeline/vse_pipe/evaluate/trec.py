@@ -15,10 +15,9 @@ from vse_pipe.core.files import whole_folder, write_json
 from vse_pipe.evaluate import judgements
 from vse_pipe.evaluate.readers import require_room
 from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking import graded
 from vse_pipe.ranking.evaluation import Depths, means
-from vse_pipe.ranking.metrics import graded
-from vse_pipe.ranking.metrics.graded import listed
-from vse_pipe.ranking.metrics.recall import places
+from vse_pipe.ranking.recall import places
 
 QUERIES = "queries.parquet"
 FILES = (METRICS, QUERIES)
@@ -35,9 +34,6 @@ SCHEMA = pa.schema(
     ],
     metadata={"artefact": "answered", "version": "1"},
 )
-
-
-_COUNTS = ("queries", "unanswered", "unjudged")
 
 
 def show(metrics: dict, as_json: bool) -> None:
@@ -117,7 +113,7 @@ def measured(answers: pd.DataFrame, judged: pd.DataFrame, params: EvaluateParams
     grades = np.where(where >= 0, relevance[where], 0.0)
     lost = ~np.isin(keys[1], keys[0])
     sides = (queries, matched["score"].to_numpy(), grades, absent[lost], relevance[lost])
-    correct, good = (listed(*sides, above, params.ties) for above in (params.correct_above, 0.0))
+    correct, good = (graded.listed(*sides, above, params.ties) for above in (params.correct_above, 0.0))
     depths = Depths.including(params.recall, params.ndcg)
     ranks = correct.positions[correct.starts[:-1]]
     measures = depths.measures(correct.positions, correct.starts)

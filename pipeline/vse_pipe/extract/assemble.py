@@ -16,26 +16,24 @@ import pyarrow.compute as pc
 
 from vse_pipe.artifacts import features as artefact
 from vse_pipe.artifacts import images, joins
-from vse_pipe.artifacts.features import Features
 from vse_pipe.core import weights
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
 from vse_pipe.core.files import read_json, sha256, whole_folder
 from vse_pipe.extract import job
-from vse_pipe.extract.job import Failure, Job, Reused, RowSource
-from vse_pipe.extract.shards import Damaged, Shards, earlier, mapped
+from vse_pipe.extract.job import Damaged, Failure, Job, Reused, RowSource, Shards, earlier_manifests, mapped_arrays
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet
 
 # Files of a folder of features, shards included; a new folder replaces them.
 OURS = (artefact.ARRAY, artefact.INDEX, artefact.META, images.UNREADABLE, joins.NAME, "shards/*", "parts/*")
 # At most 16 shards are mapped at once, because a map keeps its file open.
-_mapped = lru_cache(maxsize=16)(mapped)
+_mapped = lru_cache(maxsize=16)(mapped_arrays)
 
 
 @dataclass(frozen=True)
 class _Folder:
-    features: Features
+    features: artefact.Features
 
     def array(self, name: str) -> np.ndarray | None:
         return self.features.array if name == "features" else getattr(self.features, name)
@@ -53,8 +51,7 @@ def with_reused_rows(job: Job, out: Path, verify: bool = True) -> Job:
     """``job`` with the rows of the same pictures that ``out`` holds already.
 
     They come from its features or from shards of an interrupted extraction of another list of images. verify: contents
-    are compared with their digests, about a second a gigabyte, and damaged files are left out.
-    """
+    are compared with their digests, about a second a gigabyte, and damaged files are left out."""
     if job.contents.null_count == len(job.contents):
         return job
     digest = artefact.row_digest(job.about)
@@ -81,7 +78,7 @@ def shards_of(job: Job, out: Path) -> Shards:
 
 def earlier_abouts(out: Path, images_sha256: str) -> Iterator[dict]:
     """The different ``about`` of earlier extractions in ``out``, with the digest of the present images."""
-    abouts = [manifest["about"] for manifest in earlier(out).values()]
+    abouts = [manifest["about"] for manifest in earlier_manifests(out).values()]
     if (out / artefact.META).is_file():
         with contextlib.suppress(InputError):  # reported when the features are read
             abouts.append(artefact.about(read_json(out / artefact.META)))
@@ -108,7 +105,7 @@ def _features_in(out: Path, digest: str, job: Job, verify: bool) -> Iterator[tup
 
 def _shards_in(out: Path, digest: str, job: Job, verify: bool) -> Iterator[tuple[pa.Array, RowSource]]:
     """Shards of other lists of images; shards of the same list are recognised by their numbers."""
-    for manifest in earlier(out).values():
+    for manifest in earlier_manifests(out).values():
         about = manifest["about"]
         if about.get(artefact.IMAGES) == job.about[artefact.IMAGES] or artefact.row_digest(about) != digest:
             continue
@@ -133,8 +130,7 @@ def merged(
     """Yield every ``size`` rows of images.parquet with the arrays ``names`` of the images that have features.
 
     computed: arrays of shard after shard; failed: bool (N,), images without features. A name without arrays is left
-    out. One shard and one block of as many rows are in memory.
-    """
+    out. One shard and one block of as many rows are in memory."""
     waiting = _Queue(computed)
     for start in range(0, job.table.num_rows, job.size):
         rows = slice(start, start + job.size)
@@ -194,8 +190,7 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
 
     After a kill at any moment ``out`` is unchanged, or the next ``claim`` restores it. Raises Damaged for a damaged
     shard, InputError when no image could be read, PipelineError when the disk has no room for the features beside the
-    shards; then nothing is written.
-    """
+    shards; then nothing is written."""
     files = shards.files()
     manifests = [_checked(job, shards, number, files[number]) for number in range(job.count)]
     failures = {failure.image_id: failure for manifest in manifests for failure in manifest["failures"]}
@@ -313,8 +308,7 @@ def require_allowed(node: FeatureSet, failures: pa.Table, images: int, name: str
     """Check the failures so far. failures: as of ``unreadable_table``; images: of the data set; name: of the features.
 
     Raises InputError under ``fail`` for the first failure. Under ``skip`` it is raised for more than ``max_errors``
-    failures beside those that ``prepare`` listed, and when no image is left.
-    """
+    failures beside those that ``prepare`` listed, and when no image is left."""
     count, most = failures.num_rows, limit(node, images)
     if not count:
         return
@@ -354,8 +348,7 @@ def is_settled(about: dict, node: FeatureSet, seed: int, device: str) -> bool:
 
     Building a network takes seconds, and most calls have nothing to compute. Parameters, code, libraries,
     images.parquet, device, precision and digests of weights files are compared. Doubtful cases return False, and the
-    network decides. device: as on the command line. Raises UsageError as ``resolve_device``.
-    """
+    network decides. device: as on the command line. Raises UsageError as ``resolve_device``."""
     libraries, precision = about.get("libraries"), about.get("precision")
     if not isinstance(libraries, dict) or not isinstance(precision, str):
         return False

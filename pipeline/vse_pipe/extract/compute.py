@@ -20,8 +20,7 @@ from vse_pipe.core import devices
 from vse_pipe.core.console import track, warn
 from vse_pipe.core.errors import InputError, PipelineError, UnreadableImage, first_line, out_of_memory
 from vse_pipe.extract.backbones.options import FeatureParams, ImageParams
-from vse_pipe.extract.job import Failure, Job, Output, plan
-from vse_pipe.extract.shards import Shard
+from vse_pipe.extract.job import Failure, Job, Output, Shard, plan
 from vse_pipe.pictures.images import Item
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import BACKBONES
@@ -35,8 +34,7 @@ class ReadBatch:
     """arrays: (B, ...), or a tuple of such, for the B readable ``items``, None when B is 0; failures: of the other
     images.
 
-    Both lists keep the order of the images.
-    """
+    Both lists keep the order of the images."""
 
     arrays: Arrays | None
     items: list[Item]
@@ -135,8 +133,7 @@ class Forward:
         """Features (B, D) or (B, R, D) in the type of params, and boxes and scores in float32 when the module has them.
 
         batch: (B, ...) as read. A batch that does not fit into memory is run in halves, which may change the last bits.
-        Raises PipelineError when a single image does not fit, or the network cannot be compiled.
-        """
+        Raises PipelineError when a single image does not fit, or the network cannot be compiled."""
         arrays = batch if isinstance(batch, tuple) else (batch,)
         count, missing = len(arrays[0]), self.even - len(arrays[0])
         if missing > 0:
@@ -204,8 +201,7 @@ class Computer:
         one.
 
         All shards share a stream of batches, so reading goes on while a shard is written. Raises what the backbone's
-        ``read`` raises, InputError for features that are not finite.
-        """
+        ``read`` raises, InputError for features that are not finite."""
         job = self.job
         batches_left: deque[tuple[int, bool]] = deque()
         # A GPU must not wait for readers. On a CPU readers and network need the same cores: working at once is no
@@ -269,8 +265,7 @@ class Throughput:
 def find(params: Params, features: str, device: str) -> Iterator[Throughput]:
     """Yield the rates of ``measure`` for the first readable images of the data set. Nothing is written.
 
-    Raises what an extraction raises, InputError when none of the first images can be read.
-    """
+    Raises what an extraction raises, InputError when none of the first images can be read."""
     node = params.features[features]
     job = plan(node, params.seed, devices.resolve_device(device))
     assert job.backbone is not None
@@ -287,8 +282,7 @@ def find(params: Params, features: str, device: str) -> Iterator[Throughput]:
 def measure(forward: Forward, batch: np.ndarray | tuple[np.ndarray, ...]) -> Iterator[Throughput]:
     """Yield the rates at 1, 2, 4, ... images until a size does not fit into memory or larger sizes gain nothing.
 
-    batch: images as read, (B, ...), or a tuple of such arrays.
-    """
+    batch: images as read, (B, ...), or a tuple of such arrays."""
     arrays = batch if isinstance(batch, tuple) else (batch,)
     rates: list[Throughput] = []
     size = 1

@@ -1,5 +1,8 @@
-"""Networks for images: their transforms, weights, features and feature maps."""
+"""Networks for images: their transforms, weights, features and feature maps; classifiers of torchvision and timm by name."""
 
+import math
+import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,11 +13,12 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torchvision import models
 from torchvision.models.feature_extraction import create_feature_extractor
 
 from vse_pipe.core import devices, weights
-from vse_pipe.core.errors import UsageError, first_line
-from vse_pipe.core.weights import WeightsFile
+from vse_pipe.core.errors import InputError, UnknownMember, UsageError, first_line, missing, unknown
+from vse_pipe.core.weights import WeightsFile, source_of
 from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.job import Backbone
 from vse_pipe.pictures import images
@@ -82,8 +86,7 @@ def without_classifier(model: nn.Module, classes: int) -> nn.Module:
     """Replace the last linear layer (or convolution, as in SqueezeNet) by the identity, in place.
 
     VGG and AlexNet of torchvision then return fc7 after its ReLU, its other classifiers their pooled features. Raises
-    UsageError when the layer does not have ``classes`` outputs and so is not the classifier.
-    """
+    UsageError when the layer does not have ``classes`` outputs and so is not the classifier."""
     layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     name, layer = layers[-1]
     outputs = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
@@ -121,8 +124,7 @@ class Classifier:
         """The network with the weights that ``params`` name, and their description for meta.json.
 
         Weights are located first, because a missing file is noticed faster than a network is built. Raises what
-        ``weights.locate`` and ``states.load`` raise.
-        """
+        ``weights.locate`` and ``states.load`` raise."""
         source = weights.locate(params, self.source, seed)
         model = devices.seeded(self.make, seed, self.library, self.name)
         if source.path is not None:
@@ -133,8 +135,7 @@ class Classifier:
 def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone:
     """The backbone of ``classifier`` under ``params``.
 
-    Raises what transforms, weights, states and network raise.
-    """
+    Raises what transforms, weights, states and network raise."""
     transform = resolve(params, classifier.published)
     model, about_weights = classifier.loaded(params, seed)
     module = Extractor(classifier.strip(model), transform).eval()
@@ -191,8 +192,7 @@ def cut(model: nn.Module, size: int, name: str) -> nn.Module:
     output.
 
     size: pixels of images that are large enough for a map of several places; name: for messages. Raises UsageError when
-    the network has no map.
-    """
+    the network has no map."""
     # Traced and not hooked, so that layers after the map, such as the 120 million weights of VGG, are never computed.
     node = _last(model, size, name)
     return create_feature_extractor(model, {node: _MAP}, suppress_diff_warning=True)
@@ -213,8 +213,7 @@ def _last(model: nn.Module, size: int, name: str) -> str:
     """The module whose output is the last map (B, D, H, W) with more than one place, before pooling.
 
     In DenseNet it is the ReLU after the map, which is no module. Raises UsageError for networks that end with tokens
-    (ViT).
-    """
+    (ViT)."""
     if name.split()[-1].startswith("densenet"):
         return "relu"
     outputs: list[tuple[str, tuple[int, ...], bool]] = []
@@ -246,8 +245,7 @@ class RandomFilters(nn.Module):
     """(B, 3, S, S) to (B, 2 * filters): the strongest response of the image to each filter, and to its negative.
 
     Filters are Gaussian, scaled to unit length. The mean over the features is subtracted from every vector, because
-    maxima are all positive and any two images would otherwise point the same way (cosine 0.94 on ``shapes``).
-    """
+    maxima are all positive and any two images would otherwise point the same way (cosine 0.94 on ``shapes``)."""
 
     def __init__(self, filters: int, size: int, stride: int) -> None:
         super().__init__()
@@ -260,3 +258,169 @@ class RandomFilters(nn.Module):
         responses = self.conv(images)
         extremes = torch.cat([responses.amax(dim=(2, 3)), -responses.amin(dim=(2, 3))], dim=1)
         return extremes - extremes.mean(dim=1, keepdim=True)
+
+
+_CLASSES = 1000
+_OLD_DENSE_LAYER = re.compile(r"(.*denselayer\d+\.(?:norm|relu|conv))\.([12]\..*)")
+
+
+def names() -> list[str]:
+    """The classifiers of torchvision; its detectors and segmenters have no vector for an image."""
+    return models.list_models(module=models)
+
+
+def torchvision_classifier(name: str, params: ImageParams, arguments: dict) -> Classifier:
+    """The classifier ``name``. arguments: of the network's constructor. Raises UnknownMember for another name."""
+    if name not in (classifiers := names()):
+        raise UnknownMember(unknown("torchvision model", name, classifiers))
+    entries = models.get_model_weights(name)
+    published = _published(entries.__members__.get(params.weights, entries.DEFAULT))
+    arguments = {**_own_arguments(name, params.image_size or published.image_size), **arguments}
+    return Classifier(
+        name=name,
+        library="torchvision",
+        make=partial(_make, name, arguments),
+        strip=partial(without_classifier, classes=arguments.get("num_classes", _CLASSES)),
+        published=published,
+        source=_source(name, params.weights, entries),
+        rename=_renamed,
+    )
+
+
+def _own_arguments(name: str, size: int) -> dict:
+    """The arguments that torchvision adds when it builds these networks for their published weights."""
+    if name in ("googlenet", "inception_v3"):
+        # torchvision sets transform_input for published weights only; it then expects the usual mean and std.
+        return {"transform_input": True, "init_weights": True}
+    if name.startswith("vit_"):
+        return {"image_size": size}
+    return {"input_size": (size, size)} if name.startswith("maxvit") else {}
+
+
+def _make(name: str, arguments: dict) -> nn.Module:
+    try:
+        return models.get_model(name, weights=None, **arguments)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"torchvision {name} does not take model_args {arguments}: {error}") from error
+
+
+def _source(name: str, weights: str, entries: type[models.WeightsEnum]) -> WeightsFile | None:
+    if weights == "imagenet":
+        return source_of(entries["DEFAULT"].url)
+    if weights in entries.__members__:
+        return source_of(entries[weights].url)
+    if weights.isupper():
+        raise UnknownMember(missing(f"torchvision {name} has no weights '{weights}'", weights, entries.__members__))
+    return None
+
+
+def _published(entry) -> Recipe:
+    preset = entry.transforms()
+    return Recipe(
+        image_size=preset.crop_size[0],
+        resize=preset.resize_size[0],
+        interpolation=preset.interpolation.value,
+        mean=tuple(preset.mean),
+        std=tuple(preset.std),
+    )
+
+
+def _renamed(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """DenseNet's published files date from when module names could hold dots (norm.1 is now norm1)."""
+    return {_OLD_DENSE_LAYER.sub(r"\1\2", key): tensor for key, tensor in state.items()}
+
+
+_HUB = "https://huggingface.co/{}/resolve/main/{}"
+_HUB_FILE = "model.safetensors"
+
+
+class PreLogits(nn.Module):
+    """timm's pre-logits: pooled features after any layers between pooling and classifier."""
+
+    # timm's models have no base class.
+    model: Any
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.model.forward_head(self.model.forward_features(images), pre_logits=True)
+
+
+def timm_classifier(name: str, params: ImageParams, arguments: dict) -> Classifier:
+    """The timm model ``name``: an architecture, or ``architecture.tag`` for published weights other than the default.
+
+    arguments: of timm.create_model. Raises UnknownMember for a name that timm does not have, UsageError for published
+    weights that cannot be used."""
+    config = _config(name)
+    if params.weights.isupper():
+        raise UsageError(
+            f"weights {params.weights} is one of torchvision's names; in timm the tag says it: model: resnet18.a1_in1k"
+        )
+    return Classifier(
+        name=name,
+        library="timm",
+        make=partial(_make_timm, name, arguments),
+        strip=PreLogits,
+        published=_published_timm(config),
+        source=_timm_source(name, config) if params.weights == "imagenet" else None,
+        rename=_renamed_timm,
+    )
+
+
+def _config(name: str):
+    import timm  # seconds
+
+    models_of_timm = sorted({*timm.list_models(), *timm.list_pretrained()})
+    if name not in models_of_timm:
+        advice = f"timm.list_models() names all {len(models_of_timm)}"
+        raise UnknownMember(missing(f"unknown timm model '{name}'", name, models_of_timm, advice))
+    return timm.get_pretrained_cfg(name)
+
+
+def _make_timm(name: str, arguments: dict) -> nn.Module:
+    import timm
+
+    try:
+        model = timm.create_model(name, pretrained=False, **arguments)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise UsageError(f"timm {name} does not take model_args {arguments}: {error}") from error
+    if not hasattr(model, "forward_head"):
+        raise UsageError(f"timm {name} has no classifier whose input could be taken")
+    return model
+
+
+def _published_timm(config) -> Recipe:
+    size = config.input_size[-1]
+    return Recipe(
+        image_size=size,
+        resize=math.floor(size / (config.crop_pct or 1.0)),
+        interpolation=config.interpolation,
+        mean=tuple(config.mean),
+        std=tuple(config.std),
+    )
+
+
+def _timm_source(name: str, config) -> WeightsFile:
+    """The release when its file name has a digest, else the file on the hub, which needs ``sha256`` in params."""
+    if config.custom_load:
+        raise UsageError(
+            f"timm {name}: its weights are published in a format of their own; set weights to a .safetensors file"
+        )
+    released = source_of(config.url) if config.url else None
+    if config.hf_hub_id and not (released and released.digest):
+        file = f"{config.hf_hub_id.rsplit('/', 1)[-1]}.safetensors"
+        return WeightsFile(_HUB.format(config.hf_hub_id, config.hf_hub_filename or _HUB_FILE), file, "")
+    if released is None:
+        raise UsageError(f"timm {name} has no published weights; set weights to random or to a file")
+    return released
+
+
+def _renamed_timm(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """The tensors under timm's present keys; timm's translation is in the module of the model's class."""
+    translate = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    try:
+        return translate(state, model) if translate else state
+    except (KeyError, ValueError, RuntimeError) as error:
+        raise InputError(f"the weights are not those of a timm {type(model).__name__}: {error!r}") from error

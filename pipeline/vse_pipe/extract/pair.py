@@ -14,21 +14,9 @@ import numpy as np
 import torch
 from jaxtyping import Float32
 from torch import Tensor, nn
-from torch.nn import functional
 
-from vse_pipe.core import devices, weights
-from vse_pipe.core.errors import (
-    InputError,
-    MissingResource,
-    UnknownMember,
-    UsageError,
-    first_line,
-    missing,
-    missing_extra,
-    unknown,
-)
+from vse_pipe.core import devices, errors, weights
 from vse_pipe.core.files import read_json, sha256
-from vse_pipe.core.weights import WeightsFile, source_of
 from vse_pipe.extract.backbones.options import HUB, PairParams
 from vse_pipe.pictures.images import Transform
 
@@ -40,7 +28,7 @@ def transform(preprocessing: dict, name: str) -> Transform:
     size, mode = preprocessing["size"], preprocessing["resize_mode"]
     sides = {size} if isinstance(size, int) else set(size)
     if len(sides) != 1 or mode not in _MODES:
-        raise UsageError(
+        raise errors.UsageError(
             f"open_clip {name} sees pictures of size {size}, resized by '{mode}'; known: squares by {', '.join(_MODES)}"
         )
     side = sides.pop()
@@ -86,7 +74,7 @@ class Architecture:
     name: str
     content: dict
     tag: str | None
-    source: WeightsFile | None
+    source: weights.WeightsFile | None
     file: dict | None = None
 
 
@@ -94,25 +82,24 @@ def published_architecture(options: PairParams) -> Architecture:
     """The architecture that ``options`` name.
 
     Raises UnknownMember for a name that open_clip does not have, UsageError for options that contradict it,
-    MissingResource without the file or the package, InputError for a file that describes no model.
-    """
+    MissingResource without the file or the package, InputError for a file that describes no model."""
     try:
         import open_clip  # seconds
     except ImportError as error:
-        raise missing_extra("a pretrained pair", "open_clip_torch", "open_clip") from error
+        raise errors.missing_extra("a pretrained pair", "open_clip_torch", "open_clip") from error
     if options.file is not None and not options.file.is_file():
-        raise MissingResource(f"{options.file.absolute()}: no such weights file")
+        raise errors.MissingResource(f"{options.file.absolute()}: no such weights file")
     if options.described is not None:
         return _architecture_in(options.described, options)
     name, names = options.model, open_clip.list_models()
     if name not in names:
         advice = f"open_clip.list_models() names all {len(names)}"
-        raise UnknownMember(missing(f"unknown open_clip model '{name}'", name, names, advice))
+        raise errors.UnknownMember(errors.missing(f"unknown open_clip model '{name}'", name, names, advice))
     config = open_clip.get_model_config(name)
     tags = {tag: open_clip.get_pretrained_cfg(name, tag) for tag in open_clip.list_pretrained_tags_by_model(name)}
     tag = _tag(options)
     if tag is not None and tag not in tags:
-        raise UnknownMember(unknown(f"weights of open_clip {name}", tag, tags))
+        raise errors.UnknownMember(errors.unknown(f"weights of open_clip {name}", tag, tags))
     source = _hub(options.weights.removeprefix(HUB), options) if options.weights.startswith(HUB) else None
     if tag is not None:
         _require_activation(name, config, tag, tags[tag], names)
@@ -128,14 +115,14 @@ def _tag(options: PairParams) -> str | None:
 
 def _architecture_in(path: Path, options: PairParams) -> Architecture:
     if not path.is_file():
-        raise MissingResource(f"{path.absolute()}: no such file; model is a name of open_clip or a JSON file")
+        raise errors.MissingResource(f"{path.absolute()}: no such file; model is a name of open_clip or a JSON file")
     content = read_json(path)
     content = content if "model_cfg" in content else {"model_cfg": content}
     lacking = [key for key in _NEEDED if key not in (content["model_cfg"] or {})]
     if lacking:
-        raise InputError(f"{path}: describes no model of open_clip: it has no {', '.join(lacking)}")
+        raise errors.InputError(f"{path}: describes no model of open_clip: it has no {', '.join(lacking)}")
     if (tag := _tag(options)) is not None:
-        raise UnknownMember(
+        raise errors.UnknownMember(
             f"{path}: open_clip knows no weights '{tag}' of it; give weights as a file or hf-hub:owner/name"
         )
     source = _hub(options.weights.removeprefix(HUB), options) if options.weights.startswith(HUB) else None
@@ -153,7 +140,7 @@ def _preprocessing(name: str, tag: str | None, tags: dict[str, dict]) -> dict:
         return ways[tag]
     distinct = [value for place, value in enumerate(ways.values()) if value not in list(ways.values())[:place]]
     if len(distinct) > 1:
-        raise UsageError(
+        raise errors.UsageError(
             f"weights of open_clip {name} were published with {len(distinct)} ways of preprocessing; set pretrained to those "
             f"that yours began from: {', '.join(tags)}"
         )
@@ -165,25 +152,25 @@ def _require_activation(name: str, config: dict, tag: str, published: dict, name
     quick, published_quick = config.get("quick_gelu", False), published.get("quick_gelu", False)
     alternative = f"{name}-quickgelu" if published_quick else name.removesuffix("-quickgelu")
     if quick != published_quick and alternative in names:
-        raise UsageError(
+        raise errors.UsageError(
             f"weights '{tag}' of open_clip {name} were trained with another activation; set model: {alternative}"
         )
 
 
-def _source(published: dict, options: PairParams) -> WeightsFile:
+def _source(published: dict, options: PairParams) -> weights.WeightsFile:
     """The file on the hub (safetensors, needs ``sha256``), or that of the release."""
-    return _hub(published["hf_hub"], options) if published["hf_hub"] else source_of(published["url"])
+    return _hub(published["hf_hub"], options) if published["hf_hub"] else weights.source_of(published["url"])
 
 
-def _hub(address: str, options: PairParams) -> WeightsFile:
+def _hub(address: str, options: PairParams) -> weights.WeightsFile:
     """The file at ``address``: owner/name, owner/name/ or owner/name/file. Raises UsageError for another form."""
     owner, _, rest = address.partition("/")
     name, _, file = rest.partition("/")
     if not owner or not name:
-        raise UsageError(f"weights '{HUB}{address}': expected {HUB}owner/name or {HUB}owner/name/file")
+        raise errors.UsageError(f"weights '{HUB}{address}': expected {HUB}owner/name or {HUB}owner/name/file")
     file = file or _HUB_FILE
     url = _URL.format(f"{owner}/{name}", options.revision, file)
-    return WeightsFile(url, f"{owner}-{name}{Path(file).suffix}", "")
+    return weights.WeightsFile(url, f"{owner}-{name}{Path(file).suffix}", "")
 
 
 def trained_on(tag: str | None) -> str:
@@ -237,8 +224,7 @@ def load(options: PairParams, seed: int) -> Pair:
     """The model that ``options`` name, in evaluation mode and on the CPU; random weights are drawn by ``seed``.
 
     Raises as ``published_architecture``, MissingResource without the weights, UsageError for options that open_clip
-    cannot build, InputError for weights of another architecture, IntegrityError for weights with another digest.
-    """
+    cannot build, InputError for weights of another architecture, IntegrityError for weights with another digest."""
     architecture = published_architecture(options)
     source = weights.locate(options, architecture.source, seed)
     with folder(architecture.content) as name:
@@ -285,7 +271,7 @@ def pair_tokenizer(config: dict, where: Path | None, name: str):
 
     hub = config["text_cfg"].get("hf_tokenizer_name")
     if hub and (where is None or not where.is_dir()):
-        raise MissingResource(
+        raise errors.MissingResource(
             f"the tokenizer of open_clip {name} is that of {hub} on the model hub: fetch it with `hf download {hub} --include "
             "'*token*' 'spiece*' --local-dir FOLDER` and set tokenizer: FOLDER beside model"
         )
@@ -294,7 +280,9 @@ def pair_tokenizer(config: dict, where: Path | None, name: str):
             return open_clip.get_tokenizer(place)
         except _UNFIT as error:
             needs = "; pip install transformers" if isinstance(error, ImportError) else ""
-            raise MissingResource(f"{where}: no tokenizer of open_clip {name} ({first_line(error)}){needs}") from error
+            raise errors.MissingResource(
+                f"{where}: no tokenizer of open_clip {name} ({errors.first_line(error)}){needs}"
+            ) from error
 
 
 def _make(place: str, name: str) -> Any:
@@ -303,7 +291,7 @@ def _make(place: str, name: str) -> Any:
     try:
         return open_clip.create_model(place, load_weights=False, pretrained_text=False)
     except _UNFIT as error:
-        raise UsageError(f"open_clip cannot build {name}: {first_line(error)}") from error
+        raise errors.UsageError(f"open_clip cannot build {name}: {errors.first_line(error)}") from error
 
 
 def _fill(model: Any, path: Path) -> None:
@@ -317,7 +305,7 @@ def _fill(model: Any, path: Path) -> None:
         if "positional_embedding" in state and not hasattr(model, "positional_embedding"):
             state = convert_to_custom_text_state_dict(state)
     except (KeyError, ValueError, RuntimeError) as error:
-        raise InputError(f"{path}: no weights of a {type(model).__name__} of open_clip: {error!r}") from error
+        raise errors.InputError(f"{path}: no weights of a {type(model).__name__} of open_clip: {error!r}") from error
     current = model.state_dict()
     for name in ("logit_scale", "logit_bias"):  # a number in some files, an array of length 1 in others
         if name in state and name in current and state[name].numel() == current[name].numel():
@@ -354,5 +342,5 @@ class TextTower:
             for start in range(0, len(texts), batch):
                 ids = self.tokens(list(texts[start : start + batch]))
                 vectors = self.tower(ids.to(self.device)).float()
-                rows.append((functional.normalize(vectors, dim=-1) if normalise else vectors).cpu().numpy())
+                rows.append((nn.functional.normalize(vectors, dim=-1) if normalise else vectors).cpu().numpy())
         return np.concatenate(rows)

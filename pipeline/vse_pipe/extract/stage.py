@@ -14,18 +14,8 @@ from vse_pipe.core import workers
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
 from vse_pipe.core.files import read_json, require_ours, sha256
-from vse_pipe.extract.assemble import (
-    OURS,
-    assemble,
-    earlier_abouts,
-    is_settled,
-    require_allowed,
-    shards_of,
-    unreadable_table,
-    with_reused_rows,
-)
-from vse_pipe.extract.job import Failure, Job, digest_of, job_of, plan
-from vse_pipe.extract.shards import Damaged, Shard, Shards
+from vse_pipe.extract import assemble
+from vse_pipe.extract.job import Damaged, Failure, Job, Shard, Shards, digest_of, job_of, plan
 from vse_pipe.extract.work import Work
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import LOCAL, EngineParams
@@ -42,8 +32,7 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
     A call goes on where a killed one stopped and ends with the same bytes. It returns at once when the same features
     exist. work: how the shards are spread over processes; with a share, only its shards are computed and nothing is
     assembled. Raises InputError (naming an image), MissingResource or IntegrityError (weights), UsageError,
-    LockedError.
-    """
+    LockedError."""
     started = time.monotonic()
     work = work or Work()
     node = params.features[features]
@@ -53,11 +42,11 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
             return out
         from vse_pipe.core import devices
 
-        require_ours(out, OURS)
-        job = with_reused_rows(plan(node, params.seed, devices.resolve_device(device)), out)
+        require_ours(out, assemble.OURS)
+        job = assemble.with_reused_rows(plan(node, params.seed, devices.resolve_device(device)), out)
         if getattr(node.backbone.params, "precision", "") == "auto":
             say(f"extract {features}: precision auto is {job.about['precision']} on this machine")
-        shards = shards_of(job, out)
+        shards = assemble.shards_of(job, out)
         _say_reused(job, features)
         if work.share:
             _compute_share(job, shards, features, device, work)
@@ -67,7 +56,7 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
             _complete(job, shards, out, features, device, work)
         Shards(out, "").remove()
         left_out = images.read_unreadable(out)
-        require_allowed(node, left_out, job.table.num_rows, features)
+        assemble.require_allowed(node, left_out, job.table.num_rows, features)
     rows = job.table.num_rows
     count = f"{rows - left_out.num_rows} of {rows}" if left_out.num_rows else rows
     say(f"extract {features}: {count} images{_unreadable(left_out)}, {time.monotonic() - started:.1f} s")
@@ -83,8 +72,7 @@ def finish(params: Params, features: str, device: str = "auto", work: Work | Non
 
     With a share, all shards of the share are enough. No network is built, and only the seed and the entry of ``params``
     are read. Raises LockedError, InputError for more unreadable images than the entry allows, PipelineError when the
-    disk is too full to put the shards together.
-    """
+    disk is too full to put the shards together."""
     work = work or Work()
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
@@ -92,18 +80,18 @@ def finish(params: Params, features: str, device: str = "auto", work: Work | Non
         if _is_up_to_date(out, node, params.seed, device, features, work):
             return True
         source = paths.prepared(node.dataset) / images.NAME
-        for about in earlier_abouts(out, sha256(source)) if source.is_file() else ():
-            if is_settled(about, node, params.seed, device):
+        for about in assemble.earlier_abouts(out, sha256(source)) if source.is_file() else ():
+            if assemble.is_settled(about, node, params.seed, device):
                 job = job_of(node, params.seed, about)
-                if _is_complete(with_reused_rows(job, out, verify=False), out, work):
-                    job = with_reused_rows(job, out)
-                    if _is_complete(job, out, work) and _settle(job, shards_of(job, out), features, out, work):
+                if _is_complete(assemble.with_reused_rows(job, out, verify=False), out, work):
+                    job = assemble.with_reused_rows(job, out)
+                    if _is_complete(job, out, work) and _settle(job, assemble.shards_of(job, out), features, out, work):
                         return True
     return False
 
 
 def _is_complete(job: Job, out: Path, work: Work) -> bool:
-    return set(work.numbers(job.count)) <= shards_of(job, out).files().keys()
+    return set(work.numbers(job.count)) <= assemble.shards_of(job, out).files().keys()
 
 
 def _settle(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
@@ -132,8 +120,7 @@ def _say_reused(job: Job, name: str) -> None:
 def _is_up_to_date(out: Path, node: FeatureSet, seed: int, device: str, name: str, work: Work) -> bool:
     """Return whether ``out`` holds the same features, as far as this can be decided without the network.
 
-    Shards that a killed call left beside finished features are removed.
-    """
+    Shards that a killed call left beside finished features are removed."""
     meta = out / artefact.META
     if not meta.is_file():
         return False
@@ -141,12 +128,12 @@ def _is_up_to_date(out: Path, node: FeatureSet, seed: int, device: str, name: st
         about = artefact.about(read_json(meta))
     except InputError:
         return False  # reported when the features are computed again
-    if not is_settled(about, node, seed, device) or not _finished(out, digest_of(about)):
+    if not assemble.is_settled(about, node, seed, device) or not _finished(out, digest_of(about)):
         return False
     left_out = images.read_unreadable(out)
     if left_out.num_rows:
         readable = len(artefact.read(out, verify=False).image_ids)
-        require_allowed(node, left_out, left_out.num_rows + readable, name)
+        assemble.require_allowed(node, left_out, left_out.num_rows + readable, name)
     say(f"extract {name}: {out} is up to date{_unreadable(left_out)}")
     if work.share is None:
         Shards(out, "").remove()
@@ -185,7 +172,7 @@ def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work:
 def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
     _check(job, _failures(shards, shards.files()), name)
     try:
-        assemble(job, shards, out)
+        assemble.assemble(job, shards, out)
     except Damaged as error:
         warn(f"{error}; computing shard {error.number} again")
         shards.drop(error.number)
@@ -240,7 +227,9 @@ def _compute(job: Job, shards: Shards, name: str, device: str, work: Work, timed
 
 def _check(job: Job, failures: dict[int, list[Failure]], name: str) -> None:
     """Raises InputError when the node does not allow these failures."""
-    require_allowed(job.node, unreadable_table(job, sorted(failures.items())), job.table.num_rows, name)
+    assemble.require_allowed(
+        job.node, assemble.unreadable_table(job, sorted(failures.items())), job.table.num_rows, name
+    )
 
 
 def _failures(shards: Shards, files: dict[int, Path]) -> dict[int, list[Failure]]:
@@ -264,8 +253,7 @@ def computed_shards(
     """Yield the shards of ``numbers``, each with its number, in the order in which they finish. name: of the features.
 
     The local engine has one network and decodes images in threads; other engines have a network in each worker. Raises
-    what computing and the engine raise.
-    """
+    what computing and the engine raise."""
     if engine.name == LOCAL:
         from vse_pipe.core import devices
         from vse_pipe.extract.compute import Computer
@@ -296,7 +284,7 @@ class _Task:
 
         device = devices.resolve_device(self.device)
         out = paths.extracted(self.node.dataset, self.name)
-        job = with_reused_rows(plan(self.node, self.seed, device), out)
+        job = assemble.with_reused_rows(plan(self.node, self.seed, device), out)
         if job.shards_digest != self.digest:
             raise PipelineError(
                 "a worker has other weights or images, or another kind of device, than the process that asks it; they must be "

@@ -107,8 +107,7 @@ def tokenize(caption: str) -> list[str]:
     """Lower case, then Treebank rules.
 
     The authors first split sentences with punkt, which needs downloaded data. Here a caption is one line, so a full
-    stop inside a caption stays with its word.
-    """
+    stop inside a caption stays with its word."""
     return split(caption.lower())
 
 
@@ -125,8 +124,7 @@ def build_vocabulary(captions: Iterable[str], min_count: int) -> list[str]:
     """The special four, then words with at least ``min_count`` occurrences, most frequent first, ties in word order.
 
     The authors have the same set (count >= 4 over train and dev captions). Their order was Python 2's hash order, which
-    cannot be reproduced.
-    """
+    cannot be reproduced."""
     counts = Counter(word for caption in captions for word in tokenize(caption))
     frequent = [word for word, count in counts.items() if count >= min_count and word not in SPECIAL]
     return SPECIAL + sorted(frequent, key=lambda word: (-counts[word], word))
@@ -187,8 +185,7 @@ def splitter(params: WordVectorParams) -> Callable[[str], list[str]]:
 def known_words(corpus: Corpus, params: WordVectorParams) -> tuple[list[str], Float32[np.ndarray, "words dim"], dict]:
     """The words of all captions that have a vector, in word order, their vectors, and counts for meta.json.
 
-    Captions of all splits are used, because words are only looked up and nothing is learnt from them.
-    """
+    Captions of all splits are used, because words are only looked up and nothing is learnt from them."""
     tokens = splitter(params)
     counts = Counter(token for text in corpus.texts for token in tokens(text))
     words, vectors = read_word_vectors(params.path, counts.keys(), params.names)

@@ -34,8 +34,7 @@ def extract_texts(params: Params, name: str) -> Path:
     its order.
 
     A call returns at once when the same text features exist; a killed call leaves the folder unchanged. Raises
-    InputError, MissingResource or IntegrityError for captions, word vectors and models that cannot be used.
-    """
+    InputError, MissingResource or IntegrityError for captions, word vectors and models that cannot be used."""
     started = time.monotonic()
     node = params.texts[name]
     out = paths.extracted(node.dataset, name)
@@ -128,8 +127,7 @@ def write(
 ) -> str:
     """Transform captions by what the method has learnt, and write. Returns a few words about the result.
 
-    ids: of the captions ``lines``, of which a block is in memory at a time.
-    """
+    ids: of the captions ``lines``, of which a block is in memory at a time."""
     gives = TEXT_FEATURES.traits(about["method"]).gives
     block = _TOKENS if gives == "tokens" else options.block
     parts = _parts(

@@ -22,8 +22,7 @@ def inject(params: Params, noise: str) -> Path:
     """Write data/inject/<dataset>/<noise>/pairs.parquet. With rate 0 all pairs stay as they are.
 
     A data set without captions has no pairs; runs that train nothing need none. Raises MissingResource, IntegrityError
-    or InputError when protocol ``file`` cannot use its index file.
-    """
+    or InputError when protocol ``file`` cannot use its index file."""
     started = time.monotonic()
     node = params.noises[noise]
     out = paths.injected(node.dataset, noise)

@@ -62,8 +62,7 @@ class Classes:
     finds: the pictures of the boxes that find a true box, best first; class c has starts[c] to starts[c + 1].
     before_pictures, before: pictures and their numbers of boxes ranked after find f - 1 and up to find f, from
     before_starts[f] to before_starts[f + 1]. truths: the pictures of the true boxes; class c has truth_starts[c] to
-    truth_starts[c + 1].
-    """
+    truth_starts[c + 1]."""
 
     starts: Int[np.ndarray, " bounds"]
     finds: Int[np.ndarray, " finds"]
@@ -106,8 +105,7 @@ def classes(
 
     In each picture the boxes of a class go through non-maximum suppression. A box is correct if its IoU with the true
     box that it overlaps most is at least ``threshold`` and no better box has found that true box (Pascal VOC;
-    Everingham et al., IJCV 2010, section 4.2).
-    """
+    Everingham et al., IJCV 2010, section 4.2)."""
     ranked, truths = [], []
     for scene in scenes:
         phrases, first, owners = np.unique(names[scene.mentions], return_index=True, return_inverse=True)
@@ -166,8 +164,7 @@ class Ranks:
 
     rank: of the first correct candidate, 1 = best, NaN without one; wrong candidates with the same score rank before
     it. bound: the largest IoU of a candidate. best: row of the best candidate among all proposals, -1 without one;
-    score, iou: of that candidate.
-    """
+    score, iou: of that candidate."""
 
     candidates: Int[np.ndarray, " mentions"]
     correct: Int[np.ndarray, " mentions"]

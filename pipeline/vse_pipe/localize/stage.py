@@ -12,7 +12,6 @@ from jaxtyping import Bool, Int
 
 from vse_pipe.artifacts import embeddings, joins, regions
 from vse_pipe.artifacts import localisation as artefact
-from vse_pipe.artifacts.embeddings import Side
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.artifacts.images import PROPOSAL
 from vse_pipe.core.console import document, ruled, say, stdout, warn
@@ -42,8 +41,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
     """Write data/localize/<run>/ and return what its metrics.json holds.
 
     Each mention of a phrase asks for its box among the proposals of its picture, ranked by the run's similarity (Wang
-    et al., CVPR 2016, section 3.3). Raises as ``read_inputs``, and InputError for scores that are not finite.
-    """
+    et al., CVPR 2016, section 3.3). Raises as ``read_inputs``, and InputError for scores that are not finite."""
     started = time.monotonic()
     out, options, resolved = paths.localized(run), params.localize, resolve_device(device)
     with claim(out):
@@ -131,7 +129,7 @@ def read_inputs(params: Params, run: str) -> LocalizeInputs:
     with joins.compared(prepared, embedded.origin(PROPOSAL, split)):
         boxes, phrases = regions.read(prepared), regions.read_phrases(prepared)
     images, captions = embedded.images, embedded.captions
-    if not (isinstance(images, Side) and isinstance(captions, Side)):
+    if not (isinstance(images, embeddings.Side) and isinstance(captions, embeddings.Side)):
         raise InputError(
             f"localize {run}: '{embedded.compared_by}' compares fragments of pictures, a proposal is one vector; use a "
             "run whose similarity is cosine or order"
@@ -213,8 +211,7 @@ def localised_figures(
     A mention counts under each of its types, a unique phrase under each type that one of its mentions has. Intervals
     draw pictures with replacement. A draw without a mention of a type is left out for that type; a type that no draw
     has gets no intervals. The draws of mAP are shifted so that their median is the estimate: a draw has fewer different
-    pictures of a phrase, and finding it among them is easier.
-    """
+    pictures of a phrase, and finding it among them is easier."""
     unique, names = np.unique(texts, return_inverse=True)
     masks = {_ALL_TYPES: np.ones(len(texts), bool), **_masks(types)}
     places = np.repeat([scene.place for scene in scenes], [len(scene.truth) for scene in scenes])

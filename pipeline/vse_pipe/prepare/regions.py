@@ -24,7 +24,6 @@ from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError, UnreadableImage
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box
-from vse_pipe.pictures.images import Item, upright_size
 from vse_pipe.prepare.source import RegionRows, Source, caption_table, existing, image_table, refuse_rows
 from vse_pipe.ranking import boxes
 
@@ -36,8 +35,7 @@ def covered(mentions: list[np.ndarray], proposals: list[np.ndarray]) -> np.ndarr
     """bool for each mention, picture by picture: whether a proposal of its picture has an IoU of ``OVERLAP`` or more.
 
     mentions, proposals: (n, 4) for each picture, as of ``vse_pipe.ranking.boxes``. The share of covered mentions is the
-    highest recall of any model that ranks the proposals.
-    """
+    highest recall of any model that ranks the proposals."""
     hits = [
         (boxes.iou(*map(torch.from_numpy, pair)).amax(dim=1) >= OVERLAP).numpy()
         for pair in zip(mentions, proposals, strict=True)
@@ -63,7 +61,7 @@ class Picture:
     """A picture that boxes are proposed for. item: its row of images.parquet; width, height: pixels, upright."""
 
     root: Path
-    item: Item
+    item: images.Item
     width: int
     height: int
 
@@ -161,8 +159,7 @@ class Mentions:
         """The number of the region of each mention, and the first mention of each region.
 
         Regions are the different boxes of each picture, ordered by picture and first mention. boxes: of
-        ``whole_pixels``.
-        """
+        ``whole_pixels``."""
         keys = np.concatenate([self.picture[:, None], boxes], axis=1)
         _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         order = np.lexsort([first, self.picture[first]])
@@ -204,8 +201,7 @@ def assembled(
 
     source: folder of the data set with whole pictures; threads: that call ``proposer``; count: proposals of a picture;
     splits: whose pictures get proposals; most: boxes of the same words in train. Boxes of an unreadable picture are
-    ``broken``, and nothing is proposed for it. Raises as ``formats.regions.read``.
-    """
+    ``broken``, and nothing is proposed for it. Raises as ``formats.regions.read``."""
     mentions = Mentions.read(source)
     pictures, reasons = _pictures(mentions)
     boxes = mentions.whole_pixels(np.array([(entry.width, entry.height) for entry in pictures]))
@@ -249,7 +245,7 @@ def _pictures(mentions: Mentions) -> tuple[list[Picture], list[str]]:
     table, root = mentions.pictures, artifacts_images.root(mentions.pictures)
     ids, files, digests = (table[name].to_pylist() for name in ("image_id", "file", "sha256"))
     items = [
-        Item(image_id, file, digest, f"{mentions.source / artifacts_images.NAME} image_id {image_id}")
+        images.Item(image_id, file, digest, f"{mentions.source / artifacts_images.NAME} image_id {image_id}")
         for image_id, file, digest in zip(ids, files, digests, strict=True)
     ]
     readable = (_column(table, "width") > 0).tolist()
@@ -257,12 +253,12 @@ def _pictures(mentions: Mentions) -> tuple[list[Picture], list[str]]:
     return [Picture(root, item, *size) for item, (size, _) in zip(items, sizes, strict=True)], [why for _, why in sizes]
 
 
-def _size(root: Path, about: tuple[Item, bool]) -> tuple[tuple[int, int], str]:
+def _size(root: Path, about: tuple[images.Item, bool]) -> tuple[tuple[int, int], str]:
     item, is_readable = about
     if not is_readable:
         return (0, 0), "could not be read when its data set was prepared"
     try:
-        return upright_size(root, item), ""
+        return images.upright_size(root, item), ""
     except UnreadableImage as error:
         return (0, 0), error.reason
 

@@ -14,9 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from vse_pipe.artifacts import images
-from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core import console, text
-from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnreadableImage
 from vse_pipe.core.files import inside
 from vse_pipe.pictures import read
@@ -37,8 +35,7 @@ class Scanned:
     orientations: of EXIF, 1 to 8, where 1 is upright as stored.
 
     An image that cannot be used has sizes 0, and the digest ``UNREAD`` when there are no bytes. broken:
-    "<where>: <file> <reason>" of each such image, in order.
-    """
+    "<where>: <file> <reason>" of each such image, in order."""
 
     widths: list[int]
     heights: list[int]
@@ -52,8 +49,7 @@ def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: b
 
     files: names below ``root``, or addresses of ``vse_pipe.pictures.address`` if ``in_shards``; where: returns the
     place in the data set that names file ``i``. Raises MissingResource without the folder, InputError for the first
-    name that leaves ``root`` or, without ``in_shards``, reads as an address.
-    """
+    name that leaves ``root`` or, without ``in_shards``, reads as an address."""
     if not root.is_dir():
         raise MissingResource(
             f"image folder {root} does not exist; put the images there or set `images` to their folder"
@@ -112,7 +108,7 @@ def locate(root: Path, file: str, where: str, in_shards: bool) -> None:
 
 
 def _open(root: Path, file: str, where: str) -> Read:
-    digest = UNREAD
+    digest = images.UNREAD
     try:
         content = read.content(root, file, where)
         digest = hashlib.sha256(content).hexdigest()
@@ -165,7 +161,7 @@ class ReadingCache:
             try:
                 cache._readings = _read(folder)
             except (InputError, IntegrityError) as error:
-                warn(f"{error}; all pictures are read again")
+                console.warn(f"{error}; all pictures are read again")
         try:
             yield cache
         finally:

@@ -15,7 +15,6 @@ from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import files as core_files
 from vse_pipe.core import memory, remote
 from vse_pipe.core.errors import InputError
-from vse_pipe.core.files import inside
 from vse_pipe.pictures.address import TarMember, path_of
 from vse_pipe.prepare.formats.options import RANGE, ShardParams
 from vse_pipe.prepare.scan import locate, readings
@@ -42,8 +41,7 @@ def samples(path: Path, file: BinaryIO) -> list[Sample]:
 
     A key is a name up to the first dot of its last part, as in webdataset. Folders are skipped. Raises InputError for a
     file that is no tar file, cut off or damaged; a member that is no plain file; a key that is repeated after other
-    keys; two members of a key with the same ending.
-    """
+    keys; two members of a key with the same ending."""
     listed: list[Sample] = []
     keys = set()
     for name, member in _members(path, file):
@@ -146,8 +144,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     """The image root, and each file with its split, ordered by split and name.
 
     source: the folder of the files; or a file, or files by a range of numbers, that are all train. Raises InputError
-    for a pattern without files, a file of two splits, another suffix, a file outside of the folder.
-    """
+    for a pattern without files, a file of two splits, another suffix, a file outside of the folder."""
     if RANGE.search(source.name):
         root, groups = source.parent, {"train": _matching(source.parent, source.name)}
     elif remote.is_file(source if core_files.is_remote(source) else existing(source)):
@@ -174,7 +171,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
         name = str(path.relative_to(root))
         if path_of(name) != name:
             raise InputError(f"{path}: its name reads as a place in {path_of(name)!r}; rename it")
-        inside(root, name, str(root))
+        core_files.inside(root, name, str(root))
     return root, pairs
 
 

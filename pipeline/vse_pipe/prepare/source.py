@@ -53,8 +53,7 @@ class Source:
     image that is missing or does not decode; the stage decides whether it stops. phrases: the columns of
     ``vse_pipe.artifacts.regions``, for data sets with boxes of phrases. regions: for a data set of boxes in the
     pictures of another data set. names: for text ids. left_out: a line for each file that could be a picture but is no
-    row.
-    """
+    row."""
 
     images: pa.Table
     captions: pa.Table
@@ -151,8 +150,7 @@ def numbered(
 
     Ids that are all numbers, also as text, keep their numbers and need no names. Other ids get running numbers. where:
     returns the place of an id, for messages; called: the name of the id in the source. Raises InputError for repeated
-    ids and for texts that cannot be ids.
-    """
+    ids and for texts that cannot be ids."""
     odd = next((place for place, value in enumerate(ids) if not is_text(str(value))), None)
     if odd is not None:
         raise InputError(f"{where(odd)}: {called or key} {text.shown_id(str(ids[odd]))} is no text that UTF-8 can hold")
@@ -183,8 +181,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file, split at ``\\n`` only: U+2028 and U+0085 are part of a caption.
 
     A carriage return before the break is dropped, and the final newline may be missing. A line at a time is in memory.
-    Raises as ``read_text``.
-    """
+    Raises as ``read_text``."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
     with path.open("rb") as file:
@@ -300,8 +297,7 @@ def open_array(path: Path) -> np.ndarray:
     """Memory map (rows, D) or (rows, R, D) of float16, float32 or float64.
 
     Raises MissingResource without the file; InputError for a file that is not .npy, pickled objects, another type or
-    shape, no rows, or another number of bytes than in the header.
-    """
+    shape, no rows, or another number of bytes than in the header."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
     array = arrays.open_npy(path, Damage(InputError, "copy it again"))

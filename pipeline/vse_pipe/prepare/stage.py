@@ -27,8 +27,7 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
     """Write data/prepare/<dataset>/. Raises InputError for unusable data and then leaves the folder unchanged.
 
     Images that are missing or do not decode are unusable data, unless the data set has ``on_error: skip``. Then they
-    keep their rows, and ``extract`` records why they have no features. device: of networks that propose boxes.
-    """
+    keep their rows, and ``extract`` records why they have no features. device: of networks that propose boxes."""
     started = time.monotonic()
     node = params.datasets[dataset]
     out = paths.prepared(dataset)
@@ -67,8 +66,7 @@ def check(dataset: str, source: Source) -> None:
     """Raise InputError when captions and images do not fit together.
 
     A data set may have no captions at all, and proposed boxes have none. Otherwise an image without a caption is
-    refused: as a query it would have no correct answer, and no recall is defined.
-    """
+    refused: as a query it would have no correct answer, and no recall is defined."""
     if not source.captions.num_rows:
         return
     image_ids, owners = (source.images["image_id"].combine_chunks(), source.captions["image_id"].combine_chunks())
@@ -133,7 +131,10 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
         sizes = [f"{pc.sum(pc.equal(table['split'], split)).as_py() or 0} {name}" for name, table in tables.items()]
         counts.append(f"{split} {' / '.join(sizes)}")
     if source.regions is not None:
-        covered = [_covered(split, recall) for split, recall in source.regions.recall.items()]
+        covered = [
+            f"recall of the proposals at IoU 0.5 over {recall['mentions']} mentions of {split}: {100 * recall['recall']:.2f} %"
+            for split, recall in source.regions.recall.items()
+        ]
         say(f"prepare {dataset}: {', '.join([*counts, *covered])}; {seconds:.1f} s")
         return
     readable = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
@@ -199,7 +200,3 @@ def _hashes(column: pa.ChunkedArray) -> np.ndarray:
     texts themselves would take gigabytes."""
     parts = [np.fromiter(map(hash, chunk.to_pylist()), np.int64, len(chunk)) for chunk in column.chunks]
     return np.concatenate([np.empty(0, np.int64), *parts])
-
-
-def _covered(split: str, recall: dict) -> str:
-    return f"recall of the proposals at IoU 0.5 over {recall['mentions']} mentions of {split}: {100 * recall['recall']:.2f} %"

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vse_pipe.core import processes
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.fragments import OfPairs, Words
 from vse_pipe.ranking.similarities.options import Aggregate, Norm
 
 EPS = 1e-8
@@ -25,8 +25,7 @@ def attention(raw: Float[Tensor, "a c b q"], norm: Norm, temperature: float) -> 
     """Weights with sum 1 over the context (axis 1); ``norm`` is first applied over the queries (axis 3).
 
     Lee et al., Stacked Cross Attention, ECCV 2018, Eq. 1 to 3. As in the authors' code "clipped" is a leaky ReLU of
-    slope 0.1 (the paper: max(0, x)), and 1e-8 is added to the norm.
-    """
+    slope 0.1 (the paper: max(0, x)), and 1e-8 is added to the norm."""
     if norm.startswith("clipped"):
         raw = torch.nn.functional.leaky_relu(raw, 0.1)
     if norm.endswith("l2norm"):
@@ -86,8 +85,7 @@ def over_captions(
     rows``. saved: bytes that autograd saves for one word. A portion saves at most a quarter of ``KEPT``; portions
     beyond ``KEPT`` are computed again in the backward pass, so ``part`` must not draw random numbers there. extra:
     tensors with a row per caption, passed to ``part`` after the portion. Processes that train as one share the captions
-    if ``saved`` is not 0; otherwise ``part`` may draw random numbers and each process computes all.
-    """
+    if ``saved`` is not 0; otherwise ``part`` may draw random numbers and each process computes all."""
     order, share = words.lengths.argsort(stable=True), processes.Share((len(words),), 0)
     if saved and len(words):
         order, share = processes.dealt(order)
@@ -148,8 +146,6 @@ def _in_order(pieces: tuple[Tensor, ...], share: processes.Share, back: Tensor) 
     return joined.index_select(-1, back) if joined.shape[-1] else joined
 
 
-# For pairs whose captions have one length: places of images and of captions, words (pairs, length, dim), to scores.
-OfPairs = Callable[[Tensor, Tensor, Tensor], Tensor]
 # Numbers in the regions gathered at once: 16 MiB of float32.
 GATHERED = 1 << 22
 
@@ -197,8 +193,7 @@ def stacked(
     raw: products of context and queries; inner: products of the context with itself; sizes: lengths of the queries, (b,
     q), or (a, 1, q) where each context has its own queries. The attended vector c = sum_r w_r v_r is not computed: e.c
     = sum_r w_r (v_r.e) and |c|^2 = w^T G w with the inner products G. As in the authors' code the product of the
-    lengths is at least 1e-8.
-    """
+    lengths is at least 1e-8."""
     weights = attention(raw, norm, temperature)
     projection = (weights * raw).sum(dim=1)
     return projection / (sizes * lengths(weights, inner)).clamp_min(EPS)
@@ -232,8 +227,7 @@ def alignments(
 
     weights: in chunks of b times q queries, as the result. The differences, ``dim`` numbers a row, are computed in
     tiles, and again in the backward pass; only the inputs are saved. Rows without a gradient cost nothing there.
-    First-order gradients only.
-    """
+    First-order gradients only."""
     vectors = _Alignments.apply(context, queries, linear.weight, linear.bias, *(chunk.flatten(2) for chunk in weights))
     return tuple(flat.unflatten(1, chunk.shape[2:]) for flat, chunk in zip(vectors, weights, strict=True))
 
@@ -337,8 +331,7 @@ class SelfAttention(nn.Module):
     """One vector for a set of vectors: their mean, weighted by the agreement of each vector with the plain mean.
 
     regions: with batch normalisation of each region over images and dimensions, which fixes their number (VisualSA);
-    None: without (TextSA). Names as in the authors' state_dict.
-    """
+    None: without (TextSA). Names as in the authors' state_dict."""
 
     def __init__(self, dim: int, dropout: float, regions: int | None) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking import fragments
 from vse_pipe.ranking.fragments import Several, Sides, over_rows, plain, pooled, same, take
-from vse_pipe.ranking.metrics.recall import Relevance, Truth
+from vse_pipe.ranking.recall import Relevance, Truth
 from vse_pipe.ranking.scores import Scores, Similarity, Some
 
 # Largest share of the mean squared length that is not the common mean.
@@ -25,8 +25,7 @@ _COLLAPSED = 1e-4
 class Split:
     """image_ids, caption_ids, caption_images: int64; images, captions: float32 vectors of the same width, or fragments.
 
-    relevance: correct pairs; without it a caption is correct for its image and the image for its captions.
-    """
+    relevance: correct pairs; without it a caption is correct for its image and the image for its captions."""
 
     image_ids: np.ndarray
     caption_ids: np.ndarray
@@ -102,8 +101,7 @@ class Bank:
 
     is_transductive: the bank is the ranked queries themselves (the protocol of the papers). Otherwise it is a separate
     set (inductive, possible in a system in use), and no query's result depends on another's. gallery: the bank's items
-    (rows) against the ranked items, both of the same kind; None without vectors. sums: cache of ``log_sum``.
-    """
+    (rows) against the ranked items, both of the same kind; None without vectors. sums: cache of ``log_sum``."""
 
     queries: Scores
     is_transductive: bool
@@ -148,8 +146,7 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
     """``log sum_q e^{beta s(q, n)}`` over the rows for each item n. Sums within a strip have the precision of the
     scores, sums over strips float64. Symmetric scores are computed once per pair where that saves time.
 
-    but_itself: leave out the diagonal; rows and columns are the same items. Raises InputError without a row to sum.
-    """
+    but_itself: leave out the diagonal; rows and columns are the same items. Raises InputError without a row to sum."""
     if scores.shape[0] <= int(but_itself):
         raise InputError("the bank is empty: nothing to sum over")
     submatrix = scores.submatrix if _is_symmetric(scores) else None
@@ -232,8 +229,7 @@ def disjoint(split: Split, ranked: Split, where: str, label: str, names: TextIds
     """Raises InputError when ``split`` holds an image or a caption that is ranked. label: name of ``split`` in the
     message; names: of ids that are text.
 
-    Ids may coincide by chance between data sets, so only an equal id with an equal vector counts.
-    """
+    Ids may coincide by chance between data sets, so only an equal id with an equal vector counts."""
     sides = [
         ("image_id", split.image_ids, split.images, ranked.image_ids, ranked.images),
         ("caption_id", split.caption_ids, split.captions, ranked.caption_ids, ranked.captions),
@@ -256,18 +252,12 @@ def cosine(left: Tensor, right: Tensor) -> Tensor:
     return left @ right.T
 
 
-def halves(split: Split) -> tuple[Split, Split]:
-    """Every second image with its captions, and the rest: one half to tune on, the other as its bank."""
-    return split.fold(slice(0, None, 2)), split.fold(slice(1, None, 2))
-
-
 class Shares:
     """Sums of ``e^{beta s(q, n)}`` over queries for each item, without its dominant query: ``first``, exponent of that
     query; ``query``, its row; ``second``, exponent of the runner-up; ``rest``, the sum relative to the second.
 
     Subtracting a dominant query from the sum over all queries would cancel to nothing. Without it nothing cancels: each
-    other query has at most half of the sum.
-    """
+    other query has at most half of the sum."""
 
     def __init__(self, strip: Float[Tensor, "rows items"], start: int, beta: float) -> None:
         self.beta = beta

@@ -1,8 +1,7 @@
 """Overlap of boxes, and non-maximum suppression.
 
 Boxes are x1, y1, x2, y2 in pixels and include both corners: the width is x2 - x1 + 1. Flickr30k Entities is measured in
-the same way (Plummer et al., ICCV 2015; utilities/getIOU.m and external/nms_iou.m of their code).
-"""
+the same way (Plummer et al., ICCV 2015; utilities/getIOU.m and external/nms_iou.m of their code)."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -23,8 +22,7 @@ def surviving(
     removed where its overlap with a better box that stays is above ``threshold``. overlap: ``iou`` of the boxes.
 
     All boxes are decided at once, repeatedly until nothing changes; greedy suppression is the fixed point (Cluster-NMS,
-    Zheng et al., 2020). Among equal scores the first box is the better one.
-    """
+    Zheng et al., 2020). Among equal scores the first box is the better one."""
     worse, better = (overlap > threshold).fill_diagonal_(False).nonzero(as_tuple=True)
     beaten = (scores[:, better] > scores[:, worse]) | ((scores[:, better] == scores[:, worse]) & (better < worse))
     stays = torch.ones_like(scores, dtype=torch.bool)

@@ -5,8 +5,7 @@ set does not list count as wrong.
 Isotonic: Zadrozny and Elkan, Transforming classifier scores into accurate multiclass probability estimates, KDD 2002.
 Platt: Probabilistic outputs for support vector machines, 1999, with his targets. Expected calibration error and
 reliability diagram: Guo et al., On calibration of modern neural networks, ICML 2017, here for the probability of one
-event instead of the likeliest class.
-"""
+event instead of the likeliest class."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +16,13 @@ from jaxtyping import Bool, Float, Int64
 from vse_pipe.core.arrays import generator
 from vse_pipe.ranking.evaluation import judged_items
 from vse_pipe.ranking.intervals import interval
-from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores
 from vse_pipe.ranking.tiles import top_k
 
 ISOTONIC, PLATT = "isotonic", "platt"
-BINS = 10
+BINS, CANDIDATES = 10, 10
+_DIGITS = 6
 # Draws in memory at once.
 _BLOCK = 64
 Values = Float[np.ndarray, " pairs"]
@@ -122,15 +122,6 @@ def _places(probabilities: Values) -> Int64[np.ndarray, " pairs"]:
     return np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
 
 
-# Probability of a match given the score: a curve fitted on validation queries, measured on other queries.
-#
-# The pairs are each query with its best CANDIDATES items under the criterion. A pair matches where the data set says that
-# the item is correct; true matches that the data set does not list count as wrong.
-
-CANDIDATES = 10
-_DIGITS = 6
-
-
 @dataclass(frozen=True)
 class Candidates:
     """scores: under the criterion; matched: whether the pair matches; owners: its query; queries: their number."""
@@ -175,8 +166,7 @@ def measured(
     """An entry of metrics.json: a curve fitted on ``validation``, measured on ``test``. clusters: of each test query.
 
     ece_interval: percentiles of bootstrap draws of clusters, moved so that their median is the estimate. A draw repeats
-    pairs and therefore lies further from the diagonal than a new set of pairs would.
-    """
+    pairs and therefore lies further from the diagonal than a new set of pairs would."""
     curve = fitted(method, validation.scores, validation.matched)
     probabilities = curve(test.scores)
     diagram = reliability(probabilities, test.matched)

@@ -11,11 +11,10 @@ from torch import Tensor
 
 from vse_pipe.core import console, workers
 from vse_pipe.core.errors import UsageError
+from vse_pipe.ranking import fragments
 from vse_pipe.ranking.alignment import over_pairs
 from vse_pipe.ranking.bank import Split
-from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words, empty_scores, mean, plain, take
 from vse_pipe.ranking.scores import Scores, Similarity
-from vse_pipe.ranking.similarity import Fused, OfFragments, best_tied_ranks, must_be_finite
 from vse_pipe.ranking.tiles import top_k
 
 _AT_ONCE = 1 << 14
@@ -29,11 +28,10 @@ def scores(
     vectors; memory: see ``ScoreMatrix``. Raises UsageError for scores that depend on other pairs.
 
     Inner products are summed in float64 and rounded to float32. So captions with the same vector have the same score,
-    such as captions that differ only in word order under a model that ignores it.
-    """
-    if isinstance(similarity, Fused | Cascade):
+    such as captions that differ only in word order under a model that ignores it."""
+    if isinstance(similarity, fragments.Fused | Cascade):
         raise UsageError("a cascade, and a fusion other than the mean, have no score of a pair alone")
-    if not (inner and plain(split.images) and plain(split.captions)):
+    if not (inner and fragments.plain(split.images) and fragments.plain(split.captions)):
         pairs = ScoredPairs(split.images, split.captions, similarity, memory)
         return pairs.score(torch.from_numpy(images), torch.from_numpy(captions)).cpu().numpy()
     values = np.empty(len(images), np.float32)
@@ -58,7 +56,7 @@ class Cascade:
     second: Similarity
     k: int
 
-    def __call__(self, images: Several, texts: Several) -> Float[Tensor, "images texts"]:
+    def __call__(self, images: fragments.Several, texts: fragments.Several) -> Float[Tensor, "images texts"]:
         """Images are the queries; ``texts`` are all items."""
         scores = Scores.from_sides(images.parts[0], texts.parts[0], self.first)
         pairs = ScoredPairs(images.parts[1], texts.parts[1], self.second, 0)
@@ -68,7 +66,7 @@ class Cascade:
 class ScoredPairs:
     """Cached scores of single pairs, computed on first use. memory: see ``ScoreMatrix``."""
 
-    def __init__(self, images: Sides, captions: Sides, similarity: Similarity, memory: int) -> None:
+    def __init__(self, images: fragments.Sides, captions: fragments.Sides, similarity: Similarity, memory: int) -> None:
         self.scored = 0
         self._images, self._captions, self._similarity, self._memory = images, captions, similarity, memory
 
@@ -80,9 +78,9 @@ class ScoredPairs:
     @cached_property
     def _matrix(self) -> Float[Tensor, "images captions"]:
         """NaN where a pair is not scored yet."""
-        return empty_scores((len(self._images), len(self._captions)), self._memory, self._images.device).fill_(
-            torch.nan
-        )
+        return fragments.empty_scores(
+            (len(self._images), len(self._captions)), self._memory, self._images.device
+        ).fill_(torch.nan)
 
     def score(self, images: Int[Tensor, "..."], captions: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Raises InputError on scores that are not finite."""
@@ -95,7 +93,7 @@ class ScoredPairs:
         scored = workers.run_parts(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
         tracked = console.track(parts, len(parts), f"scoring {len(cells)} pairs, {_AT_ONCE} at a time")
         for part, scores in zip(tracked, scored, strict=True):
-            must_be_finite(scores)
+            fragments.must_be_finite(scores)
             matrix[part // len(self._captions), part % len(self._captions)] = scores.to(matrix.device)
         self.scored += len(cells)
         return matrix[images, captions].to(asking)
@@ -111,24 +109,24 @@ def _scored(score: Pick, captions: int, device: torch.device, pairs: Int[Tensor,
         return score((pairs // captions).to(device), (pairs % captions).to(device))
 
 
-def scorer(similarity: Similarity, images: Sides, captions: Sides) -> Pick:
+def scorer(similarity: Similarity, images: fragments.Sides, captions: fragments.Sides) -> Pick:
     """A function of images and captions (by ascending image) that scores each pair: fragments in blocks, vectors one
     image at a time with all its captions."""
-    if isinstance(similarity, MeanScore):
-        assert isinstance(images, Several)
-        assert isinstance(captions, Several)
+    if isinstance(similarity, fragments.MeanScore):
+        assert isinstance(images, fragments.Several)
+        assert isinstance(captions, fragments.Several)
         sides = zip(similarity.similarities, images.parts, captions.parts, strict=True)
         scorers = [scorer(*one) for one in sides]
-        return lambda rows, columns: mean([of(rows, columns) for of in scorers], images.weights)
-    if isinstance(similarity, OfFragments):
+        return lambda rows, columns: fragments.mean([of(rows, columns) for of in scorers], images.weights)
+    if isinstance(similarity, fragments.OfFragments):
         assert isinstance(images, Tensor)
-        assert isinstance(captions, Words)
+        assert isinstance(captions, fragments.Words)
         return partial(over_pairs, similarity.pairs(images, captions), images, captions)
 
     def by_image(rows: Int[Tensor, " pairs"], columns: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
         owners, counts = rows.unique_consecutive(return_counts=True)
         lots = zip(owners.tolist(), columns.split(counts.tolist()), strict=True)
-        return torch.cat([similarity(images[one : one + 1], take(captions, lot))[0] for one, lot in lots])
+        return torch.cat([similarity(images[one : one + 1], fragments.take(captions, lot))[0] for one, lot in lots])
 
     return by_image
 
@@ -137,14 +135,13 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
     """The k best of each row of ``first`` (ties by ascending column) stand above all others, in the order of ``pick``
     (ties share a place). The other items keep their scores. pick: the second model's scores of rows and columns.
 
-    The k items get ``m + s (k - place)`` with m the best other score, s = max(1, |m|); only the order matters.
-    """
+    The k items get ``m + s (k - place)`` with m the best other score, s = max(1, |m|); only the order matters."""
     k = min(k, first.shape[1])
     chosen: list[tuple[Tensor, Tensor]] = []
 
     def best(rows: slice) -> Int[Tensor, "rows k"]:
         strip = first.strip(rows)
-        must_be_finite(strip)
+        fragments.must_be_finite(strip)
         return top_k(strip, k)[1]
 
     def prepared() -> tuple[Int[Tensor, "queries k"], Float[Tensor, "queries k"]]:
@@ -159,7 +156,7 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
         columns, seconds = (table[rows] for table in prepared())
         rest = strip.scatter(1, columns, -torch.inf).amax(dim=1, keepdim=True)
         rest = rest.where(rest.isfinite(), 0.0)  # where all are among the k
-        above = (k + 1 - best_tied_ranks(seconds)).to(strip)
+        above = (k + 1 - fragments.best_tied_ranks(seconds)).to(strip)
         return strip.scatter(1, columns, rest + rest.abs().clamp_min(1.0) * above)
 
     return first.mapped(reordered, first.notes, stored=True)

@@ -11,7 +11,6 @@ import pyarrow as pa
 from jaxtyping import Float
 
 from vse_pipe.artifacts import evaluation
-from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.intervals import Address, Figures, Sample, interval, p_value, sample, swapped
@@ -252,7 +251,7 @@ METRICS = (
     *("r@1", "r@5", "r@10", "med_r", "mean_r", "mrr", "map", "map@r", "r_precision", "ndcg@10"),
     *("skew@1", "skew@5", "skew@10", "robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10"),
 )
-ADDRESSES: list[Address] = [(direction, metric) for direction in DIRECTIONS for metric in METRICS]
+ADDRESSES: list[Address] = [(direction, metric) for direction in evaluation.DIRECTIONS for metric in METRICS]
 ADDRESSES += [("rsum",), ("hs_sum",)]
 SIGNIFICANT = 0.05
 _ROUNDING = 2e-6

@@ -21,7 +21,7 @@ from vse_pipe.ranking.bank import Bank, BankSource, ItemBias, Split
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
 from vse_pipe.ranking.evaluation import Depths, Outcome, judged_items, judged_pairs
 from vse_pipe.ranking.matching import Allowance, MatchedPairs, TiedChoices
-from vse_pipe.ranking.metrics.recall import Ties, Truth
+from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Chosen, Scores, Shuffled, Similarity
 
 PLAIN = "nns"
@@ -89,8 +89,7 @@ class Criterion:
 
         Equal scores go to the lowest row and column, and data sets list captions in the order of their images. The
         items are therefore shuffled, always in the same way, so that the pairs do not follow that order. The answered
-        queries do not depend on the shuffle: ``TiedChoices`` takes the worst choice among equal scores.
-        """
+        queries do not depend on the shuffle: ``TiedChoices`` takes the worst choice among equal scores."""
         order = generator(0, "order of items in a matching").permutation(scores.shape[1])
         assert self.matching is not None
         module, params = self.matching.module, self.matching.params
@@ -110,8 +109,7 @@ class Criterion:
 def parse(name: str, options: dict[str, Strict]) -> Criterion:
     """options: parameters by member; missing members get their defaults.
 
-    Raises UnknownMember for an unknown part, UsageError for parts that cannot be combined.
-    """
+    Raises UnknownMember for an unknown part, UsageError for parts that cannot be combined."""
     objection = grammar.objection(name)
     if objection:
         raise UsageError(objection)
@@ -144,8 +142,7 @@ def scan_relaxation(
     """Match rescored ``scores`` for each K and each lambda of the criterion.
 
     keep: by K, the lambda whose matching is returned; with it only some other lambdas of a long grid are tried. All
-    queries take part; queries without a correct item are in no figure.
-    """
+    queries take part; queries without a correct item are in no figure."""
     from vse_pipe.ranking.kernels import answered
 
     tried = [(row, k, column) for row, k in enumerate(ks) for column in _columns(criterion, (keep or {}).get(k))]
@@ -242,8 +239,7 @@ def rank_fold(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths
     lambdas if there was a choice. Both directions are ranked in one pass where there are many scores.
 
     All queries are ranked and correct hubs; the outcome leaves out queries without a correct item. Raises InputError
-    when no query is left.
-    """
+    when no query is left."""
     scores = [side.under(choice.criterion) for choice, side in zip(tuned, sides, strict=True)]
     truths = [side.truth for side in sides]
     needs_strips = any(choice.criterion.matching for choice in tuned) or any(side.finish for side in sides)
@@ -277,8 +273,7 @@ def choose_parameters(criterion: Criterion, trials: Sequence[Trial], everything:
 
     An open lambda is the smallest of those that "maximize R@K on the validation set" (Fig. 4 of the RGM paper), for
     each K. everything: first choose the rescoring's parameters by the sum of R@K over K. trials: the folds of that
-    direction; unused where nothing is open.
-    """
+    direction; unused where nothing is open."""
     if everything:
         criterion = _best_rescoring(criterion, trials)
     lambdas = criterion.lambdas

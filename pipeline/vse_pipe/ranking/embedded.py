@@ -22,9 +22,8 @@ from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.project.stages import dvc_stage
 from vse_pipe.ranking.bank import Split
-from vse_pipe.ranking.fragments import Sides, Words
+from vse_pipe.ranking.fragments import OfFragments, Sides, Words, build_similarity
 from vse_pipe.ranking.scores import Similarity
-from vse_pipe.ranking.similarity import OfFragments, build_similarity
 
 _OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
 
@@ -33,8 +32,7 @@ _OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
 class Embedded:
     """data/embed/<run>/, or any folder with the same two files.
 
-    prepared: the data set of the ids, None for vectors without one; mend: see ``joins.Origin``.
-    """
+    prepared: the data set of the ids, None for vectors without one; mend: see ``joins.Origin``."""
 
     folder: Path
     images: Side | FragmentSide
@@ -46,8 +44,7 @@ class Embedded:
     def of_run(cls, params: Params, run: str, place: str = "") -> "Embedded":
         """data/embed/<run>/; its splits are checked against the data set on use. place: of a second network.
 
-        Raises as ``read``; IntegrityError for embeddings of another model than data/train/ has.
-        """
+        Raises as ``read``; IntegrityError for embeddings of another model than data/train/ has."""
         trained, folder = params.trained(run), paths.embedded(run)
         mend = joins.repair_advice(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
         embedded = replace(cls.read(folder / place, run), prepared=paths.prepared(params.dataset(run)), mend=mend)
@@ -162,8 +159,7 @@ class Embedded:
     def similarity(self, device: torch.device | None = None) -> Similarity:
         """The function of (images, captions) named in the footer, larger is closer; its weights on ``device``.
 
-        Raises InputError for an unknown similarity, IntegrityError when its weights are damaged.
-        """
+        Raises InputError for an unknown similarity, IntegrityError when its weights are damaged."""
         where, about = self.folder / embeddings.IMAGES, self.images.about
         name = about.get("similarity", "")
         if name not in SIMILARITIES.names():

@@ -9,11 +9,11 @@ from jaxtyping import Int
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking import graded, hubness, recall
 from vse_pipe.ranking.bank import Split
+from vse_pipe.ranking.graded import Cells, positions
 from vse_pipe.ranking.matching import MatchedPairs
-from vse_pipe.ranking.metrics import graded, hubness, recall
-from vse_pipe.ranking.metrics.graded import Cells, positions
-from vse_pipe.ranking.metrics.recall import Ties, Truth
+from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Chosen, Scores
 from vse_pipe.ranking.tiles import top_k
 
@@ -22,8 +22,7 @@ def folds(split: Split, params: EvaluateParams) -> list[Split]:
     """The folds to measure, in the order of the embedding file. ``full`` and ``first`` give one fold.
 
     Raises InputError when the images are not a whole number of folds, or fewer than the first fold. Leaving images out,
-    or averaging a short fold in, would give figures that look comparable to a published protocol and are not.
-    """
+    or averaging a short fold in, would give figures that look comparable to a published protocol and are not."""
     if params.protocol == "full":
         return [split]
     images, is_first = len(split.image_ids), params.protocol == "first"
@@ -77,7 +76,7 @@ class Depths:
         return cls(tuple(sorted({*KS, *recall})), tuple(sorted({_NDCG, *ndcg})))
 
     def measures(self, positions: graded.Pairs, starts: graded.Starts) -> dict[str, np.ndarray]:
-        """Measures of each query by column; see ``metrics.graded``."""
+        """Measures of each query by column; see ``graded``."""
         values = {name: measure(positions, starts) for name, measure in _MEASURES.items()}
         return values | {f"ndcg_{k}": graded.binary_ndcg(positions, starts, k) for k in self.ndcg}
 
@@ -113,8 +112,7 @@ class Outcome:
         """r@K: percent of queries with any correct item among the best K (hit at K), not percent of correct items.
 
         With ranks also med_r, mean_r, and in percent mrr, map, map@r, r_precision and ndcg@K. Hubness: skew@K, and at
-        the largest K robin_hood and gini (0 to 1), anti_hubs (percent of items) and largest_hub (number of queries).
-        """
+        the largest K robin_hood and gini (0 to 1), anti_hubs (percent of items) and largest_hub (number of queries)."""
         metrics = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
         if self.ranks is not None:
             metrics |= {"med_r": recall.median_rank(self.ranks), "mean_r": recall.mean_rank(self.ranks)}

@@ -11,8 +11,7 @@ expected figure of a new set of equal size. In simulations (200 to 1,000 images,
 they covered it in 0% to 98% of the cases for skewness, in at most 20% for the Gini and Robin Hood indexes and in none
 for anti-hubs. The spread of the draws is about right, so the draws of hubness are moved to have their median at the
 estimate. Their percentiles covered it in 93% to 98% (skewness), 96% to 98% (largest hub) and 82% to 100% (the other
-three; least at k = 1 with hardly any hubs). The difference of two models has an exact test instead: ``swapped``.
-"""
+three; least at k = 1 with hardly any hubs). The difference of two models has an exact test instead: ``swapped``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -188,8 +187,7 @@ def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: i
 
     Each fold draws as many images as it has, from its own generator. All evaluations have the same images. A draw in
     which a direction has no query is left out; this needs very few images, some without captions. A draw with an
-    undefined skewness is left out of that figure, and the figure is absent where no draw remains.
-    """
+    undefined skewness is left out of that figure, and the figure is absent where no draw remains."""
     samples = measured(evaluations, resamples, seed, at_once)
     finite: dict[Address, list[np.ndarray]] = {}
     for address, values in (row for figures in samples for row in figures.items()):
@@ -261,8 +259,7 @@ def intervals(
     ranks, occurrence: as ``vse_pipe.artifacts.evaluation`` reads them; resamples: number of draws; level: share of
     draws inside. Each fold draws among its own images. A matching has no interval for metrics that need a rank, nor for
     hubness: its pairs depend on all queries at once and cannot be counted for drawn queries. What a criterion learnt
-    from a query bank also stays as it was. Raises InputError when the tables do not belong together.
-    """
+    from a query bank also stays as it was. Raises InputError when the tables do not belong together."""
     figures = Figures.from_tables(ranks, occurrence)
     (draws,) = sample([figures], resamples, seed)
     limits: dict = {}
@@ -292,8 +289,7 @@ def p_value(differences: Draws) -> float:
     """Two-sided: min(1, 2 (1 + the smaller number of draws <= 0 and draws >= 0) / (1 + draws)), never 0.
 
     It is twice the tail that the percentile interval leaves beyond a difference of 0, so the two agree. Counting the
-    observed difference as one more draw keeps it valid (Davison and Hinkley, 1997, section 4.2).
-    """
+    observed difference as one more draw keeps it valid (Davison and Hinkley, 1997, section 4.2)."""
     beyond = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
     return min(1.0, 2.0 * (1 + beyond) / (1 + len(differences)))
 
@@ -302,8 +298,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """P-values corrected for their number, in their order: the i-th smallest of n times n - i + 1, made monotone.
 
     With probability 1 - a no true hypothesis is then rejected at level a, under any dependence (Holm, Scandinavian
-    Journal of Statistics 6, 1979).
-    """
+    Journal of Statistics 6, 1979)."""
     corrected, most, count = [0.0] * len(p_values), 0.0, len(p_values)
     for place, index in enumerate(sorted(range(count), key=p_values.__getitem__)):
         most = max(most, min(1.0, (count - place) * p_values[index]))

@@ -1,7 +1,6 @@
 """Compiled loops of rankings: tiles, best entries, counts, deferred acceptance, and order violations.
 
-Import this module inside functions: numba takes half a second to import, which other commands should not pay.
-"""
+Import this module inside functions: numba takes half a second to import, which other commands should not pay."""
 
 import numpy as np
 from numba import njit
@@ -31,8 +30,7 @@ def of_rows(tile, query, item, bounds, over, reached, best, items, start, stop):
     tile: float32 (rows, columns), starting at query ``query`` and item ``item``; tiles come with ascending columns
     within ascending rows, so that the first of equal scores stays first. bounds: float32 (bounds, queries); over,
     reached: int32 of that shape, increased by the scores above each bound, and not below it; best, items: float32 and
-    int32 (queries, k), the best so far; items may be (queries, 0).
-    """
+    int32 (queries, k), the best so far; items may be (queries, 0)."""
     numbers = True
     last = best.shape[1] - 1
     for number in range(start, stop):
@@ -295,8 +293,7 @@ def propose(list_scores, list_items, position, end, filled, k, heap_scores, heap
 
     position, filled: int64 (queries,), next list entry and number of places; heap_scores float64 and heap_rows int32,
     (items, quota): the heaps; sizes: int32 (items,), their sizes. list_scores float64 and list_items int32: all lists
-    joined, for query q from position[q] to end[q].
-    """
+    joined, for query q from position[q] to end[q]."""
     quota = heap_scores.shape[1]
     queries = len(position)
     stack, size = np.arange(queries)[::-1].copy(), queries
@@ -348,8 +345,7 @@ def sum_squares(images, texts, out):
 def add_weighted(vectors, opposites, weights, texts, out):
     """Add the sums over ``opposites`` of ``weights * max(0, text - image)`` to ``out`` (vectors, dim).
 
-    Under the hardest negative most weights are 0, and these cost nothing.
-    """
+    Under the hardest negative most weights are 0, and these cost nothing."""
     zero = vectors.dtype.type(0)
     for row in range(len(vectors)):
         vector, total = vectors[row], out[row]

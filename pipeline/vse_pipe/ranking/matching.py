@@ -2,8 +2,7 @@
 
 Algorithm 1 of the RGM paper sorts every (query, item) pair and accepts pairs from the top. Under scores shared by both
 sides the accepted pairs are the one stable assignment with those quotas. Deferred acceptance finds it from each query's
-best candidates; a query whose list is used up gets the next items that may still accept it.
-"""
+best candidates; a query whose list is used up gets the next items that may still accept it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from torch import Tensor
 from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.fragments import per_row, spans
 from vse_pipe.ranking.inference.options import Mode
-from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores, rows_of
 from vse_pipe.ranking.tiles import best_of, top_k
 
@@ -90,8 +89,7 @@ def greedy(scores: Scores, settings: Sequence[Allowance], mode: Mode) -> Iterato
 
     rows: an item's quota is round(lambda k max(1, queries / items)); the algorithm ends when every query has k items or
     no pair is left. literal: as printed, quota round(lambda k), cut at min(queries, items) k pairs. captions: as rows;
-    ``Criterion.match`` splits the queries.
-    """
+    ``Criterion.match`` splits the queries."""
     lists = _first_candidates(scores)
     setting_before, matching = None, None
     for setting in settings:
@@ -138,8 +136,7 @@ class _Assignment:
 
     The list of query q lies in ``listed_scores`` and ``listed_items`` from ``position[q]`` to ``end[q]``;
     ``last_score`` and ``last_item`` are its last entry, also after the list is used up; ``complete[q]``: no further
-    item can be added.
-    """
+    item can be added."""
 
     def __init__(self, scores: Scores, lists: _Lists, k: int, quota: int) -> None:
         queries, items = scores.shape

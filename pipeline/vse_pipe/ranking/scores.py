@@ -12,8 +12,7 @@ from torch import Tensor
 
 from vse_pipe.core import workers
 from vse_pipe.core.errors import UsageError
-from vse_pipe.ranking.fragments import ScoreMatrix, Several, Sides, plain
-from vse_pipe.ranking.similarity import Fused
+from vse_pipe.ranking.fragments import Fused, ScoreMatrix, Several, Sides, plain
 
 # Rows or columns, as a slice or as numbers.
 Some = slice | Tensor
@@ -75,17 +74,14 @@ def strip_height(items: int) -> int:
 class Scores:
     """Scores of queries (rows) against items (columns), larger is better.
 
-    Each pass computes them again unless they are cached. Memory use is one block plus some copies of a strip. ``block``
-    is the height of what ``blocks`` yields, one strip by default; it changes no value. notes: from a rescoring.
+    Each pass computes them again unless they are cached. Memory use is some copies of a strip. notes: from a rescoring.
     strips_of: scores with the same strips; without it strips have one height. stored: strips are read from memory of
-    this process, so no other process computes them.
-    """
+    this process, so no other process computes them."""
 
     def __init__(
         self,
         shape: tuple[int, int],
         compute: Callable[[slice], Tensor],
-        block: int | None = None,
         transpose: Callable[[], "Scores"] | None = None,
         hold: bool = False,
         notes: Mapping[str, float] | None = None,
@@ -93,7 +89,7 @@ class Scores:
         stored: bool = False,
     ) -> None:
         self._height = strip_height(shape[1])
-        self.shape, self.block, self._strips_of = shape, block or self._height, strips_of
+        self.shape, self._strips_of = shape, strips_of
         self._stored: bool = stored or (strips_of is not None and strips_of._stored)
         self.notes = notes or {}
         self._compute, self._transpose = compute, transpose
@@ -105,13 +101,7 @@ class Scores:
 
     @classmethod
     def from_sides(
-        cls,
-        queries: Sides,
-        items: Sides,
-        similarity: Similarity,
-        block: int | None = None,
-        memory: int = 0,
-        sets: int = 1,
+        cls, queries: Sides, items: Sides, similarity: Similarity, memory: int = 0, sets: int = 1
     ) -> "Scores":
         """similarity: (B, D) and (N, D) to (B, N); its arguments have the kinds of the queries and of the items. With
         images as queries, ``transposed()`` gives text to image under the same function. Fragments are scored once, on
@@ -119,12 +109,11 @@ class Scores:
 
         memory: MiB for the whole evaluation, 0 for no limit and no cache; sets: how many pairs of scores and bank share
         it, 0 for no cache. Scores that fit into an eighth of their share are cached. Raises UsageError where the memory
-        is too small for one strip.
-        """
+        is too small for one strip."""
         if isinstance(similarity, Fused):
-            return cls._from_fusion(queries, items, similarity, block, memory, sets)
+            return cls._from_fusion(queries, items, similarity, memory, sets)
         if not (plain(queries) and plain(items)):
-            return cls._from_matrix(ScoreMatrix(queries, items, similarity, memory), block, queries.device)
+            return cls._from_matrix(ScoreMatrix(queries, items, similarity, memory), queries.device)
         left, right = _aligned(queries), _aligned(items)
         shape = (len(left), len(right))
         _must_take(shape, memory)
@@ -136,8 +125,8 @@ class Scores:
         def backward(rows: slice) -> Tensor:
             return similarity(left, right[rows]).T.contiguous()
 
-        scores = cls(shape, forward, block, lambda: transposed, hold)
-        transposed = cls(shape[::-1], _turned(scores, backward) if hold else backward, block, lambda: scores, hold)
+        scores = cls(shape, forward, lambda: transposed, hold)
+        transposed = cls(shape[::-1], _turned(scores, backward) if hold else backward, lambda: scores, hold)
         if not hold:
             scores.parts = Parts(lambda rows, columns: similarity(left[rows], right[columns]), memory=memory)
             transposed.parts = replace(scores.parts, turned=True)
@@ -146,21 +135,14 @@ class Scores:
         return scores
 
     @classmethod
-    def dense(cls, matrix: Float[Tensor, "queries items"], block: int | None = None) -> "Scores":
+    def dense(cls, matrix: Float[Tensor, "queries items"]) -> "Scores":
         """From a matrix; its precision stays."""
-
-        def transpose() -> Scores:
-            return cls.dense(matrix.T.contiguous(), block)
-
-        return cls((matrix.shape[0], matrix.shape[1]), lambda rows: matrix[rows], block, transpose, stored=True)
+        shape = (matrix.shape[0], matrix.shape[1])
+        return cls(shape, lambda rows: matrix[rows], lambda: cls.dense(matrix.T.contiguous()), stored=True)
 
     @classmethod
     def fused(
-        cls,
-        parts: "Sequence[Scores]",
-        combine: Callable[[Iterable[Tensor]], Tensor],
-        block: int | None = None,
-        hold: bool = False,
+        cls, parts: "Sequence[Scores]", combine: Callable[[Iterable[Tensor]], Tensor], hold: bool = False
     ) -> "Scores":
         """``combine`` of the strips of several scores with the same queries and items. The queries of either direction
         are combined along their own rows."""
@@ -170,34 +152,32 @@ class Scores:
 
         shape = parts[0].shape
         stored = any(part._stored for part in parts)
-        scores = cls(shape, strips(parts), block, lambda: transposed, hold, stored=stored)
+        scores = cls(shape, strips(parts), lambda: transposed, hold, stored=stored)
         turned = [part.transposed() for part in parts]
-        transposed = cls(shape[::-1], strips(turned), block, lambda: scores, hold, stored=stored)
+        transposed = cls(shape[::-1], strips(turned), lambda: scores, hold, stored=stored)
         return scores
 
     @classmethod
-    def _from_fusion(
-        cls, queries: Sides, items: Sides, similarity: Fused, block: int | None, memory: int, sets: int
-    ) -> "Scores":
+    def _from_fusion(cls, queries: Sides, items: Sides, similarity: Fused, memory: int, sets: int) -> "Scores":
         """Only the fused scores are cached. Scores of fragment models are cached too; they share the memory limit."""
         assert isinstance(queries, Several)
         assert isinstance(items, Several)
         share = max(1, memory // len(queries.parts)) if memory else 0
         sides = zip(similarity.similarities, queries.parts, items.parts, strict=True)
-        parts = [cls.from_sides(a, b, score, block, memory if plain(a) else share, sets=0) for score, a, b in sides]
+        parts = [cls.from_sides(a, b, score, memory if plain(a) else share, sets=0) for score, a, b in sides]
         shape = parts[0].shape
         _must_take(shape, memory)
-        return cls.fused(parts, similarity.combine(queries.weights), block, _fits(shape, memory, sets))
+        return cls.fused(parts, similarity.combine(queries.weights), _fits(shape, memory, sets))
 
     @classmethod
-    def _from_matrix(cls, scored: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
+    def _from_matrix(cls, scored: ScoreMatrix, device: torch.device) -> "Scores":
         """device: of the strips; a matrix in a file is on the CPU."""
 
         def backward(rows: slice) -> Tensor:
             return scored.matrix[:, rows].T.contiguous().to(device)
 
-        scores = cls(scored.shape, lambda rows: scored.matrix[rows].to(device), block, lambda: transposed, stored=True)
-        transposed = cls(scored.shape[::-1], backward, block, lambda: scores, stored=True)
+        scores = cls(scored.shape, lambda rows: scored.matrix[rows].to(device), lambda: transposed, stored=True)
+        transposed = cls(scored.shape[::-1], backward, lambda: scores, stored=True)
         return scores
 
     def transposed(self) -> "Scores":
@@ -216,12 +196,7 @@ class Scores:
         """The scores after ``rescore(strip, rows)``, which gets (B, N) and its rows, keeps the shape, and must not
         write into the strip. stored: it reads memory of this process; of_part: the same for any rows and columns."""
         rescored = Scores(
-            self.shape,
-            lambda rows: rescore(self.strip(rows), rows),
-            self.block,
-            notes=notes,
-            strips_of=self,
-            stored=stored,
+            self.shape, lambda rows: rescore(self.strip(rows), rows), notes=notes, strips_of=self, stored=stored
         )
         if self.parts and not self.parts.rescore and of_part:
             rescored.parts = replace(self.parts, rescore=of_part)
@@ -260,16 +235,8 @@ class Scores:
         return zip(strips, results, strict=True)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
-        """All rows in order, ``block`` at a time; the last may be shorter."""
-        waiting: list[Tensor] = []
-        start = height = 0
-        for rows in self.strips():
-            waiting.append(self.strip(rows))
-            height += rows.stop - rows.start
-            while height >= self.block or (height and rows.stop == self.shape[0]):
-                size = min(self.block, height)
-                yield slice(start, start + size), _take(waiting, size)
-                start, height = start + size, height - size
+        """All rows in order, a strip at a time."""
+        return ((rows, self.strip(rows)) for rows in self.strips())
 
 
 def _turned(scores: Scores, compute: Callable[[slice], Tensor]) -> Callable[[slice], Tensor]:
@@ -277,8 +244,7 @@ def _turned(scores: Scores, compute: Callable[[slice], Tensor]) -> Callable[[sli
 
     Products with swapped sides may differ in their last bits. Scores must not depend on the cache, so all strips are
     computed where the first or the last whole strip differs from ``compute``. A shorter strip is always computed:
-    narrow products have kernels of their own.
-    """
+    narrow products have kernels of their own."""
 
     def moved(rows: slice) -> Tensor:
         return torch.cat([scores.strip(part)[:, rows] for part in scores.strips()]).T.contiguous()
@@ -314,25 +280,12 @@ def _must_take(shape: tuple[int, int], memory: int) -> None:
         )
 
 
-def _take(waiting: list[Tensor], size: int) -> Tensor:
-    """Remove the first ``size`` rows from a list of strips; a view where one strip is enough."""
-    pieces = []
-    while size:
-        first = waiting[0]
-        pieces.append(first[:size])
-        size -= len(pieces[-1])
-        waiting[0] = first[len(pieces[-1]) :]
-        if not len(waiting[0]):
-            del waiting[0]
-    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
-
-
 class Shuffled(Scores):
     """Scores with items in another order: item j is item ``order[j]`` of ``base``."""
 
     def __init__(self, base: Scores, order: Int[np.ndarray, " items"]) -> None:
         self.base, self.order = base, order
-        super().__init__(base.shape, self._gathered, base.block, notes=base.notes, strips_of=base)
+        super().__init__(base.shape, self._gathered, notes=base.notes, strips_of=base)
 
     def _gathered(self, rows: slice) -> Tensor:
         strip = self.base.strip(rows)
@@ -352,7 +305,7 @@ class Chosen(Scores):
     """Some rows of other scores, ascending, read from the strips of ``base``, so that no value changes."""
 
     def __init__(self, base: Scores, rows: Int[np.ndarray, " rows"]) -> None:
-        super().__init__((len(rows), base.shape[1]), base.strip, base.block, notes=base.notes, stored=base._stored)
+        super().__init__((len(rows), base.shape[1]), base.strip, notes=base.notes, stored=base._stored)
         self._base, self._rows = base, rows
         bounds = ((part, *np.searchsorted(rows, (part.start, part.stop))) for part in base.strips())
         self._sources = {int(first): (base_rows, int(last)) for base_rows, first, last in bounds if first < last}

@@ -15,8 +15,7 @@ def by_class(weights, starts, finds, before_starts, before_pictures, before, tru
     weights: int64 (draws, pictures), how often each picture counts; the rest are the fields of
     ``vse_pipe.localize.ranks.Classes``. Precision at a recall is the best at that recall or a larger one. The average
     precision is the area under that curve, or with ``eleven`` its mean at the recalls 0, 0.1, ..., 1 (Everingham et
-    al., IJCV 2015, section 3.4.1; IJCV 2010, section 4.2).
-    """
+    al., IJCV 2015, section 3.4.1; IJCV 2010, section 4.2)."""
     classes = len(starts) - 1
     averages = np.full((len(weights), classes), np.nan)
     precision, found_hits = np.empty(len(finds)), np.empty(len(finds), np.int64)
@@ -96,8 +95,7 @@ def certainty(strip, centre, sharpness, mean, item_sharpness, values, out, start
     """Fill ``out`` with ``log F_q + log F_n`` for the rows from start to stop.
 
     strip, out: float32 (rows, items); centre, sharpness: mean and inverse deviation of each row, (rows,); mean,
-    item_sharpness: the same of each item, (items,); values: ``table()``.
-    """
+    item_sharpness: the same of each item, (items,); values: ``table()``."""
     for number in range(start, stop):
         row = strip[number]
         lowest = _row(row, centre[number], sharpness[number], mean, item_sharpness, values, out[number])
@@ -117,8 +115,7 @@ def means(weights, sums, sizes):
     """Weighted means over queries, float64 (draws, metrics); NaN where no query is drawn.
 
     weights: int64 (draws, images); sums: float64 (images, metrics), the sums over the queries of each image; sizes:
-    int64 (images,), the number of queries of each image.
-    """
+    int64 (images,), the number of queries of each image."""
     draws, images = weights.shape
     averages = np.zeros((draws, sums.shape[1]))
     for draw in range(draws):
@@ -137,8 +134,7 @@ def means(weights, sums, sizes):
 def medians(weights, ascending, images_of):
     """floor of the weighted median rank, float64 (draws,); NaN where no query is drawn.
 
-    weights: int64 (draws, images); ascending: float64 (queries,), sorted ranks; images_of: int64, their images.
-    """
+    weights: int64 (draws, images); ascending: float64 (queries,), sorted ranks; images_of: int64, their images."""
     draws = len(weights)
     ranks = np.empty(draws)
     for draw in range(draws):
@@ -165,8 +161,7 @@ def hubness(weights, images_of, starts, picks, items, k):
     """Skewness, Robin Hood index, Gini index, anti-hubs in percent and largest hub of N_k: float64 (draws, 5).
 
     images_of: int64, the image of each query; picks: int64, the chosen items, for query q from starts[q] to starts[q +
-    1]; the first k count; items: number of items.
-    """
+    1]; the first k count; items: number of items."""
     figures = np.empty((len(weights), 5))
     counts = np.empty(items, np.int64)
     for draw in range(len(weights)):

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from vse_pipe.core import console, workers
 from vse_pipe.ranking.fragments import over_rows
-from vse_pipe.ranking.metrics.graded import COUNTS, counted, descending
-from vse_pipe.ranking.metrics.recall import Ties, Truth
+from vse_pipe.ranking.graded import COUNTS, counted, descending
+from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Parts, Scores, Shuffled
 
 # Images and captions of a tile: 8 MiB of scores. The last tile may be 1.5 times as high or wide, because the kernels
@@ -57,12 +57,11 @@ def tile_means(scores: Scores, k: int) -> Float[Tensor, " queries"] | None:
 
 
 def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int) -> list[Ranking] | None:
-    """For images and for captions: the positions of all correct items as in ``metrics.graded.positions``, and the k
+    """For images and for captions: the positions of all correct items as in ``graded.positions``, and the k
     best items of all queries.
 
     sides: both directions of the same scores, which ``fit``; each may be rescored. None where strips are needed:
-    rescored tiles differ in a bit from the strips, a score is not finite, or a query has many correct items.
-    """
+    rescored tiles differ in a bit from the strips, a score is not finite, or a query has many correct items."""
     first, second = (side.parts for side in sides)
     widest = max(np.diff(truth.starts).max(initial=0) for truth in truths)
     if first is None or second is None or first.product is not second.product or widest > _CORRECT:
@@ -260,8 +259,7 @@ def top_k(
     ascending column). Entries of -inf count as absent: their columns are arbitrary.
 
     ``torch.topk`` leaves the order of ties open, so rows with a tie among the best k + 1 are chosen again. A compiled
-    loop replaces it where it is faster.
-    """
+    loop replaces it where it is faster."""
     k = min(k, scores.shape[1])
     if scores.is_cpu and scores.dtype in _COMPILED and (k >= _LONG_LIST or scores.shape[1] >= _LONG_ROW):
         best = _compiled(scores, k, priority)

@@ -19,9 +19,8 @@ from vse_pipe.evaluate.measure import Inputs
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking import cascade
-from vse_pipe.ranking.metrics import recall
-from vse_pipe.ranking.metrics.recall import places
+from vse_pipe.ranking import cascade, recall
+from vse_pipe.ranking.recall import places
 
 
 def show(figures: dict, as_json: bool) -> None:

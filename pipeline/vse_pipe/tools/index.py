@@ -10,8 +10,7 @@ from vse_pipe.core import tables
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.files import require
-from vse_pipe.embed import stage as embedding
-from vse_pipe.embed import transfer
+from vse_pipe.embed.stage import embed
 from vse_pipe.extract import stage as extraction
 from vse_pipe.prepare import stage as preparation
 from vse_pipe.project import paths
@@ -131,7 +130,7 @@ def index(params: Params, names: list[str], device: str = "auto") -> list[Path]:
             extract_texts(params, params.runs[name].texts)
             inject(params, params.runs[name].noise)
             train(params, name, device)
-        (transfer if name in params.transfers else embedding).embed(params, name, device)
+        embed(params, name, device)
         count = tables.row_count(paths.embedded(name) / embeddings.IMAGES)
         say(f'index {name}: {count} pictures; `vse-pipe search "..." --run {name}` searches them')
     return [paths.embedded(name) for name in names]

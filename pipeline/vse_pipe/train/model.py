@@ -20,8 +20,7 @@ from vse_pipe.core.processes import Share
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params.typed import Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS
-from vse_pipe.ranking.fragments import Words
-from vse_pipe.ranking.similarity import Similarity, build_similarity
+from vse_pipe.ranking.fragments import Similarity, Words, build_similarity
 from vse_pipe.train import processes as train_processes
 from vse_pipe.train.batch import LossTerms, Scored
 from vse_pipe.train.data import Batch, PixelSource, image_inputs, text_inputs, text_lengths

@@ -8,7 +8,7 @@ import timm
 import torch
 
 from vse_pipe.core.errors import InputError, UnknownMember, UsageError
-from vse_pipe.extract import published
+from vse_pipe.extract import networks
 from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.backbones.options import TimmOptions as Params
 from vse_pipe.extract.backbones.timm import build
@@ -28,7 +28,7 @@ NAMES = {
 
 
 def shape(name: str) -> tuple[int, ...]:
-    found = published.timm_classifier(name, ImageParams(weights="random"), {})
+    found = networks.timm_classifier(name, ImageParams(weights="random"), {})
     size = found.published.image_size
     with torch.device("meta"), torch.inference_mode():
         return tuple(found.strip(found.make()).eval()(torch.empty(2, 3, size, size)).shape)
@@ -70,11 +70,11 @@ def test_a_file_for_other_arguments_needs_them(folder: Path) -> None:
 
 
 def test_the_tag_says_where_weights_come_from() -> None:
-    released = published.timm_classifier("resnet18.a1_in1k", ImageParams(), {})
+    released = networks.timm_classifier("resnet18.a1_in1k", ImageParams(), {})
     assert released.source.url.endswith("resnet18_a1_0-d63eafa0.pth")
     assert released.source.digest == "d63eafa0"
     assert (released.published.image_size, released.published.resize) == (224, 235)
-    on_the_hub = published.timm_classifier("vit_base_patch16_224.augreg2_in21k_ft_in1k", ImageParams(), {})
+    on_the_hub = networks.timm_classifier("vit_base_patch16_224.augreg2_in21k_ft_in1k", ImageParams(), {})
     assert (
         on_the_hub.source.url
         == "https://huggingface.co/timm/vit_base_patch16_224.augreg2_in21k_ft_in1k/resolve/main/model.safetensors"

@@ -13,7 +13,7 @@ from torchvision import models
 from torchvision.models.regnet import BlockParams
 
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
-from vse_pipe.extract import published
+from vse_pipe.extract import networks
 from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.backbones.options import TorchvisionOptions as Params
 from vse_pipe.extract.backbones.torchvision import build
@@ -62,7 +62,7 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def shape(name: str) -> tuple[int, ...]:
-    found = published.torchvision_classifier(name, ImageParams(weights="random"), {})
+    found = networks.torchvision_classifier(name, ImageParams(weights="random"), {})
     size = found.published.image_size
     return tuple(found.strip(found.make()).eval()(torch.empty(2, 3, size, size)).shape)
 
@@ -74,15 +74,15 @@ def test_a_vector_an_image() -> None:
 
 
 def test_classifiers_of_every_class_are_among_them() -> None:
-    made = {name: inspect.signature(models.get_model_builder(name)).return_annotation for name in published.names()}
+    made = {name: inspect.signature(models.get_model_builder(name)).return_annotation for name in networks.names()}
     assert {made[name] for name in FAMILIES} == set(made.values())
 
 
 def test_every_published_file_names_its_digest() -> None:
     wrong = []
-    for name in published.names():
+    for name in networks.names():
         for entry in models.get_model_weights(name):
-            found = published.torchvision_classifier(name, ImageParams(weights=entry.name), {})
+            found = networks.torchvision_classifier(name, ImageParams(weights=entry.name), {})
             source = (found.source.url, found.published.image_size)
             if source != (entry.url, entry.transforms().crop_size[0]) or len(found.source.digest) < 8:
                 wrong.append(f"{name} {entry.name}")
@@ -123,7 +123,7 @@ def test_densenets_published_names_are_translated() -> None:
     old = {
         name.replace("norm1", "norm.1").replace("conv2", "conv.2"): value for name, value in model.state_dict().items()
     }
-    found = published.torchvision_classifier("densenet121", ImageParams(), {}).rename(old, model)
+    found = networks.torchvision_classifier("densenet121", ImageParams(), {}).rename(old, model)
     assert found.keys() == model.state_dict().keys()
     assert old.keys() != found.keys()
 

@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 
 from vse_pipe.core.errors import PipelineError
-from vse_pipe.extract.shards import Damaged
+from vse_pipe.extract.job import Damaged
 
 SECONDS = 20
 # Of address space beyond what the warm process has: what asks for more is refused by the kernel and not by the machine's end.

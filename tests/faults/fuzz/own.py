@@ -30,8 +30,7 @@ from vse_pipe.artifacts import (
     texts,
 )
 from vse_pipe.core.errors import IntegrityError
-from vse_pipe.extract.job import Failure, Output
-from vse_pipe.extract.shards import Shard, Shards
+from vse_pipe.extract.job import Failure, Output, Shard, Shards
 from vse_pipe.project import paths
 from vse_pipe.project.code import Lock
 from vse_pipe.train import checkpoint, restore

@@ -11,7 +11,7 @@ from vse_pipe.ranking import criteria, evaluation
 from vse_pipe.ranking import scores as scores_module
 from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.matching import Allowance
-from vse_pipe.ranking.metrics.recall import Truth
+from vse_pipe.ranking.recall import Truth
 
 inverted_softmax = INFERENCES.load("is")
 Params = inverted_softmax.Params

@@ -10,8 +10,8 @@ from tests.naive import criteria as naive
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.ranking import alignment
-from vse_pipe.ranking.alignment import OfPairs, over_pairs
-from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.alignment import over_pairs
+from vse_pipe.ranking.fragments import OfPairs, Words
 
 LENGTHS = [3, 1, 5, 3, 2, 3]
 SHAPE = (4, 3, 6)  # images, regions, dim

@@ -14,7 +14,7 @@ from tests import pair_project as pairs
 from tests.naive import evaluate as naive
 from vse_pipe.artifacts import captions, embeddings, evaluation, images, model_files
 from vse_pipe.core.errors import InputError, ParamsError, UsageError
-from vse_pipe.embed import transfer
+from vse_pipe.embed import stage
 from vse_pipe.embed.stage import embed
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.extract.stage import extract
@@ -200,7 +200,7 @@ def test_it_is_measured_on_another_data_set(params):
     )
     prepare(changed, "mine")
     extract(changed, "mine", "cpu")
-    transfer.embed(changed, "moved", "cpu")
+    stage.embed(changed, "moved", "cpu")
     evaluate(changed, "moved", ["nns"])
     assert evaluation.read_metrics(paths.evaluated("moved", "nns"))["image_to_text"]["queries"] == 4
 

@@ -29,8 +29,7 @@ def build(params: Params, seed: int) -> Backbone:
 
     The files are read once for their digests and the places of their rows; memory holds the places and one row. Raises
     MissingResource without a file, InputError naming file and row: not six columns, two rows of an image or none,
-    another number of boxes or features, no base64, values that are not finite.
-    """
+    another number of boxes or features, no base64, values that are not finite."""
 
     class Stored(nn.Module):
         def forward(self, features, boxes) -> Output:

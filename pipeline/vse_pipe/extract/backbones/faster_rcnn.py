@@ -13,13 +13,12 @@ from torchvision import models
 from torchvision.ops import nms, roi_align
 
 from vse_pipe.core.errors import UsageError
-from vse_pipe.extract import published
+from vse_pipe.extract import networks
 from vse_pipe.extract.backbones.options import FasterRcnnOptions as Params
 from vse_pipe.extract.backbones.options import ImageParams
 from vse_pipe.extract.job import Backbone, Output
 from vse_pipe.pictures import detector as detectors
 from vse_pipe.pictures import images
-from vse_pipe.pictures.images import Item
 
 # Thresholds of suppression, tried in turn until enough boxes stay (py-bottom-up-attention).
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -40,8 +39,7 @@ def build(params: Params, seed: int) -> Backbone:
     Genome's 1600 classes and attributes, regressed boxes instead of the proposals, a trunk that was trained on ImageNet
     and never on boxes, RoIAlign instead of RoI pooling. The relaxed suppression is that of py-bottom-up-attention.
 
-    Raises UnknownMember and UsageError for unknown networks; else what weights and states raise.
-    """
+    Raises UnknownMember and UsageError for unknown networks; else what weights and states raise."""
     detector_params = ImageParams(weights=params.detector_weights, sha256=params.detector_sha256)
     sizes = (params.shorter, params.longer)
     detector, weights = detectors.build(params.detector, detector_params, params.detector_args, sizes, seed)
@@ -88,8 +86,7 @@ class Regions(nn.Module):
     """Pictures on canvases (B, L, L, 3) uint8 and sizes (B, 4), width and height as scaled and of the image, to
     ``Output``.
 
-    Pictures are cut from their canvases and computed one by one, so no image depends on the others of its batch.
-    """
+    Pictures are cut from their canvases and computed one by one, so no image depends on the others of its batch."""
 
     def __init__(self, detector: nn.Module, trunk: Trunk, count: int) -> None:
         super().__init__()
@@ -113,7 +110,7 @@ class Regions(nn.Module):
 
 def _trunk(params: Params, seed: int) -> tuple[Trunk, dict]:
     weights = ImageParams(weights=params.weights, sha256=params.sha256)
-    classifier = published.torchvision_classifier(params.trunk, weights, params.trunk_args)
+    classifier = networks.torchvision_classifier(params.trunk, weights, params.trunk_args)
     model, about_weights = classifier.loaded(weights, seed)
     mean, std = params.mean or list(classifier.published.mean), params.std or list(classifier.published.std)
     stem, head = _halves(model.eval(), params.trunk)
@@ -131,7 +128,7 @@ def _halves(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
     raise UsageError(f"trunk {name} cannot be cut at stride 16; take a resnet, resnext, wide_resnet or mobilenet_v2")
 
 
-def _read(shorter: int, longer: int, root: Path, item: Item) -> tuple[np.ndarray, np.ndarray]:
+def _read(shorter: int, longer: int, root: Path, item: images.Item) -> tuple[np.ndarray, np.ndarray]:
     image = images.load(root, item)
     scale = min(shorter / min(image.size), longer / max(image.size))
     width, height = (min(longer, max(1, round(side * scale))) for side in image.size)
@@ -152,8 +149,7 @@ def relaxed_nms(
     Greedy non-maximum suppression over all classes: a box is suppressed when its overlap (intersection over union) with
     a better remaining box is above the threshold. The first threshold that leaves ``count`` boxes decides, and the best
     ``count`` are taken (py-bottom-up-attention). When the last threshold leaves fewer, the best suppressed boxes fill
-    up. boxes: x1, y1, x2, y2, each of positive area.
-    """
+    up. boxes: x1, y1, x2, y2, each of positive area."""
     order = scores.argsort(descending=True, stable=True)
     # Overlaps in double: in single, rounding decides whether 3/10 is above 0.3.
     ranked, falling = (boxes[order].double(), -torch.arange(len(order), device=boxes.device, dtype=torch.float64))

@@ -8,20 +8,18 @@ import torch
 from jaxtyping import Float, UInt8
 from pydantic import PositiveInt, ValidationError
 from torch import Tensor, nn
-from torch.nn import functional
 
 from vse_pipe.core import devices
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
-from vse_pipe.extract import networks, published
+from vse_pipe.extract import networks
 from vse_pipe.extract.backbones.options import RANDOM
 from vse_pipe.extract.backbones.options import GridOptions as Params
 from vse_pipe.extract.job import Backbone, Output
-from vse_pipe.extract.networks import Extractor, RandomFilters, Recipe
 from vse_pipe.pictures import images
-from vse_pipe.pictures.images import Item, Transform
+from vse_pipe.pictures.images import Transform
 
-_FILTERS = Recipe(64, 64, "bilinear", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+_FILTERS = networks.Recipe(64, 64, "bilinear", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
 class _FilterArguments(Strict):
@@ -38,29 +36,28 @@ class MeanGrid(nn.Module):
         self.net, self.grid = net, (rows, columns)
 
     def forward(self, pixels: Float[Tensor, "images 3 side side"]) -> Float[Tensor, "images dim rows columns"]:
-        return functional.adaptive_avg_pool2d(networks.feature_map(self.net(pixels)).float(), self.grid)
+        return nn.functional.adaptive_avg_pool2d(networks.feature_map(self.net(pixels)).float(), self.grid)
 
 
 class ExtremesGrid(nn.Module):
     """The same for random filters: the strongest response to each filter and its negative in each cell, mean
     subtracted.
 
-    The filters are those of the backbone ``random_filters`` for the same seed; a 1 x 1 grid has its features.
-    """
+    The filters are those of the backbone ``random_filters`` for the same seed; a 1 x 1 grid has its features."""
 
-    def __init__(self, filters: RandomFilters, rows: int, columns: int) -> None:
+    def __init__(self, filters: networks.RandomFilters, rows: int, columns: int) -> None:
         super().__init__()
         self.conv, self.grid = filters.conv, (rows, columns)
 
     def forward(self, pixels: Float[Tensor, "images 3 side side"]) -> Float[Tensor, "images dim rows columns"]:
         responses = self.conv(pixels).float()
-        highest = functional.adaptive_max_pool2d(responses, self.grid)
-        lowest = functional.adaptive_max_pool2d(-responses, self.grid)
+        highest = nn.functional.adaptive_max_pool2d(responses, self.grid)
+        lowest = nn.functional.adaptive_max_pool2d(-responses, self.grid)
         extremes = torch.cat([highest, lowest], dim=1)
         return extremes - extremes.mean(dim=1, keepdim=True)
 
 
-class Grid(Extractor):
+class Grid(networks.Extractor):
     """Pixels (B, 1, S, S, 3) and windows (B, 4), the crop's edges in the image, to regions of a grid."""
 
     cells: Tensor
@@ -96,8 +93,7 @@ def build(params: Params, seed: int) -> Backbone:
     boxes overlap.
 
     Raises UnknownMember for another name, UsageError for a network without a map (torchvision's ViT; timm's gives its
-    patches) or with a smaller one; else as ``networks.assemble``.
-    """
+    patches) or with a smaller one; else as ``networks.assemble``."""
     network: nn.Module
     pooled: nn.Module
     if params.model == RANDOM:
@@ -123,12 +119,11 @@ def build(params: Params, seed: int) -> Backbone:
 
 
 def _classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dict, tuple[str, ...]]:
-    from vse_pipe.extract import networks
 
     if params.library == "timm":
-        classifier = published.timm_classifier(params.model, params, params.model_args)
+        classifier = networks.timm_classifier(params.model, params, params.model_args)
     else:
-        classifier = published.torchvision_classifier(params.model, params, params.model_args)
+        classifier = networks.torchvision_classifier(params.model, params, params.model_args)
     transform = networks.resolve(params, classifier.published)
     model, about_weights = classifier.loaded(params, seed)
     name = f"{classifier.library} {classifier.name}"
@@ -143,7 +138,7 @@ def _classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dict, 
     return net, transform, about, libraries
 
 
-def _filters(params: Params, seed: int) -> tuple[RandomFilters, Transform, dict, tuple[str, ...]]:
+def _filters(params: Params, seed: int) -> tuple[networks.RandomFilters, Transform, dict, tuple[str, ...]]:
     try:
         arguments = _FilterArguments.model_validate(params.model_args)
     except ValidationError as error:
@@ -152,12 +147,12 @@ def _filters(params: Params, seed: int) -> tuple[RandomFilters, Transform, dict,
     if arguments.size > transform.image_size:
         raise UsageError(f"size {arguments.size} of the filters is larger than image_size {transform.image_size}")
     net = devices.seeded(
-        partial(RandomFilters, arguments.filters, arguments.size, arguments.stride), seed, "random_filters"
+        partial(networks.RandomFilters, arguments.filters, arguments.size, arguments.stride), seed, "random_filters"
     )
     about = {"network": "random filters", "weights": {"origin": "random", "seed": seed}}
     return net.eval(), transform, about, ("torch", "pillow")
 
 
-def _read(transform: Transform, root: Path, item: Item) -> tuple[np.ndarray, np.ndarray]:
+def _read(transform: Transform, root: Path, item: images.Item) -> tuple[np.ndarray, np.ndarray]:
     pixels, size = images.pixels_and_size(root, item, transform)
     return pixels, np.array(transform.window(*size), dtype=np.float32)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from vse_pipe.core.weights import WeightsFile
-from vse_pipe.extract import networks, published
+from vse_pipe.extract import networks
 from vse_pipe.extract.backbones.options import InceptionResnetV2Options as Params
 from vse_pipe.extract.job import Backbone
 
@@ -19,6 +19,6 @@ WEIGHTS = WeightsFile(
 
 def build(params: Params, seed: int) -> Backbone:
     """1536 dimensions after average pooling. ``weights: imagenet`` are TensorFlow's, converted (timm tf_in1k)."""
-    classifier = published.timm_classifier(_NAME, params, {})
+    classifier = networks.timm_classifier(_NAME, params, {})
     source = WEIGHTS if classifier.source else None
     return networks.assemble(replace(classifier, source=source), params, seed)

@@ -12,8 +12,7 @@ def build(params: Params, seed: int) -> Backbone:
     """The vectors of open_clip's ``encode_image`` after its own preprocessing.
 
     Differs: pictures are turned upright and put on white first, as in every backbone. Raises as ``pair.load``,
-    UsageError for preprocessing that pads or whose crop is no square.
-    """
+    UsageError for preprocessing that pads or whose crop is no square."""
     pair = extract_pair.load(params, seed)
     preprocessing = extract_pair.transform(pair.preprocessing, params.model)
     about = {**pair.about, "transform": preprocessing.about(), "dimensions": pair.dimensions}

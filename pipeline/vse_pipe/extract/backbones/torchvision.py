@@ -1,6 +1,6 @@
 """Any classifier of torchvision: ``backbone: torchvision`` with ``model: mobilenet_v2``."""
 
-from vse_pipe.extract import networks, published
+from vse_pipe.extract import networks
 from vse_pipe.extract.backbones.options import TorchvisionOptions as Params
 from vse_pipe.extract.job import Backbone
 
@@ -8,7 +8,5 @@ from vse_pipe.extract.job import Backbone
 def build(params: Params, seed: int) -> Backbone:
     """The input of the network's last layer; default sizes, mean and std are those of the published weights.
 
-    Raises UnknownMember for another name; else as ``assemble``.
-    """
-    classifier = published.torchvision_classifier(params.model, params, params.model_args)
-    return networks.assemble(classifier, params, seed)
+    Raises UnknownMember for another name; else as ``assemble``."""
+    return networks.assemble(networks.torchvision_classifier(params.model, params, params.model_args), params, seed)

@@ -18,8 +18,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """ICA, then the mixture, on the distinct words of the train captions that have a vector; then PCA on train
     captions.
 
-    Raises InputError for a file that cannot be used and for too few words or captions.
-    """
+    Raises InputError for a file that cannot be used and for too few words or captions."""
     words, raw, about = known_words(corpus, params)
     tokens = splitter(params)
     met = {token for text in corpus.texts_of("train") for token in tokens(text)}
@@ -40,16 +39,15 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
         "log_likelihood": fitted.history[-1],
         "laplacian_share": float(fitted.mixture.laplacian.mean()),
     }
-    arrays = {"vectors": points.astype(np.float32), "ica": rotation, "ica_mean": offset}
-    state = State(words, {**arrays, **_stored(fitted.mixture)}, about)
+    arrays = {"vectors": points.astype(np.float32), "ica": rotation, "ica_mean": offset, **vars(fitted.mixture)}
+    state = State(words, {**arrays, "laplacian": fitted.mixture.laplacian.astype(np.uint8)}, about)
     return state if params.pca is None else _reduced(state, list(corpus.texts_of("train")), params.pca, params, seed)
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
     """(captions, 2 * components * dimensions of a word), or ``pca`` of them; zero for a caption without a known word.
 
-    Power normalisation, unit length, then PCA, without another normalisation. The paper only says that PCA is last.
-    """
+    Power normalisation, unit length, then PCA, without another normalisation. The paper only says that PCA is last."""
     vectors = _fisher(texts, state, params)
     if "pca" not in state.arrays:
         return vectors
@@ -63,8 +61,9 @@ def terms(text: str, params: Params) -> list[str]:
 
 
 def _fisher(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions fisher"]:
-    counts = bags(map(splitter(params), texts), state.words)
-    return improved(fisher_vectors(counts, state.arrays["vectors"], _mixture_of(state)))
+    counts, arrays = bags(map(splitter(params), texts), state.words), state.arrays
+    mixture = Mixture(arrays["weights"], arrays["laplacian"].astype(bool), arrays["location"], arrays["scale"])
+    return improved(fisher_vectors(counts, arrays["vectors"], mixture))
 
 
 def _independent(
@@ -117,16 +116,6 @@ def _reduced(state: State, train: list[str], components: int, params: Params, se
     mean, directions = principal(blocks(), components)
     learnt = {"pca_mean": mean.astype(np.float32), "pca": directions.astype(np.float32)}
     return State(state.words, {**state.arrays, **learnt}, {**state.about, "pca_captions": len(train)})
-
-
-def _stored(mixture) -> dict[str, np.ndarray]:
-    return {**vars(mixture), "laplacian": mixture.laplacian.astype(np.uint8)}
-
-
-def _mixture_of(state: State):
-
-    arrays = state.arrays
-    return Mixture(arrays["weights"], arrays["laplacian"].astype(bool), arrays["location"], arrays["scale"])
 
 
 # The hybrid Gaussian-Laplacian mixture (Klein et al., CVPR 2015): its density, and its fit by EM.
@@ -187,8 +176,7 @@ def fit_mixture(points: Points, components: int, seed: int, max_iterations: int,
     location and scale, so the log-likelihood never falls. Scales stay above a hundredth of the standard deviation of
     their dimension; a component on a single point would otherwise have an infinite likelihood. The paper and the
     authors' binaries state neither start, floor nor stop. Each distinct word is one point, as the authors fit on the
-    vocabulary.
-    """
+    vocabulary."""
     spread = points.std(axis=0)
     floor = _FLOOR * np.where(spread > 0, spread, 1.0)
     order = points.argsort(axis=0, kind="stable")
@@ -259,8 +247,7 @@ def fisher_vectors(
         Gaussian   location  g z / sqrt(N w)          scale  g (z^2 - 1) / sqrt(2 N w)     information N w / s^2, 2 N w / s^2
         Laplacian  location  g sign(z) / sqrt(N w)    scale  g (|z| - 1) / sqrt(N w)       information N w / s^2, both
 
-    All locations come first, component by component, then all scales. A caption without words is the zero vector.
-    """
+    All locations come first, component by component, then all scales. A caption without words is the zero vector."""
     used = np.unique(counts.indices)
     counts, points = counts[:, used], points[used].astype(np.float64)
     shares, _ = posteriors(mixture, points)
@@ -290,8 +277,7 @@ def principal(
     """The mean and the ``components`` directions of largest variance, largest first, each of unit length.
 
     The covariance, 8 * dim * dim bytes, is summed and decomposed in place; the decomposition needs about the same
-    memory. The largest entry of a direction is positive. Raises ValueError for fewer directions than ``components``.
-    """
+    memory. The largest entry of a direction is positive. Raises ValueError for fewer directions than ``components``."""
     from scipy.linalg import eigh
 
     total, products, count = np.zeros(1), None, 0

@@ -5,19 +5,18 @@ from jaxtyping import Float32, Int64
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.extract import text_methods
-from vse_pipe.extract.text_methods import Corpus, State
 from vse_pipe.extract.texts.options import SentenceTokensOptions as Params
 
 # Tokens that the encoder adds: the first and the last.
 _MARKS = 2
 
 
-def fit(corpus: Corpus, params: Params, seed: int) -> State:
+def fit(corpus: text_methods.Corpus, params: Params, seed: int) -> text_methods.State:
     return text_methods.load_encoder(params)
 
 
 def transform(
-    texts: list[str], state: State, params: Params
+    texts: list[str], state: text_methods.State, params: Params
 ) -> tuple[Float32[np.ndarray, "tokens dim"], Int64[np.ndarray, " captions"]]:
     """The tokens of all captions, concatenated, and the number of each caption; the encoder cuts long captions."""
     model = text_methods.encoder(params)

@@ -8,6 +8,5 @@ def corrupt(caption_images: np.ndarray, n_images: int, index: np.ndarray, rng: n
 
     index: int (n_images,), the image that replaces each image (RCL, DECL: all captions of an image move together), or
     (captions,), the image of each caption (NCR, BiCro, L2RM). With equal counts it is read as the first. Nothing is
-    drawn. ``vse_pipe.artifacts.pairs.read_noise_index`` has checked the values.
-    """
+    drawn. ``vse_pipe.artifacts.pairs.read_noise_index`` has checked the values."""
     return index[caption_images] if len(index) == n_images else index

@@ -9,8 +9,7 @@ def corrupt(caption_images: np.ndarray, n_images: int, rate: float, rng: np.rand
     caption_images: int (captions,), the true image position 0..n_images-1 of each caption, any number per image.
     Two shuffles of the legacy generator in the order of the RCL / DECL loaders, so that ``np.random.RandomState(seed)``
     gives their index files. ``floor(rate * n)`` images take part and fixed points stay, so the share of mismatches is
-    slightly below ``rate``. L2RM's files repeat this index per caption.
-    """
+    slightly below ``rate``. L2RM's files repeat this index per caption."""
     positions = np.arange(n_images)
     order = np.arange(n_images)
     rng.shuffle(order)

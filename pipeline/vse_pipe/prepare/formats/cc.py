@@ -2,42 +2,30 @@
 
 The part of Conceptual Captions that NCR (NeurIPS 2021) published and BiCro, DECL, RCL and L2RM use: 150,000 / 1,000 /
 1,000 pairs from the web, with a caption for each image. Some captions describe their image badly or not at all, and
-these are not marked, so the pairs are read with the noise protocol ``as_is``.
-"""
+these are not marked, so the pairs are read with the noise protocol ``as_is``."""
 
 from pathlib import Path
 
 import numpy as np
 
 from vse_pipe.core.errors import InputError
+from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.formats.options import ORDER
 from vse_pipe.prepare.formats.options import CcOptions as Params
-from vse_pipe.prepare.source import (
-    Source,
-    Splits,
-    caption_text,
-    existing,
-    open_array,
-    read_lines,
-    row_digests,
-    split_of,
-    texts,
-)
 
 
-def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the stored bytes of the row.
 
     Line k of a split belongs to row k. image_id and caption_id are running numbers over train, dev and test; the ids in
     the file are names of web pictures and are dropped. Raises InputError for a missing, truncated or pickled file,
-    another number of lines than rows, a line without two fields, a caption that is empty or not UTF-8.
-    """
-    existing(source)
-    splits, count = Splits(out), 0
+    another number of lines than rows, a line without two fields, a caption that is empty or not UTF-8."""
+    sources.existing(source)
+    splits, count = sources.Splits(out), 0
     for prefix in (name for name in ORDER if name in params.splits):
         captions, (digests, broken) = _read_split(source, prefix, out)
         ids = np.arange(count, count + len(captions))
-        splits.add(prefix, split_of(prefix, prefix), ids, digests, captions, list(broken.values()))
+        splits.add(prefix, sources.split_of(prefix, prefix), ids, digests, captions, list(broken.values()))
         count += len(captions)
     return splits.source(source)
 
@@ -45,14 +33,14 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 def _read_split(source: Path, prefix: str, out: Path):
     """The captions, and ``row_digests`` of their images."""
     listed, features = source / f"{prefix}_caps.tsv", source / f"{prefix}_ims.npy"
-    lines = (_caption(line, f"{listed} line {number}") for number, line in enumerate(read_lines(listed), 1))
-    captions = texts(out, lines)
-    array = open_array(features)
+    lines = (_caption(line, f"{listed} line {number}") for number, line in enumerate(sources.read_lines(listed), 1))
+    captions = sources.texts(out, lines)
+    array = sources.open_array(features)
     if len(captions) != len(array):
         raise InputError(
             f"{listed}: {len(captions)} lines, but {features.name} has {len(array)} rows; there must be one line per image"
         )
-    return captions, row_digests(array, features)
+    return captions, sources.row_digests(array, features)
 
 
 def _caption(line: str, where: str) -> str:
@@ -60,4 +48,4 @@ def _caption(line: str, where: str) -> str:
     fields = line.split("\t")
     if len(fields) != 2:
         raise InputError(f"{where}: expected <image id><tab><caption>, found {len(fields)} fields")
-    return caption_text(fields[1], where)
+    return sources.caption_text(fields[1], where)

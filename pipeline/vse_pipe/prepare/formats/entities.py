@@ -2,8 +2,7 @@
 
 Plummer et al., "Flickr30k Entities: Collecting Region-to-Phrase Correspondences for Richer Image-to-Sentence Models",
 ICCV 2015. A phrase with several boxes gets the enclosing box, as in the authors' pl-clc (``Entity.getGTBox``).
-Coordinates count from 0, 1 less than in the files, as in their Python interface.
-"""
+Coordinates count from 0, 1 less than in the files, as in their Python interface."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -19,19 +18,10 @@ from vse_pipe.core import memory, text
 from vse_pipe.core.console import say, track
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.pictures.images import upright
+from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.formats.options import SPLITS
 from vse_pipe.prepare.formats.options import EntitiesOptions as Params
 from vse_pipe.prepare.scan import scan
-from vse_pipe.prepare.source import (
-    Source,
-    Unique,
-    caption_table,
-    caption_text,
-    existing,
-    image_table,
-    phrase_table,
-    read_lines,
-)
 
 # Bytes of the row of a phrase, beside its words.
 _PHRASE_BYTES = 600
@@ -81,13 +71,13 @@ class _Rows:
         """Add the captions and phrases of a picture. path: of its sentences."""
         before = len(self.captions)
         self.clipped += annotation.clipped
-        for number, line in enumerate(read_lines(path), 1):
+        for number, line in enumerate(sources.read_lines(path), 1):
             if not line.strip():
                 continue
             where = f"{path} line {number}"
             text, phrases = parse(line, where)
             caption_id = len(self.captions)
-            self.captions.append((caption_id, image_id, caption_text(text, where), split))
+            self.captions.append((caption_id, image_id, sources.caption_text(text, where), split))
             for phrase in phrases:
                 memory.reserve(where, _PHRASE_BYTES)
                 if reason := _without_box(phrase, annotation):
@@ -106,7 +96,7 @@ class _Rows:
                 self.phrases[place] = (*row[:7], *turned(row[7:11], *turns[image_id]), *row[11:])
 
 
-def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     """source: the folder of ``Sentences``, ``Annotations`` and the lists of splits; only listed pictures are read.
 
     image_id is the id of the picture; caption_id and phrase_id are running numbers. Lines without a caption are
@@ -114,9 +104,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     of the picture; both are counted in the log. When EXIF turns a picture and its annotations have the stored size, the
     boxes are turned too. Raises InputError and MissingResource as ``parse`` and ``read_annotation``, and for a picture
     that is listed twice, lacks files or differs in size from its annotations, for an empty caption, and without any
-    phrase with a box.
-    """
-    listed = list(_listed(existing(source)))
+    phrase with a box."""
+    listed = list(_listed(sources.existing(source)))
     rows, sizes = _Rows(), []
     for where, image_id, split in track(iter(listed), len(listed), "reading annotations"):
         texts, boxes = (_file(source, part, image_id, where) for part in ("Sentences/{}.txt", "Annotations/{}.xml"))
@@ -135,11 +124,11 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         if any(upright_size) and _turns(source / params.images / file, size, upright_size, orientation)
     }
     rows.turn(turns)
-    images = image_table(ids, files, splits, scanned.widths, scanned.heights, scanned.digests)
-    phrases = phrase_table(rows.phrases, str(source))
+    images = sources.image_table(ids, files, splits, scanned.widths, scanned.heights, scanned.digests)
+    phrases = sources.phrase_table(rows.phrases, str(source))
     _say(source, rows)
-    captions = caption_table(*zip(*rows.captions, strict=True))
-    return Source(images, captions, str(source / params.images), scanned.broken, phrases)
+    captions = sources.caption_table(*zip(*rows.captions, strict=True))
+    return sources.Source(images, captions, str(source / params.images), scanned.broken, phrases)
 
 
 def _turns(path: Path, size: tuple[int, int], upright_size: tuple[int, int], orientation: int) -> bool:
@@ -159,10 +148,10 @@ def _turns(path: Path, size: tuple[int, int], upright_size: tuple[int, int], ori
 
 def _listed(source: Path) -> Iterator[tuple[str, int, str]]:
     """Yield the place in its list, the id and the split of each picture."""
-    ids = Unique("picture")
+    ids = sources.Unique("picture")
     for split in SPLITS:
         path = source / f"{split}.txt"
-        for number, line in enumerate(read_lines(path), 1):
+        for number, line in enumerate(sources.read_lines(path), 1):
             where, name = f"{path} line {number}", line.strip()
             if not text.are_numbers(pa.array([name])):
                 raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number")
@@ -274,8 +263,7 @@ def _whole_number(form: re.Pattern[str], text: str | None, tag: str) -> int:
 def parse(line: str, where: str) -> tuple[str, list[Phrase]]:
     """The caption without its marks, and its phrases; a phrase without words has an empty text.
 
-    Raises InputError for a mark that is not closed, is inside another mark, or lacks its chain or type.
-    """
+    Raises InputError for a mark that is not closed, is inside another mark, or lacks its chain or type."""
     # In turn the text before a phrase, its chain, types and words; at the end the rest.
     pieces = _PHRASE.split(line)
     text, phrases = "", []

@@ -29,8 +29,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 
     Pictures are files with one of ``ENDINGS``. Hidden files and folders are skipped; links to folders, links out of the
     folder and names that cannot be ids are left out and reported. Raises InputError for a source that is no folder or
-    has no picture.
-    """
+    has no picture."""
     if not existing(source).is_dir():
         raise InputError(f"source {source} is no folder; format folder reads a folder of pictures")
     pictures = walked(source)

@@ -2,8 +2,7 @@
 
 Karpathy and Fei-Fei, "Deep Visual-Semantic Alignments for Generating Image Descriptions", CVPR 2015; its splits are
 those of VSE++, SCAN, HAL and L2RM. The caption is ``raw``; ``tokens`` is not read. The authors' repositories keep the
-first 5 captions of the COCO images that have 6 or 7: that is ``max_captions: 5``, while the default keeps all.
-"""
+first 5 captions of the COCO images that have 6 or 7: that is ``max_captions: 5``, while the default keeps all."""
 
 import codecs
 from dataclasses import dataclass, replace
@@ -17,20 +16,9 @@ from pydantic.dataclasses import dataclass as checked
 from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError
+from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.formats.options import KarpathyOptions as Params
 from vse_pipe.prepare.scan import scan
-from vse_pipe.prepare.source import (
-    Named,
-    Source,
-    Unique,
-    caption_table,
-    caption_text,
-    existing,
-    file_name,
-    image_table,
-    numbered,
-    split_of,
-)
 
 _NUMBER, _TEXT = "number", "text"
 _Id = Annotated[
@@ -74,14 +62,13 @@ class _Image:
     sentences: list[_Sentence]
 
 
-def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     """source: the json, or a folder with exactly one ``dataset_*.json``.
 
     image_id is ``imgid`` and caption_id ``sentid``, numbers or text; without them, running numbers. Raises InputError
     naming the entry for a field that is missing or of the wrong type, a repeated id or file name, an unknown split, an
-    empty caption, a sentence of another image.
-    """
-    document = _find(existing(source))
+    empty caption, a sentence of another image."""
+    document = _find(sources.existing(source))
     entries = _parse(document).images
     images, named = _images(document.name, entries)
     if not params.include_restval:
@@ -91,7 +78,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     captions, called = _captions(images, params.max_captions)
     root = document.parent / params.images
     scanned = scan(root, [image.file for image in images], lambda number: images[number].where)
-    table = image_table(
+    table = sources.image_table(
         [image.image_id for image in images],
         [image.file for image in images],
         [image.split for image in images],
@@ -100,7 +87,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         scanned.digests,
     )
     names = TextIds.from_columns(**named, **called) if named or called else None
-    return Source(table, captions, str(root), scanned.broken, names=names)
+    return sources.Source(table, captions, str(root), scanned.broken, names=names)
 
 
 def _find(source: Path) -> Path:
@@ -125,23 +112,25 @@ def _parse(document: Path) -> _Document:
         raise InputError(f"{' '.join([str(document), place]).strip()}: {problems[0]['msg']}{more}") from error
 
 
-def _images(name: str, entries: list[_Entry]) -> tuple[list[_Image], Named]:
+def _images(name: str, entries: list[_Entry]) -> tuple[list[_Image], sources.Named]:
     has_ids = bool(entries) and entries[0].imgid is not None
-    files = Unique("file")
+    files = sources.Unique("file")
     images = []
     for number, entry in enumerate(entries):
         where = f"{name} images[{number}]"
         if (entry.imgid is not None) != has_ids:
             raise InputError(f"{where}: imgid must be given for every image or for none")
-        file = files.add(file_name(f"{entry.filepath}/{entry.filename}" if entry.filepath else entry.filename), where)
+        file = files.add(
+            sources.file_name(f"{entry.filepath}/{entry.filename}" if entry.filepath else entry.filename), where
+        )
         if not entry.sentences:
             raise InputError(f"{where}: {file} has no sentences; every image needs at least one caption")
         _refuse_strangers(entry, where)
-        images.append(_Image(where, number, file, split_of(entry.split, where), entry.sentences))
+        images.append(_Image(where, number, file, sources.split_of(entry.split, where), entry.sentences))
     if not has_ids:
         return images, {}
     ids = [entry.imgid for entry in entries if entry.imgid is not None]
-    numbers, named = numbered(ids, "image_id", lambda place: images[place].where, "imgid")
+    numbers, named = sources.numbered(ids, "image_id", lambda place: images[place].where, "imgid")
     return [replace(image, image_id=number) for image, number in zip(images, numbers, strict=True)], named
 
 
@@ -153,7 +142,7 @@ def _refuse_strangers(entry: _Entry, where: str) -> None:
             )
 
 
-def _captions(images: list[_Image], most: int | None) -> tuple[pa.Table, Named]:
+def _captions(images: list[_Image], most: int | None) -> tuple[pa.Table, sources.Named]:
     has_ids = images[0].sentences[0].sentid is not None
     rows: list[tuple] = []
     chosen: list[int] = []
@@ -164,13 +153,13 @@ def _captions(images: list[_Image], most: int | None) -> tuple[pa.Table, Named]:
             where = f"{image.where}.sentences[{number}]"
             if (sentence.sentid is not None) != has_ids:
                 raise InputError(f"{where}: sentid must be given for every sentence or for none")
-            text = caption_text(sentence.raw, where)
+            text = sources.caption_text(sentence.raw, where)
             if most is None or number < most:
                 chosen.append(len(ids))
                 rows.append((image.image_id, text, image.split))
             ids.append(len(rows) - 1 if sentence.sentid is None else sentence.sentid)
             places.append(where)
     if not has_ids:
-        return caption_table(range(len(rows)), *zip(*rows, strict=True)), {}
-    numbers, named = numbered(ids, "caption_id", places.__getitem__, "sentid")
-    return caption_table([numbers[place] for place in chosen], *zip(*rows, strict=True)), named
+        return sources.caption_table(range(len(rows)), *zip(*rows, strict=True)), {}
+    numbers, named = sources.numbered(ids, "caption_id", places.__getitem__, "sentid")
+    return sources.caption_table([numbers[place] for place in chosen], *zip(*rows, strict=True)), named

@@ -20,8 +20,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     ``image_id``, else running numbers; captions have running numbers.
 
     Raises InputError naming file and row for a damaged file, a column that is missing or of another type, a missing or
-    empty caption, an unknown split.
-    """
+    empty caption, an unknown split."""
     root, listed = files(source, params, ".parquet")
     assembly = Assembly(root, out)
     for path, split in track(iter(listed), len(listed), "reading Parquet files"):

@@ -1,8 +1,7 @@
 """VSE++ and SCAN's precomputed features: ``<split>_ims.npy``, ``<split>_caps.txt``, optionally ``<split>_ids.txt``.
 
 The layout of Kiros et al. as VSE++, SCAN, SGRAF, NCR and L2RM read it. Differs from the authors' loaders: see
-``group``; and the development split is read completely (they cut it after 5000 captions).
-"""
+``group``; and the development split is read completely (they cut it after 5000 captions)."""
 
 import math
 from collections import Counter
@@ -15,18 +14,8 @@ import pyarrow as pa
 from vse_pipe.core import memory, text
 from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
+from vse_pipe.prepare import source as sources
 from vse_pipe.prepare.formats.options import PrecompOptions as Params
-from vse_pipe.prepare.source import (
-    Source,
-    Splits,
-    caption_text,
-    existing,
-    open_array,
-    read_lines,
-    row_digests,
-    split_of,
-    texts,
-)
 
 
 @dataclass(frozen=True)
@@ -53,21 +42,20 @@ class _Split:
         return len(self.captions) // self.groups.captions
 
 
-def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+def read(source: Path, out: Path, params: Params, seed: int) -> sources.Source:
     """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the stored bytes of the row.
 
     image_id is the number in ids.txt if every split has whole numbers without repetition, else a running number;
     caption_id is a running number. Raises InputError for a missing, truncated or pickled file, captions and rows that
     do not fit together, inferred captions per image that differ between splits, a caption that is empty or not UTF-8,
-    repeated or missing ids.
-    """
-    existing(source)
+    repeated or missing ids."""
+    sources.existing(source)
     _warn_of_first_1k(source, params)
     splits = [_read_split(source, prefix, params, out) for prefix in params.prefixes]
     _must_agree(source, splits, params)
-    ids, tables = _image_ids(source, splits), Splits(out)
+    ids, tables = _image_ids(source, splits), sources.Splits(out)
     for split, split_ids in zip(splits, np.split(ids, np.cumsum([split.images for split in splits])[:-1]), strict=True):
-        name = split_of(split.prefix.removesuffix("all"), split.prefix)
+        name = sources.split_of(split.prefix.removesuffix("all"), split.prefix)
         tables.add(split.prefix, name, split_ids, split.digests, split.captions, split.broken)
     return tables.source(source)
 
@@ -84,11 +72,11 @@ def _warn_of_first_1k(source: Path, params: Params) -> None:
 
 def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
     features, listed = source / f"{prefix}_ims.npy", source / f"{prefix}_caps.txt"
-    lines = enumerate(read_lines(listed), start=1)
-    captions = texts(out, (caption_text(line, f"{listed} line {number}") for number, line in lines))
+    lines = enumerate(sources.read_lines(listed), start=1)
+    captions = sources.texts(out, (sources.caption_text(line, f"{listed} line {number}") for number, line in lines))
     if not len(captions):
         raise InputError(f"{listed}: no captions")
-    digests, broken = row_digests(open_array(features), features)
+    digests, broken = sources.row_digests(sources.open_array(features), features)
     groups = group(len(captions), digests, _captions_per_image(params, prefix), f"{listed} and {features.name}")
     names = _names(source / f"{prefix}_ids.txt", len(captions), groups)
     unfit = [broken[row] for row in broken if row % groups.rows == 0]
@@ -121,12 +109,11 @@ def _must_agree(source: Path, splits: list[_Split], params: Params) -> None:
 def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:
     """A name for each image from a file with a line per image or per caption; None without a file.
 
-    Lines per caption that are all different are ids of captions and name no image.
-    """
+    Lines per caption that are all different are ids of captions and name no image."""
     if not path.exists():
         return None
     memory.require_text(path)
-    lines = [line.strip() for line in read_lines(path)]
+    lines = [line.strip() for line in sources.read_lines(path)]
     images = captions // groups.captions
     if len(lines) not in (images, captions):
         raise InputError(f"{path}: {len(lines)} ids, expected one per image ({images}) or one per caption ({captions})")
@@ -173,8 +160,7 @@ def group(captions: int, digests: np.ndarray, per_image: int | None, where: str)
     VSE++ and its descendants divide the number of a caption by 5 when the counts differ and never when they agree, so a
     lost caption is not noticed and repeated rows count as images. Here the captions per image are captions / rows,
     which must be whole. When the counts agree, they are the greatest common divisor of the lengths of runs of equal
-    rows, because two adjacent images may be equal. Raises InputError when nothing fits or the repetition is uneven.
-    """
+    rows, because two adjacent images may be equal. Raises InputError when nothing fits or the repetition is uneven."""
     rows = len(digests)
     if per_image is not None:
         return _group_by(captions, digests, per_image, where)

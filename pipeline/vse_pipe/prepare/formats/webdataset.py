@@ -21,8 +21,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 
     Keys must be unique within a shard. Other members (``.cls``, ``.npy``) are not read. Raises InputError naming shard
     and key for a damaged shard, interleaved or repeated keys, a sample without image or caption or with two images, a
-    caption that is empty or not UTF-8.
-    """
+    caption that is empty or not UTF-8."""
     root, shards = files(source, params, ".tar")
     assembly = Assembly(root, out)
     for path, split in track(iter(shards), len(shards), "reading shards"):

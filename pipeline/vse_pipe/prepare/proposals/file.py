@@ -90,13 +90,14 @@ def read_boxes(path: Path, expected: str | None) -> tuple[np.ndarray, np.ndarray
     """image: str (n,), boxes: float64 (n, 4) unchanged, scores: float64 (n,) or None. expected: sha256 of the file.
 
     Raises MissingResource, IntegrityError for another digest, InputError with file and row or line for a damaged file,
-    objects instead of numbers, no rows, columns of different lengths, numbers that are not finite.
-    """
+    objects instead of numbers, no rows, columns of different lengths, numbers that are not finite."""
     if not path.is_file():
         raise MissingResource(f"{path}: no such file of boxes")
     if expected is not None:
         check(path, expected)
-    columns = {".npz": _npz, ".mat": _mat, ".csv": _csv}[path.suffix](path)
+    columns = {".npz": lambda path: arrays.read_npz(path, _DAMAGE, _NEEDED, [_SCORES]), ".mat": _mat, ".csv": _csv}[
+        path.suffix
+    ](path)
     image, boxes, scores = columns["image"], columns["boxes"], columns.get(_SCORES)
     shapes = {name: array.shape for name, array in columns.items()}
     if image.ndim != 1 or boxes.shape != (len(image), 4) or (scores is not None and scores.shape != image.shape):
@@ -141,10 +142,6 @@ def _numbers(path: Path, name: str, values: np.ndarray) -> np.ndarray:
         row = int(np.flatnonzero(wrong)[0])
         raise InputError(f"{_where(path, row)}: {name} {numbers[row].tolist()}: not all are finite")
     return numbers
-
-
-def _npz(path: Path) -> dict[str, np.ndarray]:
-    return arrays.read_npz(path, _DAMAGE, _NEEDED, [_SCORES])
 
 
 def _mat(path: Path) -> dict[str, np.ndarray]:

@@ -6,9 +6,7 @@ import numpy as np
 import torch
 
 from vse_pipe.core import devices
-from vse_pipe.core.devices import resolve_device
 from vse_pipe.pictures import detector
-from vse_pipe.pictures.detector import Detector
 from vse_pipe.prepare.proposals.options import RpnOptions as Params
 from vse_pipe.prepare.regions import Picture, Proposed, Proposer
 
@@ -19,15 +17,14 @@ def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Pro
     COCO.
 
     device: as of ``vse_pipe.core.devices.resolve_device``; the boxes of a device are always the same. Raises as that
-    function and ``detector.build``.
-    """
+    function and ``detector.build``."""
     sizes = params.shorter, params.longer
-    where = resolve_device(device)
+    where = devices.resolve_device(device)
     network, _ = detector.build(params.detector, params, params.detector_args, sizes, seed)
     return partial(_proposed, network.to(where), where)
 
 
-def _proposed(network: Detector, device: torch.device, picture: Picture) -> Proposed:
+def _proposed(network: detector.Detector, device: torch.device, picture: Picture) -> Proposed:
     pixels = torch.from_numpy(np.array(picture.load())).to(device)
     with devices.inference(device, "float32"):
         boxes = network.proposals(pixels.permute(2, 0, 1).float() / 255)

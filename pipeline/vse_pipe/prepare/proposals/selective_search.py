@@ -20,8 +20,7 @@ def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Pro
     """The boxes in OpenCV's order: by a random number times their place in the hierarchy.
 
     Each picture starts from ``seed``, so its boxes do not depend on other pictures. Source: Uijlings et al., Selective
-    Search for Object Recognition, IJCV 2013. Raises MissingResource without OpenCV's contributed modules.
-    """
+    Search for Object Recognition, IJCV 2013. Raises MissingResource without OpenCV's contributed modules."""
     return partial(_proposed, _segmentation(), params, seed)
 
 

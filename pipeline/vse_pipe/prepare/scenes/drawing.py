@@ -1,7 +1,6 @@
 """Pictures of scenes: outlines of shapes, backgrounds, and the rendered data set.
 
-Outlines are polygons inside the unit circle, x to the right and y downwards.
-"""
+Outlines are polygons inside the unit circle, x to the right and y downwards."""
 
 import functools
 import hashlib
@@ -13,7 +12,7 @@ from PIL import Image, ImageDraw
 
 from vse_pipe.core.arrays import generator
 from vse_pipe.core.console import track
-from vse_pipe.prepare.formats.options import ShapesParams
+from vse_pipe.prepare.formats.options import ShapesOptions
 from vse_pipe.prepare.scenes.scene import Background, Figure, Scene, describe, near_duplicate, pick, sample_scene
 from vse_pipe.prepare.source import Source, caption_table, image_table, phrase_table
 
@@ -145,13 +144,12 @@ def _ink(pattern: str, side: int) -> np.ndarray:
 FOLDER = "images"
 
 
-def render(out: Path, params: ShapesParams, seed: int) -> Source:
+def render(out: Path, params: ShapesOptions, seed: int) -> Source:
     """Write ``out/images/<split>_<number>.png`` and return the tables of images, captions and, if wanted, phrases.
 
     ``file`` is relative to ``out/images``; images are numbered from 1 through train, val and test. Each split has its
     own generators, so its scenes do not depend on the sizes of other splits, and a near duplicate copies a scene of its
-    split. The chain of a phrase is the number of its figure, from 1; its type is the shape of the figure.
-    """
+    split. The chain of a phrase is the number of its figure, from 1; its type is the shape of the figure."""
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     image_rows: list[tuple] = []
@@ -178,7 +176,7 @@ def render(out: Path, params: ShapesParams, seed: int) -> Source:
     return Source(*tables, str(folder), phrases=phrases)
 
 
-def sample_split(params: ShapesParams, split: str, seed: int) -> list[Scene]:
+def sample_split(params: ShapesOptions, split: str, seed: int) -> list[Scene]:
     """The scenes of a split, all different; a share ``near_duplicates`` copies an earlier scene with a change."""
     rng: np.random.Generator = generator(seed, "shapes scenes", split)
     scenes: list[Scene] = []

@@ -2,8 +2,7 @@
 
 Coordinates and lengths are fractions of the image side; x grows to the right and y grows downwards. Most captions are
 true of other scenes too. A caption with few details fits many images, which makes hubs; near duplicates differ only in
-the captions that mention the change.
-"""
+the captions that mention the change."""
 
 import math
 from collections import Counter
@@ -148,8 +147,7 @@ def relations(a: Figure, b: Figure) -> list[str]:
     """The relations of ``a`` to ``b``: ``left of``/``right of``/``above``/``below`` along the longer axis, and ``next
     to``.
 
-    The list is never empty: two figures that are too close for the first four are near each other.
-    """
+    The list is never empty: two figures that are too close for the first four are near each other."""
     across, down = a.x - b.x, a.y - b.y
     names = []
     if abs(across) >= max(_CLEAR, abs(down)):
@@ -185,8 +183,7 @@ def sample_scene(rng: np.random.Generator) -> Scene:
 def near_duplicate(scene: Scene, rng: np.random.Generator) -> Scene:
     """``scene`` with a single change: a figure's colour, shape or size, two figures swapped, or the background.
 
-    A figure grows only if it has room; if the drawn change is not possible, a colour changes instead.
-    """
+    A figure grows only if it has room; if the drawn change is not possible, a colour changes instead."""
     index = int(rng.integers(len(scene.figures)))
     figure = scene.figures[index]
     change = pick(rng, ("colour", "shape", "size", "swap", "pattern"))

@@ -18,8 +18,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
     Eq. 6 of the RGM paper prints two one-sided forms with unclear index sets; ``two_sided: false`` keeps only the
     item's term. The ranking of a query is the same in both forms, but a matching, which compares scores of different
-    queries, is not: MUSE's form is the default.
-    """
+    queries, is not: MUSE's form is the default."""
     items = item_bias(bank, params)
     if not params.two_sided:
         return items.apply(scores)

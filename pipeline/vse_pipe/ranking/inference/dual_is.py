@@ -11,8 +11,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
     Wang et al., Balance Act: Mitigating Hubness in Cross-Modal Retrieval with Query and Gallery Banks, EMNLP 2023. The
     authors' ``db_norm`` normalises its second argument and never uses the test scores; this follows the paper. A
-    transductive bank leaves out only the item itself from the gallery's sum.
-    """
+    transductive bank leaves out only the item itself from the gallery's sum."""
     return item_bias(bank, params).apply(scores)
 
 

@@ -30,8 +30,7 @@ def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iter
     K items. The b-matching is what Algorithm 1 approximates. Among several optimal matchings the solver chooses, always
     the same for the same scores; ties of a query count as wrong first.
 
-    Raises UsageError above ``most_pairs``.
-    """
+    Raises UsageError above ``most_pairs``."""
     queries, items = scores.shape
     if queries * items > params.most_pairs:
         raise UsageError(
@@ -55,8 +54,7 @@ def optimum(scores: Scores, k: int, quota: int) -> tuple[Pairs, Pairs, Float[np.
     outside the program whose score exceeds both prices could improve the sum and are added until there are none; its
     optimum is then the optimum over all pairs, and memory grows only with the pairs in the program.
 
-    Raises InputError for scores that are not finite.
-    """
+    Raises InputError for scores that are not finite."""
     unit = _unit(scores)
     keys = _start(unit, k, quota)
     while True:

@@ -57,8 +57,7 @@ def _log_normal(z: Tensor) -> Tensor:
     """Logarithm of the standard normal distribution function, faster than ``torch.special.log_ndtr``.
 
     With the tail t on the side of z: log(t) below 0, log(1 - t) above, which separates small and large values. Where t
-    leaves the range of the precision, its first asymptotic term.
-    """
+    leaves the range of the precision, its first asymptotic term."""
     tail = torch.special.erfc(z.abs().mul_(math.sqrt(0.5))).mul_(0.5)
     logs = torch.where(z > 0, torch.log1p(-tail), tail.log())
     lost = (tail < torch.finfo(z.dtype).tiny) & (z < 0)

@@ -23,8 +23,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     one uses logarithms and stops at ``tolerance``. ``notes`` of the result has the residual and the iterations.
 
     A query's best items have similar values, whatever the scores. Scores above ``_LARGE`` temperatures (inner products
-    of vectors without unit length) are computed in float64, because float32 cannot separate such values.
-    """
+    of vectors without unit length) are computed in float64, because float32 cannot separate such values."""
     is_large = _is_large(bank.queries, params.tau)
     return _item_bias(bank, params, is_large).apply(_exact(scores) if is_large else scores)
 

@@ -11,6 +11,5 @@ def score(
 ) -> Float[Tensor, "images texts"]:
     """``images @ texts.T``; a cosine when both sides are unit vectors, the default of the encoders.
 
-    With ``image.no_imgnorm`` (VSE0 of the authors' code) the image side keeps its length.
-    """
+    With ``image.no_imgnorm`` (VSE0 of the authors' code) the image side keeps its length."""
     return images @ texts.T

@@ -4,8 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from vse_pipe.ranking.alignment import EPS, Alignment, OfPairs, Portion, draw, gram, l2norm, over_captions, over_images
-from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.alignment import EPS, Alignment, Portion, draw, gram, l2norm, over_captions, over_images
+from vse_pipe.ranking.fragments import OfPairs, Words
 from vse_pipe.ranking.similarities.options import SafOptions as Params
 
 
@@ -73,8 +73,7 @@ def score(
 
     Batch normalisation is that of the authors' loop over captions: in training each caption has the statistics of its
     own nodes over all images, and the running statistics are updated once per caption, in the order of the batch.
-    Raises InputError for another number of regions than the network's.
-    """
+    Raises InputError for another number of regions than the network's."""
     whole_captions = network.whole_captions(texts)
 
     def block(images: Tensor) -> Tensor:

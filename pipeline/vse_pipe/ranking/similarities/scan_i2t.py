@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.ranking import alignment
-from vse_pipe.ranking.alignment import OfPairs, Portion, gram, sizes
-from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.alignment import Portion, gram, sizes
+from vse_pipe.ranking.fragments import OfPairs, Words
 from vse_pipe.ranking.similarities.options import ScanI2tOptions as Params
 
 
@@ -16,8 +16,7 @@ def score(
     """Lee et al., Stacked Cross Attention for Image-Text Matching, ECCV 2018, Eq. 7 to 9.
 
     The authors' code loops over captions; here captions of equal length are scored together, without padding. A single
-    image or region works; the authors' code fails there.
-    """
+    image or region works; the authors' code fails there."""
 
     def block(images: Tensor) -> Tensor:
         regions, long = images.flatten(0, 1), sizes(images)

@@ -5,8 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from vse_pipe.ranking import alignment
-from vse_pipe.ranking.alignment import OfPairs, Portion, gram, sizes
-from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking.fragments import OfPairs, Words
 from vse_pipe.ranking.similarities.options import ScanT2iOptions as Params
 
 
@@ -16,15 +15,14 @@ def score(
     """Lee et al., Stacked Cross Attention for Image-Text Matching, ECCV 2018, Eq. 1 to 6.
 
     The authors' code loops over captions; here captions of equal length are scored together, without padding. A single
-    image or region works; the authors' code fails there.
-    """
+    image or region works; the authors' code fails there."""
 
     def block(images: Tensor) -> Tensor:
-        inner, regions = gram(images), images.flatten(0, 1)
+        inner, regions = alignment.gram(images), images.flatten(0, 1)
 
-        def part(portion: Portion) -> tuple[Tensor]:
+        def part(portion: alignment.Portion) -> tuple[Tensor]:
             raw = (regions @ portion.vectors.t()).unflatten(0, images.shape[:2])
-            chunks = zip(portion.chunks(raw, 2), portion.chunks(sizes(portion.vectors), 0), strict=True)
+            chunks = zip(portion.chunks(raw, 2), portion.chunks(alignment.sizes(portion.vectors), 0), strict=True)
             cosines = (alignment.stacked(chunk, inner, long, params.norm, params.temperature) for chunk, long in chunks)
             scores = [alignment.aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
             return (torch.cat(scores, dim=1),)
@@ -36,10 +34,10 @@ def score(
 
 def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params) -> OfPairs:
     """The same scores of single pairs; see ``over_pairs``."""
-    inner = gram(images)
+    inner = alignment.gram(images)
 
     def pair_scores(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
-        raw, long = alignment.products(images[rows], words), sizes(words)[:, None]
+        raw, long = alignment.products(images[rows], words), alignment.sizes(words)[:, None]
         cosines = alignment.stacked(raw, inner[rows], long, params.norm, params.temperature)
         return alignment.aggregated(cosines, params.aggregate, params.lse)[:, 0]
 

@@ -5,23 +5,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from vse_pipe.ranking.alignment import (
-    EPS,
-    TINY,
-    Alignment,
-    OfPairs,
-    Portion,
-    draw,
-    gram,
-    over_captions,
-    over_images,
-    sparse,
-)
-from vse_pipe.ranking.fragments import Words
+from vse_pipe.ranking import alignment
+from vse_pipe.ranking.fragments import OfPairs, Words
 from vse_pipe.ranking.similarities.options import SgrOptions as Params
 
 
-class _SgrNetwork(Alignment):
+class _SgrNetwork(alignment.Alignment):
     def __init__(self, params: Params, dim: int, regions: int) -> None:
         super().__init__(dim, params.sim_dim, regions, params.dropout)
         self.steps = [_GraphReasoning(params.sim_dim) for _ in range(params.steps)]
@@ -30,7 +19,7 @@ class _SgrNetwork(Alignment):
 
 def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.Module:
     """Weights from ``rng``; names as in the authors' state_dict."""
-    return draw(_SgrNetwork(params, dim, regions), rng)
+    return alignment.draw(_SgrNetwork(params, dim, regions), rng)
 
 
 def score(
@@ -39,23 +28,22 @@ def score(
     """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021, Eq. 1 to 7.
 
     Captions of equal length are scored together; the authors loop over captions, with the same scores. Raises
-    InputError for another number of regions than the network's.
-    """
+    InputError for another number of regions than the network's."""
     merged = [module.merged() for module in network.steps]
     whole_captions = network.whole_captions(texts)
 
     def block(images: Tensor) -> Tensor:
-        pooled, inner = network.whole_images(images), gram(images)
+        pooled, inner = network.whole_images(images), alignment.gram(images)
 
-        def part(portion: Portion, captions: Tensor) -> tuple[Tensor]:
+        def part(portion: alignment.Portion, captions: Tensor) -> tuple[Tensor]:
             pairs = network.nodes(images, (pooled, captions), inner, portion, params.temperature)
             return (torch.cat([_reason(pair, merged, network.sim_eval_w) for pair in pairs], dim=1),)
 
         rows = images.shape[0] * images.shape[1]
         saved = len(images) * params.sim_dim * (2 * params.steps - 1) * images.element_size()
-        return over_captions(part, texts, rows, saved, extra=(whole_captions,))[0]
+        return alignment.over_captions(part, texts, rows, saved, extra=(whole_captions,))[0]
 
-    return block(images) if network.training else over_images(block, images)
+    return block(images) if network.training else alignment.over_images(block, images)
 
 
 def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SgrNetwork) -> OfPairs:
@@ -82,8 +70,7 @@ class _GraphReasoning(nn.Module):
 
     With q = W_q x + b_q and k = W_k x + b_k the products of a node with all others are (x W_q^T W_k + b_q W_k) x^T plus
     a number that is equal for all of them, which the softmax ignores: one product of the size of the nodes instead of
-    two. The bias of the keys therefore has no influence and gets no gradient; the authors' gets rounding errors.
-    """
+    two. The bias of the keys therefore has no influence and gets no gradient; the authors' gets rounding errors."""
 
     def __init__(self, sim_dim: int) -> None:
         super().__init__()
@@ -114,7 +101,7 @@ class _UnitNodes(torch.autograd.Function):
         nodes = local.new_empty(*local.shape[:2], 1 + local.shape[2], local.shape[3])
         sizes = [torch.linalg.vector_norm(piece, dim=3, keepdim=True) for piece in (pooled, local)]
         for piece, size, into in zip((pooled, local), sizes, _split(nodes), strict=True):
-            torch.div(piece, size + EPS, out=into)
+            torch.div(piece, size + alignment.EPS, out=into)
         ctx.save_for_backward(nodes, *sizes)
         return nodes
 
@@ -125,8 +112,8 @@ class _UnitNodes(torch.autograd.Function):
         grads = []
         for size, node, flow in zip(sizes, _split(nodes), _split(grad), strict=True):
             projection = (node * flow).sum(dim=3, keepdim=True)
-            projection *= (size + EPS) / size.clamp_min(TINY)
-            grads.append(torch.addcmul(flow, node, projection, value=-1).div_(size + EPS))
+            projection *= (size + alignment.EPS) / size.clamp_min(alignment.TINY)
+            grads.append(torch.addcmul(flow, node, projection, value=-1).div_(size + alignment.EPS))
         return tuple(grads)
 
 
@@ -150,7 +137,7 @@ class _Step(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         *saved, query, weight = ctx.saved_tensors
-        active = sparse(grad)
+        active = alignment.sparse(grad)
         full, places = None, None
         if active is not None:
             places, full = active.nonzero()[:, 0], torch.zeros_like(grad)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
-from vse_pipe.ranking.metrics import hubness as metrics_hubness
+from vse_pipe.ranking import hubness as metrics_hubness
 from vse_pipe.report import charts
 from vse_pipe.report.charts import Extent, log_edges
 from vse_pipe.report.formatting import percent

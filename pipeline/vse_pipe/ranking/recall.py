@@ -57,8 +57,7 @@ class Truth:
         """An item whose pair of ids is among the pairs is correct; pairs with unknown ids do not count.
 
         queries, items: unique ids, int64, in the order of the scores' rows and columns; pair_queries, pair_items: ids,
-        int64 (pairs,), in any order. A query may have no correct item: see ``judged``.
-        """
+        int64 (pairs,), in any order. A query may have no correct item: see ``judged``."""
         rows, columns = places(queries, pair_queries), places(items, pair_items)
         inside = (rows >= 0) & (columns >= 0)
         pairs = np.unique(rows[inside] * len(items) + columns[inside])
@@ -127,8 +126,7 @@ def best_ranks(
 
     It is the number of items that score strictly higher, plus all (pessimistic), half (average) or none (optimistic) of
     the wrong items with exactly its score. The authors' code uses the order of an unstable argsort, so a collapsed
-    model may get any value. Raises InputError on NaN or infinite scores, which would rank first.
-    """
+    model may get any value. Raises InputError on NaN or infinite scores, which would rank first."""
     low, high = scores.aminmax()
     if not (low.isfinite() and high.isfinite()):
         raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")
@@ -203,8 +201,7 @@ RISE, NOISE = 0.01, 0.5
 def waited(rsums: Sequence[float], since: int = 0) -> int:
     """Epochs since the first best rsum, or since the first ``since`` epochs if these are fewer.
 
-    rsums: of every epoch so far. since: epochs that do not count as waiting, such as a warm-up.
-    """
+    rsums: of every epoch so far. since: epochs that do not count as waiting, such as a warm-up."""
     best = max(range(len(rsums)), key=rsums.__getitem__) + 1 if rsums else 0
     return max(0, len(rsums) - max(best, since))
 
@@ -215,7 +212,6 @@ def converged(rsums: Sequence[float], patience: int | None = None) -> bool:
     A run ended by patience has converged. A run that ended with its last epoch has converged if its curve is flat. A
     run of at most ``patience`` epochs is judged by all epochs after its first; a single epoch has not converged.
 
-    rsums: of every epoch, in percent. patience: of the run; None: 3 epochs.
-    """
+    rsums: of every epoch, in percent. patience: of the run; None: 3 epochs."""
     last = min(patience or WINDOW, len(rsums) - 1)
     return last > 0 and max(rsums) - max(rsums[:-last]) <= max(RISE * max(rsums), NOISE)

@@ -12,8 +12,7 @@ def occurrence(chosen: Integer[np.ndarray, " picks"], items: int) -> Int[np.ndar
 def skewness(counts: Int[np.ndarray, " items"]) -> float:
     """Skewness of N_k, Eq. 7 of HAL (EMNLP-IJCNLP submission): the third standardised moment, population variance.
 
-    Items that no query retrieves count. NaN (0/0) when all items are retrieved equally often.
-    """
+    Items that no query retrieves count. NaN (0/0) when all items are retrieved equally often."""
     away: Float[np.ndarray, " items"] = counts - counts.mean()
     variance = float((away**2).mean())
     return float((away**3).mean() / variance**1.5) if variance > 0 else float("nan")
@@ -23,8 +22,7 @@ def robin_hood(counts: Int[np.ndarray, " items"]) -> float:
     """Robin Hood (Hoover) index of N_k, 0 to 1: half of sum |N_k - mean| over sum N_k, as in scikit-hubness.
 
     It is the share of places among the best k that would have to move for every item to have the same number. Items
-    that no query retrieves count; 0 when nothing was retrieved.
-    """
+    that no query retrieves count; 0 when nothing was retrieved."""
     total = counts.sum()
     return float(np.abs(counts - counts.mean()).sum() / (2 * total)) if total else 0.0
 
@@ -33,8 +31,7 @@ def gini(counts: Int[np.ndarray, " items"]) -> float:
     """Gini index of N_k, 0 to 1: half the mean difference of two items' N_k over the mean N_k.
 
     Computed from sorted counts as sum (2 r - n - 1) N_k(r) over n sum N_k; scikit-hubness gets the same number from all
-    pairs. Items that no query retrieves count; 0 when nothing was retrieved.
-    """
+    pairs. Items that no query retrieves count; 0 when nothing was retrieved."""
     items, total = len(counts), counts.sum()
     weights = 2 * np.arange(1, items + 1) - items - 1
     return float((weights * np.sort(counts)).sum() / (items * total)) if total else 0.0
@@ -49,8 +46,7 @@ def hub_share(counts: Int[np.ndarray, " items"]) -> float:
     """Share of places among the best k, 0 to 1, that hubs have; 0 when nothing was retrieved.
 
     A hub is an item with at least twice the mean N_k. scikit-hubness has 2k, which is the same for as many queries as
-    items but makes nearly every image with five captions a hub.
-    """
+    items but makes nearly every image with five captions a hub."""
     total = counts.sum()
     return float(counts[counts >= 2 * counts.mean()].sum() / total) if total else 0.0
 

@@ -1,8 +1,7 @@
 """Positions of correct items, in rankings and in answer lists, and the measures of one query that follow from them.
 Measures are shares from 0 to 1, 1 the best. positions: float64 (pairs,), 0-based and ascending within a query; starts:
 int64 (queries + 1,), the R >= 1 positions of query q are ``positions[starts[q]:starts[q + 1]]``. The rank in a formula
-is position + 1. An item is among the first k when its position is below k, as for R@K, also for half positions.
-"""
+is position + 1. An item is among the first k when its position is below k, as for R@K, also for half positions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.metrics.recall import Ties, Truth, places
+from vse_pipe.ranking.recall import Ties, Truth, places
 
 Pairs = Float[np.ndarray, " pairs"]
 Starts = Int[np.ndarray, " queries_and_one"]
@@ -119,8 +118,7 @@ def gains(
     """The grades of the correct items of some queries, in the order of ``positions``.
 
     grades: of ``truth.items``. Among items with the same score the worst come first (pessimistic) or the best
-    (optimistic); with ``average`` each has their mean, its expectation over all orders.
-    """
+    (optimistic); with ``average`` each has their mean, its expectation over all orders."""
     local, columns = truth.correct_pairs(rows, scores.device)
     correct_grades = grades[truth.starts[rows.start] : truth.starts[rows.stop]]
     return ordered(local.cpu().numpy(), scores[local, columns].cpu().numpy(), correct_grades, ties)
@@ -141,8 +139,7 @@ def ndcg(positions: Pairs, gains: Pairs, grades: Pairs, starts: Starts, k: int) 
     """Discounted cumulative gain of the best k over that of a perfect ranking: the gain is the grade, the discount
     log2(rank + 1) (Järvelin and Kekäläinen, TOIS 2002): trec_eval's ndcg_cut; Burges's gain is 2^grade - 1.
 
-    gains: of the items at ``positions``, above 0; grades: the same without means of ties, in any order.
-    """
+    gains: of the items at ``positions``, above 0; grades: the same without means of ties, in any order."""
     queries = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     best = grades[np.lexsort((-grades, queries))]
     ideal = np.arange(len(grades)) - starts[queries]
@@ -175,8 +172,7 @@ def r_precisions(
 
     Plausible Match R-Precision (PMRP) of Chun et al., Probabilistic Embeddings for Cross-Modal Retrieval, CVPR 2021:
     the mean over columns, then over queries. Their code leaves ties to a sort; here wrong items precede plausible items
-    of the same score, as in ``positions``. ECCV Caption (ECCV 2022) has the first column, R at most 50.
-    """
+    of the same score, as in ``positions``. ECCV Caption (ECCV 2022) has the first column, R at most 50."""
     ordered = scores.sort(dim=1, descending=True).values
     return torch.stack([_share(scores, ordered, distances <= most, ties) for most in differences], dim=1)
 
@@ -201,8 +197,7 @@ def kendall(scores: Float[np.ndarray, " rows"], grades: Float[np.ndarray, " rows
     """Kendall's tau_b and tau_c, -1 to 1, with one row per judgement; empty where all scores or all grades are equal.
 
     The literature on captions reports tau_c of Flickr8k's expert and tau_b of its crowd annotations, times 100 (Hessel
-    et al., CLIPScore, EMNLP 2021).
-    """
+    et al., CLIPScore, EMNLP 2021)."""
     if len(np.unique(scores)) < 2 or len(np.unique(grades)) < 2:
         return {}
     from scipy.stats import kendalltau
@@ -231,8 +226,8 @@ Answers = Int64[np.ndarray, " answers"]
 
 @dataclass(frozen=True)
 class Listed:
-    """positions, starts: as in ``metrics.graded``, infinite for correct items without an answer; gains, grades: as for
-    ``metrics.graded.ndcg``; queries: their numbers, ascending."""
+    """positions, starts: as in ``graded``, infinite for correct items without an answer; gains, grades: as for
+    ``graded.ndcg``; queries: their numbers, ascending."""
 
     positions: Pairs
     gains: Pairs
@@ -253,9 +248,8 @@ def listed(
     """queries: number of each answer's query; grades: of each answer, 0 where not judged; absent: queries of graded
     items without an answer. An item with a grade above ``above`` is correct.
 
-    Ties are those of ``positions`` and ``metrics.graded.gains``: among answers with the same score the wrong ones come
-    first (pessimistic), then the correct ones by ascending grade.
-    """
+    Ties are those of ``positions`` and ``graded.gains``: among answers with the same score the wrong ones come
+    first (pessimistic), then the correct ones by ascending grade."""
     correct = grades > above
     order = np.lexsort((-grades if ties == "optimistic" else grades, ~correct, -scores, queries))
     correct, owners, grades = correct[order], queries[order], grades[order]
@@ -298,8 +292,7 @@ def positions(
     Of the wrong items with exactly its score all (pessimistic), half (average) or none (optimistic) stand before a
     correct item; correct items with the same score follow each other. So with ``average`` a position may end in .5; two
     positions of a query differ by at least 1. Raises InputError on NaN or infinite scores, which would rank first, and
-    on a query without a correct item.
-    """
+    on a query without a correct item."""
     starts = truth.starts[rows.start : rows.stop + 1] - truth.starts[rows.start]
     if len(bare := np.flatnonzero(np.diff(starts) == 0)):
         raise InputError(f"query {rows.start + bare[0]} has no correct item; every query needs one at least")
@@ -361,8 +354,7 @@ def counts(
     """For each threshold the number of scores of its row above it, or not below it without ``strictly``, and whether
     all scores are finite (otherwise the counts have no meaning).
 
-    thresholds: in the precision of the scores, for row r from ``starts[r]`` to ``starts[r + 1]``.
-    """
+    thresholds: in the precision of the scores, for row r from ``starts[r]`` to ``starts[r + 1]``."""
     if scores.numel() > _SMALL and scores.is_cpu and scores.dtype in (torch.float32, torch.float64):
         from vse_pipe.ranking.kernels import count
 
