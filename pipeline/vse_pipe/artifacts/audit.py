@@ -50,7 +50,7 @@ def write(folder: Path, pairs: pa.Table, metrics: dict, histogram: pd.DataFrame,
 
 
 def origin(folder: Path, metrics: dict, mend: str) -> Origin:
-    """What the pairs are of. metrics: as ``read_metrics`` gives it; mend: as of ``Origin``."""
+    """The origin of the pairs. metrics: the result of ``read_metrics``; mend: as in ``Origin``."""
     return Origin(folder, mend, metrics.get("data", {}))
 
 

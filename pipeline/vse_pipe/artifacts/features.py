@@ -24,7 +24,7 @@ from vse_pipe.core.files import read_json, require, sha256, whole_file, write_js
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
 # Values of the column status.
 OK, UNREADABLE = "ok", "unreadable"
-# What writing adds to meta.json; the rest is what the features follow from.
+# Keys of meta.json that writing adds; the other keys decide the features.
 WRITTEN = ("fingerprint", "shape", "sha256", "index_sha256")
 # Key of the digest of images.parquet in meta.json.
 IMAGES = "images_sha256"

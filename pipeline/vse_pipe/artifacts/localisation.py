@@ -52,7 +52,7 @@ def data(prepared: Path) -> dict[str, str]:
 
 
 def origin(folder: Path, metrics: dict, mend: str) -> Origin:
-    """What the whole pictures are. metrics: as ``read_metrics`` gives it; mend: as of ``Origin``."""
+    """The origin of the pictures. metrics: the result of ``read_metrics``; mend: as in ``Origin``."""
     split = str(metrics.get("split"))
     return Origin(folder, mend, {split: metrics.get("source_data", {}).get(split)})
 

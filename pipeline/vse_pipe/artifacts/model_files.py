@@ -92,7 +92,7 @@ def read_config(folder: Path, run: str | None = None) -> dict:
 
 
 def digest_of(folder: Path, run: str) -> str | None:
-    """Of the weights that are there now, as config.json says; None where there is none. Raises as ``read_config``."""
+    """The digest of the weights in config.json, None without that file. Raises as ``read_config``."""
     return read_config(folder, run)["sha256"].get(MODEL) if (folder / CONFIG).is_file() else None
 
 

@@ -1,6 +1,7 @@
 """Helpers of all commands: options, values of --set, the project, and the selected nodes of params.yaml."""
 
 import contextlib
+import json
 import os
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -180,3 +181,72 @@ def undo(path: Path) -> str:
     except OSError:  # no git here
         return ""
     return f", `git checkout {path}` takes it back" if same else ""
+
+
+def default_run(params, inference: str) -> tuple[str, str]:
+    """(run, reason): the only run on a data set without captions, else the only run, else the run with the largest rsum
+    under ``inference`` in reports/metrics.json.
+
+    Figures count only if they belong to the embedded data: in a clone the report can describe other data. Raises
+    UsageError if several runs exist and none has such figures, or if the figures belong to several data sets.
+    """
+    from vse_pipe.artifacts import captions
+    from vse_pipe.project import paths
+
+    names = [*params.runs, *params.ensembles]
+    folders = {name: paths.prepared(params.dataset(name)) for name in (*names, *params.transfers)}
+    collections = [name for name, folder in folders.items() if captions.absent(folder)]
+    if len(collections) > 1:
+        raise UsageError(f"search which pictures? give --run: {', '.join(collections)}")
+    if collections:
+        return collections[0], "the only one of pictures without captions"
+    return best_run(params, inference, names)
+
+
+def best_run(params, inference: str, names: list[str]) -> tuple[str, str]:
+    """(run, reason) as ``default_run``, among the runs ``names``."""
+    if len(names) == 1:
+        return names[0], "the only run"
+    from vse_pipe.core.files import read_json
+    from vse_pipe.project import paths
+
+    path = paths.REPORTS / "metrics.json"
+    figures = read_json(path) if path.is_file() else {}
+    sums = {run: rsum for run in names if (rsum := _rsum(figures, run, inference)) is not None}
+    current = {
+        run: data for run in sums if (data := _data(params, run)) == figures[paths.run_entry(run)].get("data") and data
+    }
+    advice = f"give --run: {', '.join(names)}"
+    if not sums:
+        raise UsageError(f"search which run? {path} has no rsum of any under {inference}; {advice}")
+    if not current:
+        raise UsageError(
+            f"search which run? {path} has figures of other data than is embedded here; make it with `vse-pipe report`, or {advice}"
+        )
+    if len(set(current.values())) > 1:
+        raise UsageError(f"search which run? those in {path} are of different data and cannot be compared; {advice}")
+    run = max(current, key=sums.__getitem__)
+    return run, f"the best rsum of {len(current)} runs under {inference} in {path}, {sums[run]:.1f}"
+
+
+def _rsum(figures: dict, run: str, inference: str) -> float | None:
+    from vse_pipe.project.paths import run_entry
+
+    by_criterion = figures.get(run_entry(run))  # a run with seeds has its mean there
+    metrics = by_criterion.get(inference) if isinstance(by_criterion, dict) else None
+    return metrics.get("rsum") if isinstance(metrics, dict) else None
+
+
+def _data(params, run: str) -> str | None:
+    """Digest of the data of ``evaluate.split``; None if the run is not embedded, or its files have no digest."""
+    from vse_pipe.artifacts import embeddings
+    from vse_pipe.core import tables
+    from vse_pipe.project import paths
+
+    member = params.ensembles[run].members[0] if run in params.ensembles else run
+    path = paths.embedded(member) / embeddings.IMAGES
+    if not path.is_file():
+        return None
+    with tables.open_parquet(path) as file:
+        data = (file.schema.metadata or {}).get(embeddings.DATA.encode(), b"{}")
+    return json.loads(data).get(params.evaluate.split)

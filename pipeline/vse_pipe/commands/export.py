@@ -118,13 +118,12 @@ def serve(
     if run is not None:
         _project.one_run(run, params, ranked=True)
     from vse_pipe.core.console import say
-    from vse_pipe.tools.search.engine import default_run
     from vse_pipe.tools.serve.server import listen
 
     with listen(host, port) as listening:
         reason = "as asked"
         if run is None:
-            run, reason = default_run(params, criteria[0])
+            run, reason = _project.default_run(params, criteria[0])
             say(f"run {run}: {reason}")
         from vse_pipe.tools.search.engine import Engine
 

@@ -65,12 +65,12 @@ def search(
 
             check_free(out)
         params = _project.params()
-        from vse_pipe.tools.search.engine import Engine, default_run
+        from vse_pipe.tools.search.engine import Engine
         from vse_pipe.tools.search.query import Limits
 
         limits = Limits(k, to, where, group, 0, probability, min_probability)
         limits.check()
-        run, reason = (run, "as asked") if run else default_run(params, inference)
+        run, reason = (run, "as asked") if run else _project.default_run(params, inference)
         _answer(Engine.open(params, run, inference, split, device), parts, limits, reason, as_json, out, pictures)
 
 
@@ -277,7 +277,6 @@ def _run(params, run: str | None) -> str:
     """The run to index with, as params.yaml names it: ``run``, or the best run in the report."""
     from vse_pipe.core.console import say
     from vse_pipe.core.errors import unknown
-    from vse_pipe.tools.search.engine import best
 
     runs = params.named(params.runs)
     if run is not None:
@@ -290,7 +289,7 @@ def _run(params, run: str | None) -> str:
         )
     from vse_pipe.project.paths import run_entry
 
-    model, reason = best(params, "nns", list(params.runs))
+    model, reason = _project.best_run(params, "nns", list(params.runs))
     say(f"index: run {run_entry(model)}, {reason}")
     return run_entry(model)
 

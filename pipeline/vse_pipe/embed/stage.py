@@ -69,8 +69,8 @@ def embed(params: Params, name: str, device: str = "auto") -> Path:
 
 @dataclass(frozen=True)
 class Material:
-    """What the encoders read of a data set. dataset: its name; texts: None without captions; about: further entries of
-    the footer."""
+    """The inputs of the encoders from one data set. dataset: its name; texts: None without captions; about: further
+    entries of the footer."""
 
     dataset: str
     features: Features

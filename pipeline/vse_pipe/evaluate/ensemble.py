@@ -30,7 +30,7 @@ class Ensemble:
     """Several runs, or the two networks of a run, ranked as one model by the mean of their scores or another fusion. It
     has the interface of ``Embedded``. Source: Diao et al., SGRAF, AAAI 2021; Lee et al., SCAN, ECCV 2018.
 
-    weights: one for each part, with a sum of 1; None for the plain mean of the scores. fusion: see ``fusion.RULES``.
+    weights: one for each part, with a sum of 1; None for the plain mean of the scores. fusion: see ``fragments.RULES``.
     cascade: the number of items of each query that the first of two parts retrieves and the second orders. details: for
     the metrics."""
 

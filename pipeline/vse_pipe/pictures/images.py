@@ -216,7 +216,7 @@ def upright_size(root: Path, item: Item) -> Size:
     content, name = _content(root, item)
     image = open_picture(content, name)
     try:
-        return upright(image.size, orientation(image))
+        return header_size(image)
     except Exception as error:
         raise undecodable(name, error) from error
 
@@ -225,6 +225,11 @@ def orientation(image: Image.Image) -> int:
     """The orientation in EXIF, 1 to 8; 1 (upright) by default. Raises Pillow's errors."""
     value: Any = image.getexif().get(_ORIENTATION)
     return int(value) if value in range(1, 9) else 1
+
+
+def header_size(image: Image.Image) -> Size:
+    """The upright size of an opened picture. Pillow turns that of a TIFF itself. Raises Pillow's errors."""
+    return image.size if image.format == "TIFF" else upright(image.size, orientation(image))
 
 
 def upright(size: Size, turned: int) -> Size:

@@ -19,7 +19,7 @@ from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, Un
 from vse_pipe.core.files import inside
 from vse_pipe.pictures import read
 from vse_pipe.pictures.address import cut, is_path, path_of
-from vse_pipe.pictures.images import Size, orientation, upright
+from vse_pipe.pictures.images import Size, header_size, orientation
 from vse_pipe.pictures.read import open_picture, undecodable
 from vse_pipe.prepare.formats.options import ENDINGS
 from vse_pipe.prepare.source import is_text
@@ -119,15 +119,14 @@ def _open(root: Path, file: str, where: str) -> Read:
 
 def _size(content: bytes) -> tuple[Size, int]:
     with open_picture(content, "") as image:
-        size = image.size
         try:
-            turned = orientation(image)
+            size, turned = header_size(image), orientation(image)
             # A JPEG must be read to its last block, but is decoded at an eighth of its size.
             image.draft(image.mode, (1, 1))
             image.load()
         except Exception as error:
             raise undecodable("", error) from error
-    return upright(size, turned), turned
+    return size, turned
 
 
 # Size in bytes, and the times of change of the content and of the file system's entry in nanoseconds.

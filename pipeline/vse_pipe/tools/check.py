@@ -244,7 +244,7 @@ def _lists(stages: list[Stage], packaged: bool) -> Iterator[Problem]:
 
 
 class _StageError(Exception):
-    """What is wrong in a stage of dvc.yaml."""
+    """The problems of a stage of dvc.yaml."""
 
 
 def _stages(group: str, node: object, scope: dict) -> Iterator[Stage]:

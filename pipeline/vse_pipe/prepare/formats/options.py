@@ -13,7 +13,7 @@ from vse_pipe.core.strict import Strict
 from vse_pipe.project.registry import FormatTraits
 from vse_pipe.project.sources import SourceFiles
 
-# Of numbers with leading zeros: {0000..0041}
+# Numbers with leading zeros: {0000..0041}
 RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
@@ -57,7 +57,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 ORDER = ("train", "dev", "test")
 SPLITS = ("train", "val", "test")
 _KINDS = "jpg jpeg jpe jfif png webp gif bmp tif tiff ppm pgm pbm pnm jp2 j2k avif heic heif"
-# Of pictures in a folder.
+# Endings of pictures in a folder.
 ENDINGS = tuple(f".{kind}" for kind in _KINDS.split())
 _Share = Annotated[float, Field(ge=0, lt=1)]
 Split = Literal["train", "val", "test"]
@@ -191,7 +191,7 @@ class PrecompOptions(Strict):
 
     @property
     def prefixes(self) -> list[str]:
-        """Of the files of each split that is read, in their order."""
+        """The beginnings of the names of the files of each split that is read, in their order."""
         return [self.test if name == "test" else name for name in ORDER if name in self.splits]
 
     def reads(self, source: Path) -> list[SourceFiles]:

@@ -7,5 +7,5 @@ from vse_pipe.project.params.schema import EngineParams
 
 
 def opened(params: EngineParams, device: str) -> AbstractContextManager[None]:
-    """No pool: ``processes.run_parts`` does the work here."""
+    """No pool: ``workers.run_parts`` does the work here."""
     return contextlib.nullcontext()

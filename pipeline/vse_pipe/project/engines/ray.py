@@ -25,7 +25,7 @@ from vse_pipe.core.errors import MissingResource, PipelineError, UsageError, out
 from vse_pipe.core.workers import Stream
 from vse_pipe.project.params.schema import LOCAL, EngineParams
 
-# Of every worker: one block that it computes and one that waits, so that it never waits for this process.
+# Blocks of each worker: it computes one while another waits, so that it never waits for this process.
 _IN_FLIGHT = 2
 # Blocks a worker that are computed or wait for their turn: one slow block must not let the others pile up.
 _AHEAD = 4
@@ -35,14 +35,14 @@ _BLOCKS = 4
 _RESTARTS = 2
 # Seconds: a process that imports PyTorch from a slow disk beside others takes a minute.
 _STARTS = 120
-# What results depend on, where it is installed.
+# Libraries that results depend on, where they are installed.
 _LIBRARIES = ["torch", "numpy", "numba", "scipy", "pillow", "torchvision", "pyarrow", "transformers", "open_clip_torch"]
 _MIB = 1 << 20
 
 
 @contextlib.contextmanager
 def opened(params: EngineParams, device: str) -> Iterator[None]:
-    """``processes.run_parts`` asks workers that are started when it is first called, and end here. device: of each of
+    """``workers.run_parts`` asks workers that are started when it is first called, and end here. device: of each of
     them, as the command line names it. Raises MissingResource without Ray, UsageError for one GPU of many, which Ray
     deals out itself."""
     if device.startswith("cuda:"):
@@ -108,7 +108,7 @@ class RayPool:
                 actor = free.pop(0)
                 pending[actor.run.remote(number, [program], batch)] = place, actor
         finally:
-            # What is abandoned may be closed after the pool, and ``cancel`` would start a cluster.
+            # An abandoned result may be closed after the pool, and ``cancel`` would start a cluster.
             for reference in pending if self._ray.is_initialized() else ():
                 self._ray.cancel(reference)
 

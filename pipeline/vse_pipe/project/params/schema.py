@@ -467,7 +467,7 @@ class Root(Strict):
 
 
 class Measuring(Strict):
-    """What --set may change where vectors come from files and there is no params.yaml;"""
+    """The parameters that --set may change if vectors come from files, without params.yaml."""
 
     seed: Seed = 1
     """of the bootstrap"""

@@ -160,7 +160,7 @@ class NcrOptions(Strict):
     noisy_from: Annotated[float, Field(ge=0, le=1)] = 0.5
     """share of the epochs after the warm-up that train on clean pairs alone"""
 
-    # What the soft margin is made for; ``margin`` stands in the place of the loss's own.
+    # The soft margin is made for these; ``margin`` replaces the margin of the loss.
     traits: ClassVar = SchemeTraits(losses=("max",))
 
 
