@@ -36,7 +36,7 @@ IDLE = (
     "train/transport.py",
     "train/samplers/images.py",
     "ranking/matching.py",
-    "ranking/metrics/hubness.py",
+    "ranking/hubness.py",
     "extract/backbones/timm.py",
     "extract/texts/tfidf.py",
 )
