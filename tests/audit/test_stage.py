@@ -18,10 +18,10 @@ from vse_pipe.artifacts import captions, embeddings, features, model_files, pair
 from vse_pipe.audit import stage
 from vse_pipe.audit.stage import show_audit
 from vse_pipe.core import tables
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.errors import InputError, IntegrityError, LockedError
 from vse_pipe.core.files import read_json
 from vse_pipe.core.locks import claim
+from vse_pipe.core.seeds import generator
 from vse_pipe.embed.stage import embed
 from vse_pipe.extract.text_stage import extract_texts
 from vse_pipe.inject.stage import inject

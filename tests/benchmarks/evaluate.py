@@ -11,8 +11,8 @@ from vse_pipe.evaluate.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria as ranking_trial
-from vse_pipe.ranking.bank import BankSource, Split
 from vse_pipe.ranking.criteria import parse, trials
+from vse_pipe.ranking.split import BankSource, Split
 
 OPEN = {"rgm": INFERENCES.options("rgm")(lam=2.0)}
 _MEMORY = EvaluateParams().memory

@@ -11,12 +11,12 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.evaluate.measure import is_calibrated
 from vse_pipe.evaluate.stage import evaluate
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking.bank import BankSource, Split, cosine
 from vse_pipe.ranking.calibration import ISOTONIC, fitted
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.criteria import parse
 from vse_pipe.ranking.fragments import Fused
 from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.split import BankSource, Split, cosine
 
 SPLITS = {"train": 6, "val": 60, "test": 50}
 

@@ -8,9 +8,10 @@ from tests.ranking.dense import unit_vectors, whole
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria, evaluation
-from vse_pipe.ranking.bank import Bank, BankSource, Split
+from vse_pipe.ranking.bank import Bank
 from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.split import BankSource, Split
 
 RESCORINGS = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches]
 CORRECTIONS = [name for name in RESCORINGS if name != "nns"]

@@ -9,12 +9,12 @@ from tests.ranking.dense import unit_vectors
 from tests.ranking.similarities.fragments import Model
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.ranking import cascade, criteria
-from vse_pipe.ranking.bank import BankSource, Split, cosine
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
 from vse_pipe.ranking.criteria import Tuned, rank_fold, trials
 from vse_pipe.ranking.evaluation import Depths
 from vse_pipe.ranking.fragments import RULES, Fused, MeanScore, OfFragments, Several, Words, pooled
 from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.split import BankSource, Split, cosine
 
 ORACLES = {"mean": lambda row: row, "zscore": naive.standardised, "rrf": naive.reciprocal_ranks}
 WEIGHTS = (0.5, 0.2, 0.3)

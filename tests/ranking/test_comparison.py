@@ -11,8 +11,8 @@ from tests.benchmarks import intervals
 from tests.naive import evaluate as naive
 from tests.ranking import ranked
 from tests.tools.compared import evaluation, of_tables
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.errors import InputError
+from vse_pipe.core.seeds import generator
 from vse_pipe.ranking import comparison
 from vse_pipe.ranking.comparison import (
     Compared,

@@ -11,13 +11,13 @@ from vse_pipe.artifacts.evaluation import DIRECTIONS
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import criteria, evaluation
-from vse_pipe.ranking.bank import BankSource, Split
 from vse_pipe.ranking.criteria import trials
 from vse_pipe.ranking.evaluation import folds, judged_items, judged_pairs, tuning_folds
 from vse_pipe.ranking.inference.options import CslsOptions as Params
 from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import STRIP, Scores
+from vse_pipe.ranking.split import BankSource, Split
 
 
 def truth(queries: int, items: int, every: int) -> Truth:

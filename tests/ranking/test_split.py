@@ -12,9 +12,9 @@ from vse_pipe.artifacts import embeddings
 from vse_pipe.artifacts.embeddings import FragmentRows, Side
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.project import paths
-from vse_pipe.ranking.bank import collapsed
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.recall import Relevance
+from vse_pipe.ranking.split import collapsed
 
 CPU = torch.device("cpu")
 

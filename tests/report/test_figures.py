@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.naive import stages as naive
-from vse_pipe.core.arrays import generator
+from vse_pipe.core.seeds import generator
 from vse_pipe.report import charts
 from vse_pipe.report.formatting import fixed, interval, percent, plural, signed, significant, thousands
 from vse_pipe.report.results import KINDS, change, mix, worst

@@ -11,11 +11,11 @@ from vse_pipe.artifacts import audit as artefact
 from vse_pipe.artifacts import captions, features, joins, model_files, pairs
 from vse_pipe.audit import measure
 from vse_pipe.core import console
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError, IntegrityError
 from vse_pipe.core.files import require, sha256, whole_folder
 from vse_pipe.core.locks import claim
+from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS

@@ -1,9 +1,8 @@
-"""Random numbers that are the same on every machine; ``.npy`` and ``.npz`` files and word vectors, our own and those of
+"""``.npy`` and ``.npz`` files and word vectors, our own and those of
 users: nothing is unpickled, and every size is checked."""
 
 import codecs
 import gzip
-import hashlib
 import math
 import mmap
 import platform
@@ -21,18 +20,6 @@ from jaxtyping import Float32
 
 from vse_pipe.core import memory, tables, text
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, PipelineError, UsageError
-
-
-def derive_seed(seed: int, *names: str | int) -> int:
-    """A 63-bit seed from ``seed`` and any number of names, the same on every machine and Python."""
-    text = "\x1f".join([str(seed), *map(str, names)])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
-
-
-def generator(seed: int, *names: str | int) -> np.random.Generator:
-    """A numpy generator for one purpose: ``generator(seed, "order", epoch)``."""
-    return np.random.default_rng(derive_seed(seed, *names))
-
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _WHAT = "not a whole .npy file"

@@ -18,8 +18,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from vse_pipe.core import memory
-from vse_pipe.core.arrays import derive_seed
 from vse_pipe.core.errors import Damage, InputError, IntegrityError, UsageError
+from vse_pipe.core.seeds import derive_seed
 
 
 def resolve_device(name: str) -> torch.device:

@@ -17,12 +17,12 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.schema import TUNED, EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.ranking import evaluation
-from vse_pipe.ranking.bank import Split, cosine
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.fragments import RULES, Fused, MeanScore, Several, pooled, weighted
 from vse_pipe.ranking.recall import Truth
 from vse_pipe.ranking.scores import Scores, Similarity
+from vse_pipe.ranking.split import Split, cosine
 
 
 @dataclass(frozen=True)

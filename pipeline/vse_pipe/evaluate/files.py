@@ -24,10 +24,10 @@ from vse_pipe.evaluate.readers import Book, require_room
 from vse_pipe.evaluate.stage import warn_of_collapse, warn_of_residual, write
 from vse_pipe.evaluate.vectors import Vectors, must_fit, must_pair, read_captions, read_images, without_dropped
 from vse_pipe.project.params.schema import EvaluateParams, Fusion
-from vse_pipe.ranking import bank, criteria
-from vse_pipe.ranking.bank import BankSource, Split, cosine
+from vse_pipe.ranking import criteria
 from vse_pipe.ranking.fragments import Fused, MeanScore, Several
 from vse_pipe.ranking.recall import Relevance
+from vse_pipe.ranking.split import OWN, BankSource, Split, cosine
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def _check(files: InputFiles, params: EvaluateParams) -> None:
     extra = (files.bank_images, files.bank_captions, files.val_images, files.val_captions)
     if files.more.images and any(path is not None for path in extra):
         raise UsageError("--more-images take no bank and no validation data: these would be needed of every model")
-    if params.bank != bank.OWN or params.split != "test":
+    if params.bank != OWN or params.split != "test":
         raise UsageError(
             "evaluate.bank and evaluate.split name parts of a run; with --images give --bank-images and --bank-captions"
         )
@@ -252,7 +252,7 @@ def _owners(captions: np.ndarray, relevance: Relevance) -> np.ndarray:
 def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSource:
     files_of_bank = [path for path in (files.bank_images, files.bank_captions) if path is not None]
     if not files_of_bank:
-        return BankSource(bank.OWN)
+        return BankSource(OWN)
     similarity, nan = files.similarity, files.nan
     # Rows of an .npy bank have no ids, so that they have no book.
     books = [

@@ -23,11 +23,11 @@ from vse_pipe.evaluate import readers
 from vse_pipe.evaluate.measure import heading, rounded
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import evaluation, graded
-from vse_pipe.ranking.bank import Split
 from vse_pipe.ranking.criteria import Trial, Tuned
 from vse_pipe.ranking.graded import Further, Graded, Labels, kendall
 from vse_pipe.ranking.recall import places
 from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.split import Split
 
 _SHOWN = 40
 

@@ -14,14 +14,14 @@ from vse_pipe.artifacts.names import TextIds
 from vse_pipe.core import console
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
-from vse_pipe.ranking import bank, calibration, evaluation
+from vse_pipe.ranking import calibration, evaluation
 from vse_pipe.ranking import criteria as ranking_criteria
-from vse_pipe.ranking.bank import BankSource, Split
 from vse_pipe.ranking.cascade import Cascade
 from vse_pipe.ranking.criteria import Criterion, Ranking, Scan, Trial, Tuned, rank_fold, recalls, trials
 from vse_pipe.ranking.fragments import Fused
 from vse_pipe.ranking.graded import Further
 from vse_pipe.ranking.scores import Similarity
+from vse_pipe.ranking.split import BankSource, Split, disjoint
 
 DIGITS = 6
 
@@ -194,7 +194,7 @@ def tuning_ground(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict
 
     Raises InputError without validation data, and when the ranked split or the bank shares items with them."""
     validation = inputs.validation()
-    bank.disjoint(validation, inputs.ranked, "validation data", "split")
+    disjoint(validation, inputs.ranked, "validation data", "split")
     inputs.tuning_bank.checked_against(validation, "validation data")
     folds = evaluation.tuning_folds(validation, params)
     return trials(folds, inputs.tuning_bank, inputs.similarity, params.memory, sets)

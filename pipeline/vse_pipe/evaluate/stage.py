@@ -19,12 +19,11 @@ from vse_pipe.project import paths
 from vse_pipe.project.params import checks as grammar
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
-from vse_pipe.ranking import bank as ranking_bank
 from vse_pipe.ranking import criteria
-from vse_pipe.ranking.bank import BankSource, Split, collapsed
 from vse_pipe.ranking.criteria import Criterion
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.fragments import tables
+from vse_pipe.ranking.split import OWN, BankSource, Split, collapsed, disjoint
 
 FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
 
@@ -195,7 +194,7 @@ def read_inputs(
         tuned_on = f"val of {embedded.transfer(params.split)['trained_on']}" if tuning is not None else None
     bank, names = BankSource(params.split), named.read(embedded.folder)
     tuning_bank = bank
-    if params.bank != ranking_bank.OWN and (lender is not None or params.bank != params.split):
+    if params.bank != OWN and (lender is not None or params.bank != params.split):
         bank = tuning_bank = _bank(embedded, params, device, lender, names)
         bank.checked_against(ranked, "evaluate.bank", names)
         if tuned_on and params.bank == "train" and home is not None and home.has("train"):
@@ -239,7 +238,7 @@ def _val_at_home(
         return None, f"{reason}, nor does {home.folder}"
     val = home.split("val", device)
     try:
-        ranking_bank.disjoint(val, ranked, str(home.folder), "split val")
+        disjoint(val, ranked, str(home.folder), "split val")
     except InputError as error:
         return None, f"{reason}, and {error}"
     return val, ""

@@ -19,9 +19,9 @@ from vse_pipe.artifacts import images as artifacts_images
 from vse_pipe.artifacts import joins
 from vse_pipe.artifacts import regions as artifacts_regions
 from vse_pipe.core import memory
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import InputError, UnreadableImage
+from vse_pipe.core.seeds import generator
 from vse_pipe.pictures import images
 from vse_pipe.pictures.address import Box
 from vse_pipe.prepare.source import RegionRows, Source, caption_table, existing, image_table, refuse_rows

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from vse_pipe.artifacts import captions, images, regions
 from vse_pipe.artifacts.names import TextIds
-from vse_pipe.core import arrays, files, memory, text
+from vse_pipe.core import arrays, files, memory, seeds, text
 from vse_pipe.core.console import track
 from vse_pipe.core.errors import Damage, InputError, MissingResource, UsageError, missing
 
@@ -88,7 +88,7 @@ def split_of(name: str, where: str) -> str:
 
 def drawn_split(name: str, val: float, test: float, seed: int) -> str:
     """The split by a hash of the seed and ``name``: it does not change when images are added. val, test: shares."""
-    drawn = arrays.derive_seed(seed, "split", name) / 2**63
+    drawn = seeds.derive_seed(seed, "split", name) / 2**63
     if drawn < test:
         return "test"
     return "val" if drawn < test + val else "train"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from vse_pipe.core.arrays import generator
+from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.evaluation import judged_items
 from vse_pipe.ranking.intervals import interval
 from vse_pipe.ranking.recall import Truth

@@ -11,18 +11,19 @@ from jaxtyping import Float, Int
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core import console
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.errors import UsageError
+from vse_pipe.core.seeds import generator
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params import checks as grammar
 from vse_pipe.project.registry import INFERENCES, CriterionTraits
 from vse_pipe.ranking import evaluation, tiles
-from vse_pipe.ranking.bank import Bank, BankSource, ItemBias, Split
+from vse_pipe.ranking.bank import Bank, ItemBias
 from vse_pipe.ranking.cascade import Cascade, ScoredPairs, cascaded
 from vse_pipe.ranking.evaluation import Depths, Outcome, judged_items, judged_pairs
 from vse_pipe.ranking.matching import Allowance, MatchedPairs, TiedChoices
 from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Chosen, Scores, Shuffled, Similarity
+from vse_pipe.ranking.split import BankSource, Split
 
 PLAIN = "nns"
 

@@ -21,9 +21,9 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Member, Params
 from vse_pipe.project.registry import SIMILARITIES
 from vse_pipe.project.stages import dvc_stage
-from vse_pipe.ranking.bank import Split
 from vse_pipe.ranking.fragments import OfFragments, Sides, Words, build_similarity
 from vse_pipe.ranking.scores import Similarity
+from vse_pipe.ranking.split import Split
 
 _OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
 

@@ -10,11 +10,11 @@ from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.ranking import graded, hubness, recall
-from vse_pipe.ranking.bank import Split
 from vse_pipe.ranking.graded import Cells, positions
 from vse_pipe.ranking.matching import MatchedPairs
 from vse_pipe.ranking.recall import Ties, Truth
 from vse_pipe.ranking.scores import Chosen, Scores
+from vse_pipe.ranking.split import Split
 from vse_pipe.ranking.tiles import top_k
 
 

@@ -24,8 +24,8 @@ from jaxtyping import Float, Int
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
 from vse_pipe.core import workers
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.errors import InputError
+from vse_pipe.core.seeds import generator
 
 # Columns of ranks.parquet whose mean is a metric.
 _HITS, _NDCG = "hit_", "ndcg_"

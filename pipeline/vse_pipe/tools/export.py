@@ -36,10 +36,11 @@ from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import criteria
-from vse_pipe.ranking.bank import ItemBias, Split
+from vse_pipe.ranking.bank import ItemBias
 from vse_pipe.ranking.criteria import Criterion
 from vse_pipe.ranking.fragments import plain
 from vse_pipe.ranking.scores import strip_height
+from vse_pipe.ranking.split import Split
 from vse_pipe.ranking.tiles import top_k
 
 DEPTH = 100

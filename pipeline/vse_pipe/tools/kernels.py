@@ -13,7 +13,7 @@ from vse_pipe.evaluate.measure import Inputs, measure
 from vse_pipe.project.params.schema import EvaluateParams
 from vse_pipe.project.registry import INFERENCES, SIMILARITIES, TEXT_ENCODERS
 from vse_pipe.ranking import criteria, kernels
-from vse_pipe.ranking.bank import BankSource, Split, cosine
+from vse_pipe.ranking.split import BankSource, Split, cosine
 from vse_pipe.ranking.statistics_kernels import by_class
 from vse_pipe.report import charts
 

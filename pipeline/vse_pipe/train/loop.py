@@ -13,9 +13,9 @@ from torch import Tensor
 
 from vse_pipe.artifacts import model_files, pairs
 from vse_pipe.core import memory, processes
-from vse_pipe.core.arrays import derive_seed
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import DeadRun, PipelineError, out_of_memory, shortage
+from vse_pipe.core.seeds import derive_seed
 from vse_pipe.ranking.fragments import MeanScore, Several, Sides, Words
 from vse_pipe.ranking.recall import Truth, best_ranks, converged, hits_at, recall, waited
 from vse_pipe.ranking.recall import chance as recall_by_chance

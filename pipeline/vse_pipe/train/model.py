@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from vse_pipe.artifacts.texts import Texts
 from vse_pipe.core import processes, workers
-from vse_pipe.core.arrays import derive_seed
 from vse_pipe.core.console import track
 from vse_pipe.core.processes import Share
+from vse_pipe.core.seeds import derive_seed
 from vse_pipe.core.strict import Strict
 from vse_pipe.project.params.typed import Member, Run
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS

@@ -17,8 +17,8 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.console import track
+from vse_pipe.core.seeds import generator
 from vse_pipe.project.params.schema import TrainParams
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.batch import LossTerms, Scored, sample_losses

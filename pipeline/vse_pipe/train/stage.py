@@ -14,13 +14,13 @@ import torch
 
 from vse_pipe.artifacts import features, model_files, pairs
 from vse_pipe.core import devices, processes
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.devices import resolve_device
 from vse_pipe.core.errors import InputError
 from vse_pipe.core.files import partial as partial_folder
 from vse_pipe.core.files import require_ours, sha256
 from vse_pipe.core.locks import claim
+from vse_pipe.core.seeds import generator
 from vse_pipe.project import paths
 from vse_pipe.project.params.schema import NO_WEIGHT
 from vse_pipe.project.params.typed import Params, Run

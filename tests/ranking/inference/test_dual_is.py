@@ -6,9 +6,10 @@ from tests.naive import criteria as naive
 from tests.ranking.dense import dense, own, unit_vectors, whole
 from vse_pipe.core import workers
 from vse_pipe.core.errors import InputError
-from vse_pipe.ranking.bank import Bank, cosine, log_sum_exp
+from vse_pipe.ranking.bank import Bank, log_sum_exp
 from vse_pipe.ranking.inference import dual_is
 from vse_pipe.ranking.scores import STRIP, Scores
+from vse_pipe.ranking.split import cosine
 
 
 @pytest.mark.parametrize("is_own", [False, True])

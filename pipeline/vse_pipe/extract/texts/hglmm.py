@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64
 from scipy.sparse import csr_array
 
-from vse_pipe.core.arrays import derive_seed, generator
 from vse_pipe.core.console import track, warn
 from vse_pipe.core.errors import InputError, first_line
+from vse_pipe.core.seeds import derive_seed, generator
 from vse_pipe.extract.text_methods import Corpus, State, bags, known_words, splitter
 from vse_pipe.extract.texts.options import HglmmOptions as Params
 

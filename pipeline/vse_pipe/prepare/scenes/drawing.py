@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.console import track
+from vse_pipe.core.seeds import generator
 from vse_pipe.prepare.formats.options import ShapesOptions
 from vse_pipe.prepare.scenes.scene import Background, Figure, Scene, describe, near_duplicate, pick, sample_scene
 from vse_pipe.prepare.source import Source, caption_table, image_table, phrase_table

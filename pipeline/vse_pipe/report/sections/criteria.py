@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
-from vse_pipe.core.arrays import generator
+from vse_pipe.core.seeds import generator
 from vse_pipe.report import charts as report_charts
 from vse_pipe.report.formatting import HEADINGS
 from vse_pipe.report.pictures import Collector

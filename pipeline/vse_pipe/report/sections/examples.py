@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from vse_pipe.artifacts.evaluation import DIRECTIONS
-from vse_pipe.core.arrays import generator
+from vse_pipe.core.seeds import generator
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import DatasetIndex, Evaluation, Group, Pick, Results, mix, worst
 

@@ -7,8 +7,8 @@ import pandas as pd
 
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.artifacts.images import DESCRIBED
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.errors import InputError
+from vse_pipe.core.seeds import generator
 from vse_pipe.report.pictures import Collector
 from vse_pipe.report.results import Localisation, Results
 

@@ -26,11 +26,11 @@ from vse_pipe.project import code, paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking import calibration, criteria
-from vse_pipe.ranking.bank import BankSource, Split
 from vse_pipe.ranking.calibration import ISOTONIC, Curve, fitted
 from vse_pipe.ranking.criteria import PLAIN, Criterion
 from vse_pipe.ranking.embedded import Embedded
 from vse_pipe.ranking.scores import Scores
+from vse_pipe.ranking.split import BankSource, Split
 from vse_pipe.tools.search.gallery import SPLITS, states
 from vse_pipe.tools.search.network import Networks, Together, files_of, open_run
 from vse_pipe.tools.search.query import TO_IMAGES

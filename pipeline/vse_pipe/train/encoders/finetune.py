@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from vse_pipe.artifacts import images as artefact
 from vse_pipe.artifacts.features import Features
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError
 from vse_pipe.core.files import sha256
+from vse_pipe.core.seeds import generator
 from vse_pipe.extract import job
 from vse_pipe.extract.compute import batches
 from vse_pipe.pictures import images

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from vse_pipe.core.arrays import derive_seed
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import UsageError
+from vse_pipe.core.seeds import derive_seed
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train.batch import LossTerms, own_chances
 from vse_pipe.train.data import Batch

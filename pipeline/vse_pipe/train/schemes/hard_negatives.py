@@ -9,9 +9,9 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 from torch import Tensor
 
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.console import say, track, warn
 from vse_pipe.core.errors import UsageError
+from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.boxes import iou
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model as train_model

@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import InputError, PipelineError
+from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import mixture as train_mixture
 from vse_pipe.train.batch import LossTerms, cross_entropy, hardest, with_reverse

@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from vse_pipe.core.arrays import generator
 from vse_pipe.core.console import say
 from vse_pipe.core.errors import InputError
+from vse_pipe.core.seeds import generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import model
 from vse_pipe.train.batch import Scored

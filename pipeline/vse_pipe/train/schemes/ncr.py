@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 from torch import Tensor
 
-from vse_pipe.core.arrays import derive_seed, generator
 from vse_pipe.core.console import say, warn
 from vse_pipe.core.errors import PipelineError
+from vse_pipe.core.seeds import derive_seed, generator
 from vse_pipe.ranking.fragments import Words
 from vse_pipe.train import checkpoint, mixture
 from vse_pipe.train.batch import LossTerms, Scored, sample_losses

@@ -1,0 +1,160 @@
+"""The images and captions of a split, and where a query bank comes from."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.bank import Bank
+from vse_pipe.ranking.fragments import Several, Sides, plain, pooled, same, take
+from vse_pipe.ranking.recall import Relevance, Truth
+from vse_pipe.ranking.scores import Scores, Similarity
+
+# Largest share of the mean squared length that is not the common mean.
+_COLLAPSED = 1e-4
+
+
+@dataclass(frozen=True)
+class Split:
+    """image_ids, caption_ids, caption_images: int64; images, captions: float32 vectors of the same width, or fragments.
+
+    relevance: correct pairs; without it a caption is correct for its image and the image for its captions."""
+
+    image_ids: np.ndarray
+    caption_ids: np.ndarray
+    caption_images: np.ndarray
+    images: Sides
+    captions: Sides
+    relevance: Relevance | None = None
+
+    def fold(self, images: slice) -> "Split":
+        """Consecutive images with their captions, both in the file's order."""
+        ids = self.image_ids[images]
+        rows = np.flatnonzero(np.isin(self.caption_images, ids))
+        captions = self.caption_ids[rows], self.caption_images[rows]
+        chosen = take(self.captions, torch.from_numpy(rows))
+        return Split(ids, *captions, self.images[images], chosen, self.relevance)
+
+    def part(self, place: int) -> "Split":
+        """The split under one of several models."""
+        assert isinstance(self.images, Several)
+        assert isinstance(self.captions, Several)
+        return replace(self, images=self.images.parts[place], captions=self.captions.parts[place])
+
+    def scores(self, similarity: Similarity, memory: int, sets: int = 1) -> Scores:
+        """Images as queries; the transpose has captions as queries. memory (MiB) and sets: see ``Scores.from_sides``."""
+        return Scores.from_sides(self.images, self.captions, similarity, memory=memory, sets=sets)
+
+    def truth(self, direction: str) -> Truth:
+        """Correct items of all queries; under ``relevance`` a query may have none."""
+        if self.relevance is not None:
+            return Truth.by_pairs(*self.sides(direction), *self.relevance.pairs[direction])
+        sides = (self.image_ids, self.caption_images)
+        return Truth.by_image(*(sides if direction == "image_to_text" else reversed(sides)))
+
+    def clusters(self, direction: str) -> np.ndarray:
+        """The image of each judged query: queries of one image are not independent."""
+        images = self.image_ids if direction == "image_to_text" else self.caption_images
+        return images[self._judged(direction)]
+
+    def ids(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of the judged queries, which have a correct item, and of all items."""
+        queries, items = self.sides(direction)
+        return queries[self._judged(direction)], items
+
+    def unjudged(self, direction: str) -> int:
+        """The number of queries without a correct item."""
+        return len(self.sides(direction)[0]) - len(self.ids(direction)[0])
+
+    def sides(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of all queries and of all items."""
+        sides = (self.image_ids, self.caption_ids)
+        return sides if direction == "image_to_text" else sides[::-1]
+
+    def _judged(self, direction: str) -> np.ndarray | slice:
+        return slice(None) if self.relevance is None else self.truth(direction).judged()
+
+
+def collapsed(vectors: Float[Tensor, "rows dim"]) -> bool:
+    """Whether all vectors are nearly equal."""
+    energy = vectors.double().square().sum(dim=1).mean()
+    spread = (vectors.double() - vectors.double().mean(dim=0)).square().sum(dim=1).mean()
+    return bool(spread <= _COLLAPSED * energy)
+
+
+OWN = "test"
+
+
+@dataclass(frozen=True)
+class BankSource:
+    """name: the bank's name in the metrics; split: its images and captions, None for the ranked queries themselves;
+    folder: where its embeddings were read, if anywhere."""
+
+    name: str
+    split: Split | None = None
+    folder: Path | None = None
+
+    @property
+    def is_transductive(self) -> bool:
+        return self.split is None
+
+    def bank(
+        self, fold: Split, scores: Scores, direction: str, similarity: Similarity, memory: int, sets: int = 1
+    ) -> Bank:
+        """The bank for one direction of ``fold`` with these scores. memory (MiB), sets: see ``Scores.from_sides``."""
+        of_images = direction == "image_to_text"
+        source = fold if self.split is None else self.split
+
+        def gallery() -> Scores:
+            bank_items, ranked = (source.captions, fold.captions) if of_images else (source.images, fold.images)
+            if not plain(bank_items):
+                return Scores.from_sides(pooled(bank_items), pooled(ranked), cosine, memory=memory, sets=0)
+            # There is only one pass, so nothing is cached.
+            return Scores.from_sides(bank_items, ranked, similarity, memory=memory, sets=0)
+
+        if self.split is None:
+            return Bank(scores, True, gallery)
+        if of_images:
+            queries = Scores.from_sides(source.images, fold.captions, similarity, memory=memory, sets=sets)
+        else:
+            forward = Scores.from_sides(fold.images, source.captions, similarity, memory=memory, sets=sets)
+            queries = forward.transposed()
+        return Bank(queries, False, gallery)
+
+    def checked_against(self, ranked: Split, where: str, names: TextIds | None = None) -> "BankSource":
+        """The source itself. Raises InputError if it holds a ranked query or item."""
+        if self.split is not None:
+            disjoint(self.split, ranked, where, "bank", names)
+        return self
+
+
+def disjoint(split: Split, ranked: Split, where: str, label: str, names: TextIds | None = None) -> None:
+    """Raises InputError when ``split`` holds an image or a caption that is ranked. label: name of ``split`` in the
+    message; names: of ids that are text.
+
+    Ids may coincide by chance between data sets, so only an equal id with an equal vector counts."""
+    sides = [
+        ("image_id", split.image_ids, split.images, ranked.image_ids, ranked.images),
+        ("caption_id", split.caption_ids, split.captions, ranked.caption_ids, ranked.captions),
+    ]
+    for kind, own_ids, own_vectors, ids, vectors in sides:
+        shared, left, right = np.intersect1d(own_ids, ids, return_indices=True)
+        if not len(shared):
+            continue
+        equal = same(own_vectors, left, vectors, right).numpy()
+        if equal.any():
+            first = int(shared[equal][0])
+            raise InputError(
+                f"{where}: the {label} holds {equal.sum()} of the vectors that are ranked, the first is {kind} "
+                f"{names.label(kind, first) if names else first}; it must have none of them"
+            )
+
+
+def cosine(left: Tensor, right: Tensor) -> Tensor:
+    """Inner products of unit vectors of the same kind."""
+    return left @ right.T
