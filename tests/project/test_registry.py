@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from tests.rules.sources import ROOT
-from vse_pipe.core.errors import UnknownMember
+from vse_pipe.core.errors import PipelineError, UnknownMember
+from vse_pipe.project import registry
 from vse_pipe.project.registry import (
     IMAGE_ENCODERS,
     INFERENCES,
@@ -70,6 +71,14 @@ def test_a_member_that_says_nothing_has_the_traits_of_its_family():
 def test_the_former_name_of_a_scheme_names_the_present_one():
     with pytest.raises(UnknownMember, match=r"^scheme 'none' is now called 'zero_shot'; write 'zero_shot'$"):
         SCHEMES.check("none")
+
+
+def test_a_member_without_options_is_named(monkeypatch):
+    monkeypatch.setattr(registry, "_names", lambda *_: ("circle",))
+    with pytest.raises(
+        PipelineError, match=r"^loss 'circle' has a file and no class .* add CircleOptions to .*options.py$"
+    ):
+        LOSSES.options("circle")
 
 
 def _imported(script: str, *arguments: str) -> str:

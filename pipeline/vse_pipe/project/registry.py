@@ -3,13 +3,13 @@ torch."""
 
 import pkgutil
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar
 
-from vse_pipe.core.errors import UnknownMember, unknown
+from vse_pipe.core.errors import PipelineError, UnknownMember, unknown
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Family(Generic[Kind]):
     renamed: tuple[tuple[str, str], ...] = ()
     side: str = ""
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         return Path(__file__).parents[1].joinpath(*self.package.split(".")[1:])
 
@@ -182,7 +182,12 @@ class Family(Generic[Kind]):
 
     def options(self, name: str) -> type[Any]:
         """The member's class of options, a ``Strict``; torch is not imported for it."""
-        options: type[Any] = getattr(import_module(self.page), options_class(self.side + self.check(name)))
+        title, page = options_class(self.side + self.check(name)), import_module(self.page)
+        options: type[Any] | None = getattr(page, title, None)
+        if options is None:
+            raise PipelineError(
+                f"{self.kind} '{name}' has a file and no class of options; add {title} to {page.__file__}"
+            )
         return options
 
     def traits(self, name: str) -> Kind:

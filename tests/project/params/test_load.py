@@ -124,6 +124,8 @@ BAD = [
     ({"train": {"min_count": 4}}, "params.yaml train.min_count: moved to texts.<name>.min_count"),
     ({"runs": _run(train={"max_words": 9})}, "params.yaml runs.sum.train.max_words: moved to texts.<name>.max_words"),
     ({"evaluate": {"approximate": "ivf"}}, "params.yaml evaluate.approximate: removed: every item is ranked"),
+    ({"loss": {"maxx": {"margin": 0.1}}}, "params.yaml loss.maxx: unknown loss 'maxx'; did you mean 'max'?"),
+    ({"scheme": {"ncr": {"warmup": 5}}}, "params.yaml scheme.ncr.warmup: unknown key"),
     ({"search": {"recall": 0.9}}, "params.yaml search: removed: every item is scored; `vse-pipe export --to faiss`"),
 ]
 ENDINGS = [".partial", ".lock", ".timing.json"]

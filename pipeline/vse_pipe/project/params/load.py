@@ -31,6 +31,7 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
     if root is None:
         raise ParamsError(reader.problems)
     loaded = _params(reader, root)
+    _check_unused(reader, root)
     _report(reader, (problem for check in further for problem in check(root)))
     if not reader.problems:  # these look into their runs
         checks = (
@@ -269,6 +270,15 @@ def _member(reader: ParamsReader, root: schema.Root, node: schema.RunNode, key: 
     place = f"{address}.options.{key}" if overrides else section
     elsewhere = dict.fromkeys(shared.keys() - overrides.keys(), section)
     return reader.member(RUN_FAMILIES[key], chosen, {**shared, **overrides}, place, f"{address}.{key}", elsewhere)
+
+
+def _check_unused(reader: ParamsReader, root: schema.Root) -> None:
+    """Entries of members that no run names: a typing error in the name of a member or of its option."""
+    for key, family in RUN_FAMILIES.items():
+        used = {getattr(node, key) for node in root.runs.values()}
+        for name, options in getattr(root, key).items():
+            if name not in used:
+                reader.member(family, name, options, f"{key}.{name}", f"{key}.{name}")
 
 
 def _misfits(root: schema.Root, node: schema.RunNode, valid: set[str]) -> Iterator[tuple[str, str]]:
